@@ -1,0 +1,60 @@
+# `make demo` shows it, `make test` proves it; both set up what they need in .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STORE := .toolcrib-demo
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test fuzz check format bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "toolcrib needs Python 3.11 or newer: make PYTHON=python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@ $(VENV)/.installed
+
+demo: $(VENV)/.installed ## Index the sample registry and answer a handful of queries
+	@rm -rf $(STORE)
+	@echo "\nIndexing data/registry: 25 servers, every format that toolcrib reads\n"
+	@$(BIN)/toolcrib index data/registry data/registry/home_tools.py:TOOLS --store $(STORE)
+	@echo "\nAnd now a handful of questions\n"
+	@$(BIN)/toolcrib search --batch data/demo-queries.txt -k 3 --store $(STORE)
+	@echo "\nTry next:"
+	@echo "  $(BIN)/toolcrib search 'pay back a customer' --explain --store $(STORE)"
+	@echo "  $(BIN)/toolcrib search 'is anybody on call tonight?' --as openai --store $(STORE)"
+	@echo "  $(BIN)/toolcrib index your-tools.json   # MCP, OpenAPI, OpenAI, Anthropic, LangChain, ..."
+	@echo "  $(BIN)/toolcrib doctor --store $(STORE)"
+
+test: check ## Check everything, run every test
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+fuzz: $(VENV)/.installed-test ## Run the property tests on new random examples
+	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile fuzz
+
+check: $(VENV)/.installed-test ## Format, lint, types, layers, lengths
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.installed-test ## Rewrite files as the checks want them
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.installed-test ## Measure speed against peers (about an hour)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,bench]'
+	$(BIN)/python benchmarks/engines.py --sizes 1000 10000 100000
+
+clean: ## Remove the environment, the demo's store and caches
+	rm -rf $(VENV) $(STORE) .pytest_cache .ruff_cache .hypothesis .coverage

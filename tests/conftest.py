@@ -1,0 +1,43 @@
+"""What many tests stand on: the sample registry, settings without models, a crib in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+
+from toolcrib import Crib, Settings
+from toolcrib.settings import EncoderSettings
+
+# An example may open a store, and a busy machine is no failure: no deadline.
+# What lands must not hang on luck: the same examples each time. `make fuzz` looks for new ones.
+hypothesis_settings.register_profile("steady", deadline=None, derandomize=True)
+hypothesis_settings.register_profile("fuzz", deadline=None, print_blob=True, max_examples=500)
+hypothesis_settings.load_profile("steady")
+
+ROOT = Path(__file__).parent.parent
+REGISTRY = ROOT / "data" / "registry"
+SOURCES = (str(REGISTRY), f"{REGISTRY / 'home_tools.py'}:TOOLS")
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """Settings whose encoder is the shipped double: fast, the same everywhere."""
+    return Settings(encoder=EncoderSettings(dense="deterministic"))
+
+
+@pytest.fixture
+def crib(tmp_path: Path, settings: Settings) -> Iterator[Crib]:
+    """An empty crib on the real embedded engine."""
+    with Crib.open(tmp_path / "store", settings=settings) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def sample_crib(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crib]:
+    """The sample registry with the bundled model; only for tests that do not write."""
+    with Crib.open(tmp_path_factory.mktemp("sample"), settings=Settings()) as opened:
+        opened.index_tools(*SOURCES)
+        yield opened

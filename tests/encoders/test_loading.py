@@ -1,0 +1,120 @@
+"""Models are loaded once, whoever asks, and folders are told from names by how they are written."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from toolcrib.encoders.loading import LoadOnce, ModelName
+from toolcrib.errors import EncoderError
+
+
+def test_many_threads_that_ask_at_once_get_one_loaded_thing() -> None:
+    everyone = threading.Barrier(8)
+    made: list[object] = []
+
+    def make() -> object:
+        made.append(object())
+        return made[-1]
+
+    load = LoadOnce(make)
+    got: list[object] = []
+
+    def ask() -> None:
+        everyone.wait()
+        got.append(load())
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert got == made * 8
+
+
+def test_a_thread_that_waited_finds_what_the_first_one_made() -> None:
+    entered, go_on = threading.Event(), threading.Event()
+    calls: list[int] = []
+
+    def make() -> int:
+        calls.append(1)
+        entered.set()
+        go_on.wait(10)
+        return 7
+
+    load = LoadOnce(make)
+    got: list[int] = []
+    first = threading.Thread(target=lambda: got.append(load()))
+    second = threading.Thread(target=lambda: got.append(load()))
+    first.start()
+    entered.wait(10)
+    second.start()
+    go_on.set()
+    first.join()
+    second.join()
+    assert got == [7, 7]
+    assert calls == [1]
+
+
+def test_a_failure_is_not_kept() -> None:
+    answers = iter([OSError("busy"), 7])
+
+    def make() -> int:
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    load = LoadOnce(make)
+    with pytest.raises(OSError, match="busy"):
+        load()
+    assert load() == 7
+
+
+def test_a_name_is_a_name_even_where_a_folder_is_called_the_same(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "org" / "model").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert ModelName("fastembed", "org/model").folder is None
+    assert ModelName("fastembed", "./org/model").folder == Path("org/model")
+
+
+def test_a_folder_may_be_written_from_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "model").mkdir()
+    assert ModelName("fastembed", "~/model").location == str(tmp_path / "model")
+
+
+def test_a_folder_has_one_identity_however_it_is_written(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "model" / "sub").mkdir(parents=True)
+    (tmp_path / "model" / "model.onnx").write_bytes(b"weights")
+    monkeypatch.chdir(tmp_path / "model")
+    spelled = {"./", "../model", str(tmp_path / "model"), "./sub/.."}
+    assert len({ModelName("k", text).identity for text in spelled}) == 1
+
+
+def test_the_identity_follows_every_file_that_can_move_a_vector(tmp_path: Path) -> None:
+    def identity() -> str:
+        return ModelName("k", str(tmp_path)).identity
+
+    seen = [identity()]
+    for name in ("model.onnx", "tokenizer.json", "vocab.txt", "model.safetensors"):
+        (tmp_path / name).write_bytes(b"1")
+        seen.append(identity())
+    (tmp_path / "model.onnx").write_bytes(b"2")
+    seen.append(identity())
+    assert len(set(seen)) == len(seen)
+
+
+def test_a_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").touch()
+    with pytest.raises(EncoderError, match="there is no folder"):
+        ModelName("fastembed", str(tmp_path / "model.onnx"))

@@ -1,0 +1,155 @@
+"""sentence-transformers keeps the contract where it is installed; its absence is told always."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.encoders.conformance import DenseEncoderContract
+from tests.encoders.tiny_torch import make_encoder
+from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.sentence_transformers import SentenceTransformersEncoder
+from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
+
+needs_package = pytest.mark.skipif(
+    importlib.util.find_spec("sentence_transformers") is None,
+    reason="the extra sentence-transformers (with torch) is not installed",
+)
+
+
+@needs_package
+class TestSentenceTransformersEncoder(DenseEncoderContract):
+    """A tiny model with random weights, really run by the library."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def encoder(cls, tmp_path_factory: pytest.TempPathFactory) -> DenseEncoder:
+        prompts = {"query": "", "document": ""}
+        folder = make_encoder(tmp_path_factory.mktemp("encoder"), prompts)
+        return SentenceTransformersEncoder(str(folder), device="cpu")
+
+
+@needs_package
+def test_the_models_own_prompts_are_set_before_queries_and_documents(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path, {"query": "query: ", "document": "passage: "})
+    encoder = SentenceTransformersEncoder(str(folder), device="cpu")
+    unprompted = {"query": "", "document": ""}
+    plain = SentenceTransformersEncoder(str(make_encoder(tmp_path / "plain", unprompted)))
+    text = "list issues"
+    assert np.allclose(encoder.encode_query(text), plain.encode_query(f"query: {text}"), atol=1e-5)
+    assert np.allclose(
+        encoder.encode_documents([text]),
+        plain.encode_documents([f"passage: {text}"]),
+        atol=1e-5,
+    )
+
+
+@needs_package
+def test_a_folder_that_holds_no_model_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(EncoderError, match=r"cannot be loaded.*bundled"):
+        SentenceTransformersEncoder(str(tmp_path)).encode_query("x")
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(MissingExtraError, match=r"toolcrib\[sentence-transformers\]"):
+        SentenceTransformersEncoder("some/model")
+
+
+def test_no_model_at_all_is_a_fault_of_the_settings() -> None:
+    with pytest.raises(SettingsError, match="sentence-transformers:NAME"):
+        SentenceTransformersEncoder("")
+
+
+class _Model:
+    """A stand-in for the library's class, which answers what it is told to."""
+
+    answer: Any = np.array([[3.0, 4.0]])
+
+    def __init__(self, location: str, device: str | None = None) -> None:
+        if location == "not/there":
+            raise OSError("couldn't connect to the hub")
+        self.asked: list[tuple[str, list[str]]] = []
+        self.device = device
+
+    def encode_query(self, texts: list[str], **options: Any) -> Any:
+        assert options["normalize_embeddings"]
+        assert not options["show_progress_bar"]
+        self.asked.append(("query", texts))
+        return self._answer()
+
+    def encode_document(self, texts: list[str], **_: Any) -> Any:
+        self.asked.append(("document", texts))
+        return np.repeat(self._answer(), len(texts), axis=0)
+
+    def _answer(self) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class TestOverAStandIn:
+    """What the adapter itself does, whatever the library is."""
+
+    @pytest.fixture
+    def library(self, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+        module = ModuleType("sentence_transformers")
+        module.__spec__ = ModuleSpec("sentence_transformers", None)
+        module.SentenceTransformer = _Model  # type: ignore[attr-defined]
+        module.__version__ = "4.1.0"  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+        return module
+
+    def test_vectors_are_scaled_to_unit_length(self, library: ModuleType) -> None:
+        encoder = SentenceTransformersEncoder("a/b")
+        assert encoder.encode_query("x").tolist() == pytest.approx([0.6, 0.8])
+        assert encoder.encode_documents(["x", "y"]).tolist() == [pytest.approx([0.6, 0.8])] * 2
+
+    def test_the_width_is_measured(self, library: ModuleType) -> None:
+        encoder = SentenceTransformersEncoder("a/b")
+        assert encoder.dimensions == 2
+        assert encoder.encode_documents([]).shape == (0, 2)
+
+    def test_a_model_is_known_by_its_name_before_it_is_loaded(self, library: ModuleType) -> None:
+        encoder = SentenceTransformersEncoder("not/there")
+        assert encoder.name == "sentence-transformers:not/there"
+
+    def test_a_model_that_cannot_be_fetched_says_what_to_do(self, library: ModuleType) -> None:
+        with pytest.raises(EncoderError, match=r"couldn't connect.*FOLDER.*bundled"):
+            SentenceTransformersEncoder("not/there").encode_query("x")
+
+    @pytest.mark.parametrize(
+        ("answer", "fault"),
+        [
+            (RuntimeError("out of memory"), "cannot encode: out of memory"),
+            (np.array([[np.nan, 1.0]]), "NaN"),
+            (np.array([[np.inf, 1.0]]), "infinity"),
+            (np.array([[0.0, 0.0]]), "zero vector"),
+            (np.array([[[1.0, 0.0]]]), "shape"),
+        ],
+    )
+    def test_what_is_no_usable_vector_is_refused(
+        self,
+        library: ModuleType,
+        monkeypatch: pytest.MonkeyPatch,
+        answer: Any,
+        fault: str,
+    ) -> None:
+        monkeypatch.setattr(_Model, "answer", answer)
+        with pytest.raises(EncoderError, match=fault):
+            SentenceTransformersEncoder("a/b").encode_query("x")
+
+    def test_a_library_older_than_five_is_named_with_its_version(
+        self,
+        library: ModuleType,
+    ) -> None:
+        library.SentenceTransformer = type("Old", (), {})  # type: ignore[attr-defined]
+        with pytest.raises(EncoderError, match=r"is 4\.1\.0, and 5 or later is needed"):
+            SentenceTransformersEncoder("a/b").encode_query("x")

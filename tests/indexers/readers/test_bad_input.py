@@ -1,0 +1,298 @@
+"""Bad input, kind by kind, with the exact words that a user reads."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.indexers.readers.conformance import split
+from toolcrib.indexers.readers.registry import formats, read_source
+from toolcrib.indexers.readers.source import MAX_SOURCE_BYTES
+from toolcrib.records import Refusal
+
+GOOD = {"name": "good", "tags": ["t"]}
+
+
+def refused(path: Path, content: bytes | str | None = None) -> tuple[str, str]:
+    """Place and reason of the one refusal that is all that `path` yields."""
+    if content is not None:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    (refusal,) = read_source(str(path))
+    assert isinstance(refusal, Refusal)
+    assert refusal.source == str(path)
+    return refusal.place, refusal.reason
+
+
+def refused_beside_good(folder: Path, bad: Any) -> str:
+    """Reason for the refusal of `bad`, which stands in a list before a good tool."""
+    path = folder / "tools.json"
+    path.write_text(json.dumps({"tools": [bad, GOOD]}))
+    tools, refusals = split(read_source(str(path)))
+    assert [tool.name for tool in tools] == ["good"]
+    assert [(refusal.source, refusal.place) for refusal in refusals] == [(str(path), "tools[0]")]
+    return refusals[0].reason
+
+
+BOMB = "a0: &a0 [x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
+)
+MERGE_BOMB = "a0: &a0 {k: 1}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 12)
+)
+TOO_MANY = "aliases up to *a5 at line 7 stand for more than 1,000,000 values"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("t.json", '{\n  "tools": [}\n', "not valid JSON: expected value at line 2 column 13"),
+        ("t.json", '{"a": NaN}', "not valid JSON: expected value at line 1 column 7"),
+        ("t.json", "[" * 100_000, "not valid JSON: nested deeper than 200 levels"),
+        ("t.json", '{"a":' * 5_000, "not valid JSON: nested deeper than 200 levels"),
+        (
+            "t.yaml",
+            "tools:\n  - name: a\n - b\n",
+            "not valid YAML: did not find expected key at line 3 column 2",
+        ),
+        (
+            "t.yaml",
+            "a: !!python/object/apply:os.getcwd []\n",
+            (
+                "not valid YAML: could not determine a constructor for the tag "
+                "'tag:yaml.org,2002:python/object/apply:os.getcwd' at line 1 column 4"
+            ),
+        ),
+        (
+            "t.yaml",
+            "a: 1\n---\nb: 2\n",
+            (
+                "not valid YAML: expected a single document in the stream "
+                "but found another document "
+                "at line 2 column 1"
+            ),
+        ),
+        ("t.yaml", "? [a]\n: b\n", "not valid YAML: a key must be text at line 1 column 3"),
+        ("t.yaml", "a: &a [*a]\n", "not valid YAML: alias *a at line 1 contains itself"),
+        ("t.yaml", BOMB, f"not valid YAML: {TOO_MANY}; write them out or remove them"),
+        ("t.yaml", MERGE_BOMB, f"not valid YAML: {TOO_MANY}; write them out or remove them"),
+        ("t.yaml", "[" * 100_000, "not valid YAML: nested deeper than 200 levels at line 1"),
+        ("t.yaml", "- " * 100_000, "not valid YAML: nested deeper than 200 levels at line 1"),
+        (
+            "t.yaml",
+            "a: b\0",
+            (
+                "not valid YAML: unacceptable character #x0000: "
+                'control characters are not allowed in "'
+                '<unicode string>", position 4'
+            ),
+        ),
+        (
+            "t.json",
+            b'[{"name": "caf\xe9"}]',
+            "not UTF-8: byte 0xe9 at position 14; save the file as UTF-8",
+        ),
+        (
+            "t.json",
+            '{"name": "a"}'.encode("utf-16"),
+            "not UTF-8: byte 0xff at position 0; save the file as UTF-8",
+        ),
+        ("t.json", "", "the file is empty"),
+        ("t.yaml", "\ufeff \n", "the file is empty"),
+        ("t.yaml", "# nothing yet\n", "holds no tools"),
+        ("t.json", "[]", "holds no tools"),
+        ("t.json", '{"tools": []}', "holds no tools"),
+        ("t.jsonl", "", "holds no tools"),
+        (
+            "t.gz",
+            b"\x1f\x8bdamaged file",
+            "damaged gzip file: Unknown compression method",
+        ),
+        (
+            "t.json.gz",
+            gzip.compress(b"[]")[:-9],
+            "damaged gzip file: Compressed file ended before the end-of-stream marker was reached",
+        ),
+    ],
+)
+def test_what_cannot_be_read_at_all(
+    tmp_path: Path, file: str, content: bytes | str, reason: str
+) -> None:
+    assert refused(tmp_path / file, content) == ("", reason)
+
+
+@pytest.mark.parametrize(
+    ("content", "shape"),
+    [
+        (
+            '{"b": 1, "a": 2, "c": 3, "d": 4, "e": 5, "f": 6}',
+            "an object with the keys 'a', 'b', 'c', 'd', 'e', …",
+        ),
+        ('{"tools": {"a": 1}}', "an object with the keys 'tools'"),
+        ("[1, 2]", "a list"),
+        ('[{"title": "x"}]', "a list"),
+        ("42", "a number"),
+        ('"text"', "text"),
+        ("true", "true or false"),
+    ],
+)
+def test_a_shape_that_nobody_knows(tmp_path: Path, content: str, shape: str) -> None:
+    known = ", ".join(formats())
+    expected = f"{shape} is not a shape that is known; say which of {known} with --format"
+    assert refused(tmp_path / "t.json", content) == ("", expected)
+
+
+def test_a_shape_that_nobody_knows_forced(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text("42")
+    for name in ("toolspec", "functions"):
+        assert list(read_source(str(path), format=name)) == [
+            Refusal(str(path), "", "must be a list or an object, not a number"),
+        ]
+
+
+@pytest.mark.parametrize("file", ["t.json", "t.yaml", "noending"])
+def test_a_file_over_the_limit_is_not_read(tmp_path: Path, file: str) -> None:
+    path = tmp_path / file
+    with path.open("wb") as sparse:
+        sparse.truncate(50 * 2**20)
+    assert refused(path) == (
+        "",
+        (
+            "larger than 33,554,432 bytes (52,428,800 on disk), "
+            "which is the most that is read as one "
+            "document: split it, or write one tool a line (.jsonl)"
+        ),
+    )
+
+
+def test_a_small_file_that_unpacks_to_a_large_one(tmp_path: Path) -> None:
+    packed = gzip.compress(b" " * (MAX_SOURCE_BYTES + 1))
+    _, reason = refused(tmp_path / "t.json.gz", packed)
+    assert reason.startswith(f"larger than 33,554,432 bytes ({len(packed):,} on disk)")
+
+
+def test_a_file_that_does_not_exist(tmp_path: Path) -> None:
+    assert refused(tmp_path / "nope.json") == (
+        "",
+        "there is no such file or folder, and it is no module:attribute and no server",
+    )
+
+
+def test_a_file_that_vanishes_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "t.json").write_text("[]")
+    monkeypatch.setattr(Path, "open", fail)
+    assert refused(tmp_path / "t.json") == ("", "cannot be read: Permission denied")
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ({"description": "x", "tags": []}, "name: missing"),
+        ({"name": None, "tags": []}, "name: missing"),
+        ({"name": ""}, "name: empty"),
+        ({"name": "..."}, "name: a name needs at least one letter or digit"),
+        ({"name": 7}, "name: must be text, not a number"),
+        ({"name": "x" * 600}, "name: 600 characters; at most 512 are accepted"),
+        ({"name": "a", "input_schema": []}, "input_schema: must be an object, not a list"),
+        ({"name": "a", "input_schema": "{}"}, "input_schema: must be an object, not text"),
+        ({"name": "a", "tags": "x"}, "tags: must be a list, not text"),
+        ({"name": "a", "tags": ["x", 1]}, "tags[1]: must be text, not a number"),
+        ({"name": "a", "annotations": [1], "x": 1}, "annotations: must be an object, not a list"),
+        ({"name": "a", "enabled": "perhaps"}, "enabled: must be true or false, not text"),
+        (
+            {"name": "a", "cost_estimate": -1, "avg_latency_ms": "slow"},
+            (
+                "cost_estimate: Input should be greater than or equal to 0; "
+                "avg_latency_ms: must be a number, not text"
+            ),
+        ),
+        (
+            {"name": "a", "description": "x" * 2**20},
+            "description: 1,048,576 characters; at most 200,000 are accepted",
+        ),
+        (
+            {"name": "a\x07b"},
+            "name: invisible character U+0007 (control character) at position 1; remove it",
+        ),
+        (
+            {"name": "a\nb"},
+            "name: invisible character U+000A (control character) at position 1; remove it",
+        ),
+        (
+            {"name": "pay\u200bment"},
+            "name: invisible character U+200B (ZERO WIDTH SPACE) at position 3; remove it",
+        ),
+        (
+            {"name": "\u202egnp.exe"},
+            "name: invisible character U+202E (RIGHT-TO-LEFT OVERRIDE) at position 0; remove it",
+        ),
+        (
+            {"name": "a", "server": "s\ufeff"},
+            (
+                "server: invisible character U+FEFF (ZERO WIDTH NO-BREAK SPACE) at position 1; "
+                "remove it"
+            ),
+        ),
+        (
+            {"name": "a", "id": "x\u0085y"},
+            "id: invisible character U+0085 (control character) at position 1; remove it",
+        ),
+        ("text", "a tool must be an object, not text"),
+        (None, "a tool must be an object, not null"),
+    ],
+)
+def test_a_bad_tool_is_refused_alone(tmp_path: Path, bad: Any, reason: str) -> None:
+    assert refused_beside_good(tmp_path, bad) == reason
+
+
+def test_a_bad_line_is_refused_with_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(
+        b'{"name": "a"}\n{"name": \n\n"text"\n{"name": "caf\xe9"}\n' + b"[" * 9_000 + b"\n"
+        b'{"name": "b", "description": "\\ud800"}\n{"name": "c"}',
+    )
+    tools, refusals = split(read_source(str(path)))
+    assert [tool.name for tool in tools] == ["a", "c"]
+    assert [(refusal.place, refusal.reason) for refusal in refusals] == [
+        ("line 2", "not valid JSON: EOF while parsing a value at column 8"),
+        ("line 4", "a tool must be an object, not text"),
+        ("line 5", "not UTF-8: byte 0xe9 at position 13; save the file as UTF-8"),
+        ("line 6", "not valid JSON: nested deeper than 200 levels"),
+        ("line 7", "not valid JSON: unexpected end of hex escape at column 37"),
+    ]
+
+
+def test_a_cyclic_and_a_dangling_reference_in_openapi(tmp_path: Path) -> None:
+    def body(name: str) -> dict[str, Any]:
+        schema = {"$ref": f"#/components/schemas/{name}"}
+        return {"requestBody": {"content": {"application/json": {"schema": schema}}}}
+
+    tree = {"properties": {"child": {"$ref": "#/components/schemas/Tree"}}}
+    document = {
+        "openapi": "3.0.3",
+        "paths": {"/tree": {"put": body("Tree"), "post": body("Nope")}},
+        "components": {"schemas": {"Tree": tree}},
+    }
+    path = tmp_path / "trees.json"
+    path.write_text(json.dumps(document))
+    tools, refusals = split(read_source(str(path)))
+    assert [tool.id for tool in tools] == ["trees/put_tree"]
+    assert tools[0].input_schema["properties"] == {
+        "child": {"type": "object", "description": "Tree (recursive)"},
+    }
+    assert refusals == [
+        Refusal(
+            str(path),
+            "POST /tree",
+            "$ref '#/components/schemas/Nope' leads nowhere: there is no 'Nope'",
+        ),
+    ]

@@ -1,0 +1,168 @@
+"""What an mcp.json means: each way to write a server, and each way to write it wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.errors import SourceError
+from toolcrib.indexers.readers.mcp_config import ServerEntry, entries, servers_of, without_comments
+from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget, Target
+from toolcrib.indexers.readers.source import Source
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@pytest.mark.parametrize(
+    ("raw", "target"),
+    [
+        ({"command": "npx"}, StdioTarget("npx")),
+        (
+            {
+                "type": "stdio",
+                "command": "${BIN}/server",
+                "args": ["--port", 8080, True, "${BIN}"],
+                "env": {"TOKEN": "${TOKEN:-none}", "DEBUG": False, "UNSET": None},
+                "cwd": "${BIN}",
+                "disabled": False,
+                "alwaysAllow": ["read"],
+            },
+            StdioTarget(
+                "/bin/server",
+                ("--port", "8080", "true", "/bin"),
+                {"TOKEN": "none", "DEBUG": "false"},
+                "/bin",
+            ),
+        ),
+        ({"url": "https://a/mcp"}, HttpTarget("https://a/mcp")),
+        ({"serverUrl": "https://a/mcp"}, HttpTarget("https://a/mcp")),
+        ({"type": "http", "url": "https://a/mcp"}, HttpTarget("https://a/mcp")),
+        (
+            {"type": "streamable-http", "url": "https://a${BIN}", "headers": {"X": "${BIN}"}},
+            HttpTarget("https://a/bin", {"X": "/bin"}),
+        ),
+        ({"type": "sse", "url": "https://a/sse"}, HttpTarget("https://a/sse", sse=True)),
+    ],
+)
+def test_every_way_to_write_a_server(raw: dict[str, Any], target: Target) -> None:
+    assert list(entries({"it": raw}, {"BIN": "/bin"})) == [ServerEntry("it", target)]
+
+
+WRONG: list[tuple[Any, str]] = [
+    ({}, "has neither 'command' nor 'url'; add one"),
+    ({"type": "stdio", "url": "x"}, "is of type stdio but has no 'command'; add one"),
+    ({"type": "http", "command": "x"}, "is of type http but has no 'url'; add one"),
+    (
+        {"type": "ws", "url": "ws://a"},
+        "'type' is 'ws'; use stdio, http, streamable-http or sse",
+    ),
+    (
+        {"command": "x", "envFile": ".env"},
+        "'envFile' is not read; put its variables under 'env' or export them",
+    ),
+    ({"command": ["x", "y"]}, "'command' must be text"),
+    (
+        {"command": "x", "args": [[]], "env": {"A": {}, "B": []}},
+        "'args' must be a list of texts; 'env' must be an object of texts",
+    ),
+    ({"url": "https://a", "headers": "y"}, "'headers' must be an object of texts"),
+    ("npx server", "must be an object, not text"),
+    (
+        {"command": "x", "args": ["${A}", "${A}"], "env": {"B": "${B}"}},
+        (
+            "args[0] needs the environment variable 'A', which is not set; "
+            "set it, or write ${A:-default}; "
+            "args[1] needs the environment variable 'A', which is not set; "
+            "set it, or write ${A:-default}; "
+            "env.B needs the environment variable 'B', which is not set; "
+            "set it, or write ${B:-default}"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("raw", "problem"), WRONG)
+def test_a_wrong_server_is_refused_by_name_and_the_next_is_read(raw: Any, problem: str) -> None:
+    read = list(entries({"wrong": raw, "right": {"command": "npx"}}, {}))
+
+    assert read == [
+        ServerEntry("wrong", None, problem),
+        ServerEntry("right", StdioTarget("npx")),
+    ]
+
+
+def test_servers_that_are_switched_off_are_left_out() -> None:
+    servers = {"off": {"disabled": True}, "not on": {"enabled": False}, "on": {"command": "npx"}}
+
+    assert [entry.name for entry in entries(servers, {})] == ["on"]
+
+
+def test_secrets_are_not_in_the_repr() -> None:
+    targets = [
+        StdioTarget("npx", env={"TOKEN": "s3cret"}),
+        HttpTarget("https://a", {"A": "s3cret"}),
+    ]
+
+    assert "s3cret" not in repr(targets)
+
+
+def test_vs_code_writes_comments_and_trailing_commas(tmp_path: Path) -> None:
+    text = """
+    // Servers of this workspace
+    {
+      "inputs": [],
+      "servers": {
+        "docs": { /* hosted */ "url": "https://a//mcp", "note": "a, } /* b */", },
+      },
+    }
+    """
+
+    assert servers_of(_file(tmp_path, text)) == {
+        "docs": {"url": "https://a//mcp", "note": "a, } /* b */"},
+    }
+
+
+@given(JSON)
+def test_taking_comments_out_leaves_json_as_it_is(value: Any) -> None:
+    assert json.loads(without_comments(json.dumps(value))) == value
+    assert json.loads(without_comments(json.dumps(value, indent=1, ensure_ascii=False))) == value
+
+
+@pytest.mark.parametrize(
+    ("document", "found"),
+    [
+        ({"mcpServers": {}}, True),
+        ({"mcpServers": {"a": 1}, "numStartups": 5}, True),
+        ({"servers": {"a": {"command": "x"}}}, True),
+        ({"servers": {"a": {"url": "x"}}}, True),
+        ({"servers": {}, "inputs": []}, True),
+        ({"servers": {"production": {"host": "x"}}}, False),
+        ({"openapi": "3.1.0", "servers": [{"url": "https://a"}]}, False),
+        ({"mcpServers": []}, False),
+        ([], False),
+        ("mcpServers", False),
+    ],
+)
+def test_what_counts_as_a_list_of_servers(tmp_path: Path, document: Any, found: bool) -> None:
+    assert (servers_of(_file(tmp_path, json.dumps(document))) is not None) is found
+
+
+def test_a_file_that_is_broken_beyond_comments_says_where(tmp_path: Path) -> None:
+    source = _file(tmp_path, '{"mcpServers": {"a" 1}}')
+
+    with pytest.raises(SourceError, match=r"not valid JSON: .* at line 1 column 21"):
+        servers_of(source)
+
+
+def _file(folder: Path, text: str) -> Source:
+    path = folder / "mcp.json"
+    path.write_text(text, encoding="utf-8")
+    return Source(str(path), path)

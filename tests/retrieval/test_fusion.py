@@ -1,0 +1,224 @@
+"""Several legs become one score: worked by hand, bounded, monotone, blind to order."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.errors import SettingsError
+from toolcrib.retrieval.fusion import FusionWeights, LegScores, convex, fuse, reciprocal_rank
+
+HALVES = FusionWeights(dense=0.5, lexical=0.5, bm25_scale=10.0, examples=0.4, anti_patterns=1.0)
+ONE_SCALE = 10.0 * math.log(2)
+"""The BM25 at which the lexical leg of `HALVES` is worth exactly one half."""
+
+COSINES = st.floats(-1, 1)
+SCORES = st.builds(
+    LegScores,
+    dense=COSINES,
+    lexical=st.floats(0, 500),
+    examples=st.none() | COSINES,
+    anti_patterns=st.none() | COSINES,
+)
+CANDIDATES = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), SCORES, max_size=12)
+WEIGHTS = st.builds(
+    FusionWeights,
+    dense=st.floats(0.01, 5),
+    lexical=st.floats(0.01, 5),
+    bm25_scale=st.floats(0.1, 200),
+    examples=st.floats(0, 1),
+    anti_patterns=st.floats(0, 3),
+)
+
+
+def _one(scores: LegScores, weights: FusionWeights = HALVES) -> float:
+    return convex({"it": scores}, weights)["it"]
+
+
+class TestConvex:
+    """The weighted sum of what each leg says, each on its own scale."""
+
+    @pytest.mark.parametrize(
+        ("scores", "expected"),
+        [
+            pytest.param(LegScores(0.6), 0.3, id="dense alone"),
+            pytest.param(LegScores(0.0, ONE_SCALE), 0.25, id="lexical alone"),
+            pytest.param(LegScores(0.6, ONE_SCALE), 0.55, id="both"),
+            pytest.param(LegScores(1.0, 1e9), 1.0, id="all there can be"),
+            pytest.param(LegScores(-1.0), 0.0, id="never below nothing"),
+            pytest.param(LegScores(0.5, examples=1.0), 0.35, id="two fifths of the way up"),
+            pytest.param(LegScores(0.5, examples=0.2), 0.25, id="a farther example is no harm"),
+            pytest.param(LegScores(0.5, anti_patterns=0.7), 0.15, id="down by what is closer"),
+            pytest.param(LegScores(0.5, anti_patterns=0.4), 0.25, id="a farther one is no harm"),
+            # Lifted to 0.62; 0.9 is 0.1 closer than the example, the best there is of the tool.
+            pytest.param(LegScores(0.5, 0.0, 0.8, 0.9), 0.26, id="lifted and lowered"),
+            pytest.param(LegScores(0.5, 0.0, 0.8, 0.7), 0.31, id="the example excuses"),
+        ],
+    )
+    def test_worked_by_hand(self, scores: LegScores, expected: float) -> None:
+        assert _one(scores) == pytest.approx(expected)
+
+    def test_only_the_proportion_of_the_weights_counts(self) -> None:
+        scores = LegScores(0.6, 3.0)
+        tenfold = replace(HALVES, dense=5.0, lexical=5.0)
+        assert _one(scores, tenfold) == pytest.approx(_one(scores))
+
+    def test_a_weak_best_match_stays_weak(self) -> None:
+        alone = convex({"weak": LegScores(0.1, 0.5)}, HALVES)
+        beside = convex({"weak": LegScores(0.1, 0.5), "strong": LegScores(0.9, 50.0)}, HALVES)
+        assert alone["weak"] == beside["weak"] < 0.1
+
+    @given(CANDIDATES, WEIGHTS)
+    def test_every_score_is_between_zero_and_one(
+        self,
+        candidates: dict[str, LegScores],
+        weights: FusionWeights,
+    ) -> None:
+        fused = convex(candidates, weights)
+        assert fused.keys() == candidates.keys()
+        assert all(0.0 <= score <= 1.0 for score in fused.values())
+
+    @given(SCORES, WEIGHTS, st.floats(0, 2))
+    def test_a_higher_cosine_never_lowers(
+        self,
+        scores: LegScores,
+        weights: FusionWeights,
+        more: float,
+    ) -> None:
+        better = scores._replace(dense=min(1.0, scores.dense + more))
+        assert _one(better, weights) >= _one(scores, weights) - 1e-12
+
+    @given(SCORES, WEIGHTS, st.floats(0, 100))
+    def test_more_shared_words_never_lower(
+        self,
+        scores: LegScores,
+        weights: FusionWeights,
+        more: float,
+    ) -> None:
+        better = scores._replace(lexical=scores.lexical + more)
+        assert _one(better, weights) >= _one(scores, weights) - 1e-12
+
+    @given(SCORES, WEIGHTS, COSINES)
+    def test_an_example_never_lowers(
+        self,
+        scores: LegScores,
+        weights: FusionWeights,
+        cosine: float,
+    ) -> None:
+        without = scores._replace(examples=None)
+        assert _one(scores._replace(examples=cosine), weights) >= _one(without, weights) - 1e-12
+
+    @given(SCORES, WEIGHTS, COSINES)
+    def test_an_anti_pattern_never_lifts(
+        self,
+        scores: LegScores,
+        weights: FusionWeights,
+        cosine: float,
+    ) -> None:
+        without = scores._replace(anti_patterns=None)
+        with_it = scores._replace(anti_patterns=cosine)
+        assert _one(with_it, weights) <= _one(without, weights) + 1e-12
+
+    @given(CANDIDATES, WEIGHTS, st.randoms(use_true_random=False))
+    def test_the_order_of_the_candidates_changes_nothing(
+        self,
+        candidates: dict[str, LegScores],
+        weights: FusionWeights,
+        chance,
+    ) -> None:
+        shuffled = list(candidates.items())
+        chance.shuffle(shuffled)
+        assert convex(dict(shuffled), weights) == convex(candidates, weights)
+
+
+class TestReciprocalRank:
+    """The sum over the legs of one over `k` plus the rank."""
+
+    def test_worked_by_hand(self) -> None:
+        fused = reciprocal_rank(
+            {
+                "both": LegScores(0.8, 2.0),
+                "meaning": LegScores(0.9),
+                "words": LegScores(0.1, 7.0),
+            },
+            FusionWeights(rrf_k=60),
+        )
+        assert fused == pytest.approx(
+            {"both": 1 / 62 + 1 / 62, "meaning": 1 / 61, "words": 1 / 63 + 1 / 61},
+        )
+
+    def test_equal_scores_share_the_better_rank(self) -> None:
+        fused = reciprocal_rank(
+            {"a": LegScores(0.5), "b": LegScores(0.5), "c": LegScores(0.4)},
+            FusionWeights(rrf_k=1),
+        )
+        assert fused == pytest.approx({"a": 1 / 2, "b": 1 / 2, "c": 1 / 4})
+
+    def test_examples_and_anti_patterns_move_the_dense_rank(self) -> None:
+        fused = reciprocal_rank(
+            {
+                "lifted": LegScores(0.4, examples=1.0),
+                "plain": LegScores(0.5),
+                "lowered": LegScores(0.6, anti_patterns=0.9),
+            },
+            FusionWeights(rrf_k=1),
+        )
+        assert fused == pytest.approx({"lifted": 1 / 2, "plain": 1 / 3, "lowered": 1 / 4})
+
+    def test_no_shared_word_is_no_place_in_the_lexical_leg(self) -> None:
+        fused = reciprocal_rank({"a": LegScores(0.5, 0.0)}, FusionWeights(rrf_k=1))
+        assert fused == {"a": 1 / 2}
+
+    @given(CANDIDATES, st.integers(1, 200))
+    def test_it_is_positive_and_at_most_first_in_both_legs(
+        self,
+        candidates: dict[str, LegScores],
+        k: int,
+    ) -> None:
+        fused = reciprocal_rank(candidates, FusionWeights(rrf_k=k))
+        assert fused.keys() == candidates.keys()
+        assert all(0 < score <= 2 / (k + 1) for score in fused.values())
+
+    @given(CANDIDATES, st.randoms(use_true_random=False))
+    def test_the_order_of_the_candidates_changes_nothing(
+        self,
+        candidates: dict[str, LegScores],
+        chance,
+    ) -> None:
+        shuffled = list(candidates.items())
+        chance.shuffle(shuffled)
+        weights = FusionWeights()
+        assert reciprocal_rank(dict(shuffled), weights) == reciprocal_rank(candidates, weights)
+
+    @given(CANDIDATES)
+    def test_only_ranks_count(self, candidates: dict[str, LegScores]) -> None:
+        plain = {key: LegScores(s.dense, s.lexical) for key, s in candidates.items()}
+        doubled = {key: LegScores(s.dense / 2, s.lexical * 2) for key, s in plain.items()}
+        same_ranks = len({s.dense for s in plain.values()}) == len(
+            {s.dense for s in doubled.values()},
+        ) and len({s.lexical for s in plain.values()}) == len({s.lexical for s in doubled.values()})
+        if same_ranks:
+            weights = FusionWeights()
+            assert reciprocal_rank(doubled, weights) == reciprocal_rank(plain, weights)
+
+
+def test_the_settings_choose_the_method() -> None:
+    candidates = {"a": LegScores(0.5, 1.0), "b": LegScores(0.9)}
+    ranked, summed = FusionWeights(method="rrf"), FusionWeights(method="convex")
+    assert fuse(candidates, ranked) == reciprocal_rank(candidates, ranked)
+    assert fuse(candidates, summed) == convex(candidates, summed)
+
+
+@pytest.mark.parametrize("method", ["rrf", "convex"])
+def test_no_candidates_give_no_scores(method) -> None:
+    assert fuse({}, FusionWeights(method=method)) == {}
+
+
+def test_both_weights_at_zero_are_an_error():
+    with pytest.raises(SettingsError) as caught:
+        FusionWeights(dense=0, lexical=0)
+    assert str(caught.value) == "fusion.dense and fusion.lexical are both 0; one must be above"

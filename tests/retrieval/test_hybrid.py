@@ -1,0 +1,200 @@
+"""One query, start to end: hints work, failures degrade, and the query is encoded once."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.conftest import ROOT
+from toolcrib import Crib, Settings, ToolSpec
+from toolcrib.clock import ManualClock
+from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.errors import EncoderError
+from toolcrib.indexers.points import layout
+from toolcrib.indexers.render import FieldWeights
+from toolcrib.indexers.sync import ToolSync
+from toolcrib.retrieval.fusion import FusionWeights
+from toolcrib.retrieval.hybrid import HybridRetriever
+from toolcrib.retrieval.legs import name_keys
+from toolcrib.retrieval.rerank import RerankSettings
+from toolcrib.store.edge import EdgeStore
+
+TOOLS = [
+    ToolSpec(name="send_mail", description="Send a mail to somebody."),
+    ToolSpec(name="send_parcel", description="Send a parcel to somebody."),
+    ToolSpec(name="read_mail", description="Read the mail of today."),
+]
+
+
+class Recording(DeterministicEncoder):
+    """The double, failing when told to."""
+
+    broken = False
+
+    def encode_query(self, text):
+        if self.broken:
+            raise EncoderError("the model is gone")
+        return super().encode_query(text)
+
+
+class Reversing:
+    """A reranker that likes what comes last, or fails."""
+
+    name = "reversing"
+
+    def __init__(self, broken: bool = False) -> None:
+        self.broken = broken
+        self.seen: list[str] = []
+
+    def score(self, query, texts):
+        if self.broken:
+            raise RuntimeError("out of memory")
+        start = len(self.seen)
+        self.seen += texts
+        return np.arange(start, start + len(texts), dtype=np.float32) * 2 - 2
+
+
+@pytest.fixture
+def encoder():
+    return Recording()
+
+
+@pytest.fixture
+def retriever(tmp_path, encoder):
+    """Make retrievers over one store that holds `TOOLS`."""
+    lexical = LexicalEncoder()
+    with EdgeStore.open(tmp_path, layout(encoder.dimensions)) as store:
+        ToolSync(store, encoder, lexical, FieldWeights()).run([("here", tool) for tool in TOOLS])
+
+        def make(weights: FusionWeights = FusionWeights(), **options):  # noqa: B008
+            return HybridRetriever(store, encoder, lexical, weights, **options)
+
+        yield make
+
+
+def ids(result):
+    return [hit.id for hit in result.tools]
+
+
+def test_the_query_is_encoded_once(retriever, encoder):
+    retriever().find("send a parcel", k=3, explain=True)
+    assert encoder.encoded_queries == 1
+
+
+def test_a_failing_encoder_leaves_the_lexical_leg_and_says_so(retriever, encoder, caplog):
+    encoder.broken = True
+    found = retriever().find("send a parcel", k=3)
+    assert ids(found)[0] == "send_parcel"
+    assert found.degraded == ("dense",)
+    assert "the dense encoder deterministic-trigrams-64 failed" in caplog.text
+
+
+def test_a_query_of_unknown_words_and_a_failing_encoder_finds_nothing(retriever, encoder):
+    encoder.broken = True
+    assert retriever().find("zebra", k=3).tools == ()
+
+
+def test_rank_fusion_is_available(retriever):
+    weights = FusionWeights(method="rrf")
+    found = retriever(weights).find("send a parcel to somebody", k=3)
+    assert ids(found)[0] == "send_parcel"
+    assert found.tools[0].score == pytest.approx(2 / 61)
+
+
+def test_a_reranker_reorders_and_its_word_is_shown(retriever):
+    plain = retriever().find("send a mail", k=3)
+    found = retriever(reranker=Reversing()).find("send a mail", k=3, explain=True)
+    assert ids(found) == ids(plain)[::-1]
+    assert [hit.legs["rerank"] for hit in found.tools] == [2.0, 0.0, -2.0]
+    assert "rerank" in found.took_ms
+    scores = [hit.score for hit in found.tools]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_a_reranker_does_not_overtake_an_exact_name(retriever):
+    found = retriever(reranker=Reversing()).find("send_mail", k=3)
+    assert ids(found)[0] == "send_mail"
+    assert found.tools[0].score == 1.0
+
+
+def test_without_explain_no_contributions_are_shown(retriever):
+    found = retriever(reranker=Reversing()).find("send a mail", k=3)
+    assert [hit.legs for hit in found.tools] == [{}, {}, {}]
+
+
+def test_a_failing_reranker_leaves_the_first_stage_and_says_so(retriever, caplog):
+    plain = retriever().find("send a mail", k=3)
+    found = retriever(reranker=Reversing(broken=True)).find("send a mail", k=3)
+    assert ids(found) == ids(plain)
+    assert found.degraded == ("rerank",)
+    assert "the reranker reversing failed" in caplog.text
+
+
+def test_a_late_reranker_keeps_what_it_had_time_for(retriever):
+    options = RerankSettings(batch=1, budget_ms=1500)
+    late = Reversing()
+    found = retriever(
+        reranker=late,
+        rerank_settings=options,
+        clock=ManualClock(step=1.0),
+    ).find("send a mail", k=3)
+    assert found.degraded == ("rerank-late",)
+    assert 0 < len(late.seen) < 3
+    assert len(found.tools) == 3
+
+
+def test_times_come_from_the_clock(retriever):
+    found = retriever(clock=ManualClock(step=0.25)).find("send a mail", k=1)
+    stages = {"encode": 250.0, "legs": 250.0, "fusion": 250.0, "fetch": 250.0}
+    assert found.took_ms == {**stages, "total": 1000.0}
+
+
+@pytest.mark.parametrize(
+    ("query", "keys"),
+    [
+        ("create_issue", {"create_issue", "createissue"}),
+        ("Create Issue", {"createissue"}),
+        ("please call create_issue now", {"create_issue", "pleasecallcreateissuenow"}),
+        ("use github/create-issue", {"github/create-issue", "usegithubcreateissue"}),
+        ("run getUserById", {"getuserbyid", "rungetuserbyid"}),
+        ("x" * 500, set()),
+        ("?!", set()),
+    ],
+)
+def test_the_names_that_a_query_may_be_asking_for(query, keys):
+    assert name_keys(query) == keys
+
+
+def first_right(case: str, without: set[str]) -> int:
+    """How many of a case's queries get a right tool first, some fields left out."""
+    folder = ROOT / "data" / "cases" / case
+    tools = [
+        ToolSpec.model_validate({k: v for k, v in json.loads(line).items() if k not in without})
+        for line in (folder / "tools.jsonl").read_text().splitlines()
+    ]
+    queries = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
+    with Crib.open(":memory:", settings=Settings()) as crib:
+        crib.index_tools(tools)
+        firsts = [crib.find_tools(query["text"], k=1).tools[0].id for query in queries]
+    return sum(first in query["relevant"] for first, query in zip(firsts, queries, strict=True))
+
+
+EXAMPLES, ANTI_PATTERNS = "success_examples", "anti_patterns"
+
+
+@pytest.mark.parametrize(
+    ("case", "hint", "queries"),
+    [
+        ("examples_explain_jargon", EXAMPLES, 13),
+        ("anti_patterns_hold_back", ANTI_PATTERNS, 14),
+        ("twins_without_a_difference", EXAMPLES, 10),
+    ],
+)
+def test_hints_mend_what_the_plain_index_gets_wrong(case, hint, queries):
+    plain = first_right(case, without={EXAMPLES, ANTI_PATTERNS})
+    hinted = first_right(case, without={EXAMPLES, ANTI_PATTERNS} - {hint})
+    assert plain <= 0.6 * queries
+    assert hinted >= 0.8 * queries

@@ -1,0 +1,225 @@
+"""The second look blends in, keeps to its time, and never lets the unseen overtake."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.clock import ManualClock
+from toolcrib.encoders.protocols import FloatArray
+from toolcrib.errors import EncoderError
+from toolcrib.records import ToolHit, ToolSpec
+from toolcrib.retrieval.rerank import Reranked, RerankSettings, rerank
+
+
+class Scripted:
+    """A reranker with an opinion of each tool's name, whose batches take time on the clock."""
+
+    name = "scripted"
+
+    def __init__(
+        self,
+        opinions: dict[str, float],
+        clock: ManualClock | None = None,
+        batch_s: float = 0.0,
+    ) -> None:
+        self.opinions, self.clock, self.batch_s = opinions, clock or ManualClock(), batch_s
+        self.seen: list[list[str]] = []
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        self.clock.now += self.batch_s
+        self.seen.append([text.split(":")[0] for text in texts])
+        return np.array([self.opinions[name] for name in self.seen[-1]], dtype=np.float32)
+
+
+def _hits(**scores: float) -> list[ToolHit]:
+    """Hits as the first stage hands them on: best first."""
+    ordered = sorted(scores.items(), key=lambda pair: -pair[1])
+    return [
+        ToolHit(rank, score, ToolSpec(name=name, description=f"does {name}"), {"dense": score})
+        for rank, (name, score) in enumerate(ordered, start=1)
+    ]
+
+
+def _rerank(reranker: Scripted, hits: list[ToolHit], **settings: float) -> Reranked:
+    return rerank(reranker, "query", hits, RerankSettings(**settings), reranker.clock)
+
+
+def _scores(done: Reranked) -> dict[str, float]:
+    return {hit.name: pytest.approx(hit.score) for hit in done.hits}
+
+
+def _names(done: Reranked) -> str:
+    return "".join(hit.name for hit in done.hits)
+
+
+def test_scores_are_blended_by_weight_worked_by_hand() -> None:
+    # The sigmoid of 0 is 0.5, of ln 3 it is 0.75.
+    done = _rerank(Scripted({"a": 0.0, "b": math.log(3)}), _hits(a=0.6, b=0.4), weight=0.5)
+    assert _names(done) == "ba"
+    assert _scores(done) == {"b": 0.575, "a": 0.55}
+    assert not done.late
+
+
+@pytest.mark.parametrize(("weight", "order"), [(0.0, "abc"), (1.0, "cba")])
+def test_the_weight_goes_from_no_say_to_the_only_say(weight: float, order: str) -> None:
+    reranker = Scripted({"a": -5.0, "b": 0.0, "c": 5.0})
+    assert _names(_rerank(reranker, _hits(a=0.9, b=0.8, c=0.7), weight=weight)) == order
+
+
+def test_what_the_reranker_said_is_shown_beside_the_legs() -> None:
+    done = _rerank(Scripted({"a": 1.5}), _hits(a=0.5))
+    assert done.hits[0].legs == {"dense": 0.5, "rerank": 1.5}
+
+
+def test_the_reranker_reads_name_and_description() -> None:
+    reranker = Scripted({"a": 0.0})
+    texts: list[str] = []
+    reranker.score = lambda _, batch: texts.extend(batch) or np.zeros(1)  # type: ignore[method-assign]
+    _rerank(reranker, _hits(a=0.5))
+    assert texts == ["a: does a"]
+
+
+def test_equal_scores_are_ordered_by_id() -> None:
+    done = _rerank(Scripted({"a": 0.0, "b": 0.0, "c": 0.0}), _hits(c=0.5, b=0.5, a=0.5))
+    assert _names(done) == "abc"
+
+
+def test_a_tool_called_by_its_name_stays_first_and_is_not_looked_at() -> None:
+    reranker = Scripted({"a": 9.0, "b": 9.0})
+    done = _rerank(reranker, _hits(x=1.0, a=0.9, b=0.8))
+    assert _names(done) == "xab"
+    assert done.hits[0].score == 1.0
+    assert reranker.seen == [["a", "b"]]
+
+
+def test_what_lies_below_the_depth_is_not_looked_at_and_does_not_overtake() -> None:
+    reranker = Scripted({"a": -9.0, "b": -9.0})
+    done = _rerank(reranker, _hits(a=0.9, b=0.8, c=0.79), depth=2)
+    assert reranker.seen == [["a", "b"]]
+    assert _names(done) == "abc"
+    assert "rerank" not in done.hits[2].legs
+    assert not done.late
+
+
+def test_texts_go_in_batches() -> None:
+    reranker = Scripted(dict.fromkeys("abcde", 0.0))
+    _rerank(reranker, _hits(a=0.9, b=0.8, c=0.7, d=0.6, e=0.5), batch=2)
+    assert reranker.seen == [["a", "b"], ["c", "d"], ["e"]]
+
+
+def test_nothing_to_rerank_asks_nothing() -> None:
+    reranker = Scripted({})
+    assert _rerank(reranker, []) == Reranked([], late=False)
+    assert reranker.seen == []
+
+
+class TestBudget:
+    """Time is looked at between batches, and what was done until then is kept."""
+
+    HITS = _hits(a=0.9, b=0.8, c=0.7, d=0.6)
+    OPINIONS = dict.fromkeys("abcd", -9.0)
+
+    def test_within_the_budget_all_are_looked_at(self) -> None:
+        reranker = Scripted(self.OPINIONS, batch_s=0.0625)
+        done = _rerank(reranker, self.HITS, batch=1, budget_ms=250)
+        assert len(reranker.seen) == 4
+        assert not done.late
+
+    def test_beyond_it_the_rest_keeps_its_order_behind(self) -> None:
+        reranker = Scripted(self.OPINIONS | {"b": 3.0}, batch_s=0.125)
+        done = _rerank(reranker, self.HITS, batch=1, budget_ms=200)
+        assert reranker.seen == [["a"], ["b"]]
+        assert done.late
+        assert _names(done) == "bacd"
+        assert _scores(done)["c"] == 0.35
+
+    def test_the_budget_itself_is_still_in_time(self) -> None:
+        reranker = Scripted(self.OPINIONS, batch_s=0.125)
+        assert not _rerank(reranker, self.HITS, batch=2, budget_ms=125).late
+
+    def test_the_first_batch_is_looked_at_however_small_the_budget(self) -> None:
+        reranker = Scripted(self.OPINIONS, batch_s=10)
+        done = _rerank(reranker, self.HITS, batch=1, budget_ms=1)
+        assert reranker.seen == [["a"]]
+        assert done.late
+
+    def test_a_single_batch_is_never_late(self) -> None:
+        reranker = Scripted(self.OPINIONS, batch_s=10)
+        assert not _rerank(reranker, self.HITS, batch=4, budget_ms=1).late
+
+
+def test_a_failure_is_passed_on_to_who_can_answer_without() -> None:
+    class Failing(Scripted):
+        def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+            raise EncoderError("the model is gone")
+
+    with pytest.raises(EncoderError, match="the model is gone"):
+        _rerank(Failing({}), _hits(a=0.5))
+
+
+NAMES = "abcdefghij"
+FIRST = st.lists(st.floats(0, 1), min_size=1, max_size=10)
+SECOND = st.lists(
+    st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=10, max_size=10
+)
+
+
+@given(FIRST, SECOND, st.integers(1, 12), st.integers(1, 4), st.floats(0, 1), st.floats(0, 1))
+def test_hits_are_only_reordered_and_scores_stay_ordered_between_zero_and_one(
+    first: list[float],
+    second: list[float],
+    depth: int,
+    batch: int,
+    weight: float,
+    batch_s: float,
+) -> None:
+    hits = _hits(**dict(zip(NAMES, first, strict=False)))
+    reranker = Scripted(dict(zip(NAMES, second, strict=True)), batch_s=batch_s)
+    done = _rerank(reranker, hits, depth=depth, batch=batch, weight=weight)
+    scores = [hit.score for hit in done.hits]
+    assert sorted(_names(done)) == sorted(hit.name for hit in hits)
+    assert all(0.0 <= score <= 1.0 for score in scores)
+    assert all(left >= right - 1e-9 for left, right in pairwise(scores))
+
+
+@given(SECOND)
+def test_a_better_word_never_ranks_lower(second: list[float]) -> None:
+    reranker = Scripted(dict(zip(NAMES, second, strict=True)))
+    done = _rerank(reranker, _hits(**dict.fromkeys(NAMES, 0.5)))
+    words = [hit.legs["rerank"] for hit in done.hits]
+    # Beyond 60 the sigmoid says no more, and the id decides.
+    held = [max(-60.0, min(60.0, word)) for word in words]
+    assert all(
+        left >= right or math.isclose(1 / (1 + math.exp(-left)), 1 / (1 + math.exp(-right)))
+        for left, right in pairwise(held)
+    )
+
+
+@pytest.mark.parametrize("bad", [[math.nan, 1.0], [math.inf, 1.0], [1.0]])
+def test_a_score_that_is_missing_or_no_number_is_an_error(bad: list[float]) -> None:
+    class Broken(Scripted):
+        def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+            return np.array(bad, dtype=np.float32)
+
+    with pytest.raises(EncoderError, match=f"gave {len(bad)} scores for 2 texts"):
+        _rerank(Broken({}), _hits(a=0.5, b=0.4))
+
+
+def test_a_manual_is_cut_before_the_reranker_reads_it() -> None:
+    lengths: list[int] = []
+
+    class Measuring(Scripted):
+        def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+            lengths.extend(map(len, texts))
+            return np.zeros(len(texts), dtype=np.float32)
+
+    tool = ToolSpec(name="a", description="x" * 100_000)
+    _rerank(Measuring({}), [ToolHit(rank=1, score=0.5, tool=tool)])
+    assert lengths == [len("a: ") + 4_000]

@@ -1,0 +1,229 @@
+"""What every store promises about writing and reading back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.store.samples import (
+    WIDTH,
+    a_full_point,
+    dense_leg,
+    multi_leg,
+    point,
+    sparse,
+    sparse_leg,
+    unit,
+)
+from toolcrib.encoders.protocols import SparseVector
+from toolcrib.errors import BadPointError, StoreError
+from toolcrib.store.protocol import Point, Store, point_id
+
+
+def _dense(vector: Any, name: str = "description") -> Point:
+    return replace(point("bad"), dense={name: vector})
+
+
+def _multi(rows: Any) -> Point:
+    return replace(point("bad"), multi={"examples": rows})
+
+
+def _lexical(indices: Any, values: Any) -> Point:
+    vector = SparseVector(np.array(indices, np.uint32), np.array(values, np.float32))
+    return replace(point("bad"), sparse={"lexical": vector})
+
+
+def _with_field(name: str, value: Any) -> Point:
+    return replace(point("bad"), payload={name: value})
+
+
+def _numbers(*values: float) -> Any:
+    return np.array(values, dtype=np.float32)
+
+
+BAD_POINTS: dict[str, Callable[[], Point]] = {
+    "an id that is no number": lambda: replace(point("bad"), id="tool-1"),
+    "a negative id": lambda: replace(point("bad"), id=-1),
+    "an id of 64 bits": lambda: replace(point("bad"), id=2**63),
+    "an unknown dense vector": lambda: _dense(unit(1), name="nowhere"),
+    "a vector that is too short": lambda: _dense(unit(1)[:-1]),
+    "a vector that is too long": lambda: _dense(np.append(unit(1), np.float32(0))),
+    "a matrix for a vector": lambda: _dense(unit(1)[np.newaxis]),
+    "NaN in a vector": lambda: _dense(_numbers(*[float("nan")] * WIDTH)),
+    "infinity in a vector": lambda: _dense(_numbers(float("inf"), *[0.0] * (WIDTH - 1))),
+    "a zero vector": lambda: _dense(np.zeros(WIDTH, dtype=np.float32)),
+    "a vector of length two": lambda: _dense(2 * unit(1)),
+    "float64 numbers": lambda: _dense(unit(1).astype(np.float64)),
+    "a multivector without rows": lambda: _multi(np.zeros((0, WIDTH), dtype=np.float32)),
+    "a vector for a multivector": lambda: _multi(unit(1)),
+    "NaN in a row": lambda: _multi(np.full((2, WIDTH), np.nan, dtype=np.float32)),
+    "an unknown sparse vector": lambda: replace(point("bad"), sparse={"nowhere": sparse({1: 1})}),
+    "more indices than values": lambda: _lexical([1, 2], [1.0]),
+    "more values than indices": lambda: _lexical([1], [1.0, 2.0]),
+    "an index twice": lambda: _lexical([1, 1], [1.0, 2.0]),
+    "indices out of order": lambda: _lexical([2, 1], [1.0, 2.0]),
+    "NaN in a sparse vector": lambda: _lexical([1], [float("nan")]),
+    "NaN in the payload": lambda: point("bad", cost_estimate=float("nan")),
+    "infinity deep in the payload": lambda: point("bad", schema={"max": [float("inf")]}),
+    "half a character in the payload": lambda: point("bad", category="\ud800"),
+    "half a character deep in the payload": lambda: point("bad", tags=["\ud800"]),
+    "half a character in a field's name": lambda: _with_field("\ud800", 1),
+    "a payload that JSON cannot hold": lambda: point("bad", tags={"a", "b"}),
+}
+
+PAYLOADS: dict[str, dict[str, Any]] = {
+    "nothing more": {},
+    "many scripts": {"category": "日本語 العربية हिन्दी 🧰 e\u0301 \u200b\x00 'quotes\" \\ \n"},
+    "long text": {"description": "word " * 40_000},
+    "nesting": {"schema": {"type": "object", "properties": {"a.b": {"enum": [1, None, "x"]}}}},
+    "every kind of value": {"a": None, "b": True, "c": 3, "d": -2.5, "e": [], "f": {}, "g": "x"},
+    "strange names": {"": 1, "a b": 2, "a.b[]": 3, "ключ": 4},
+}
+
+
+class Writing:
+    """Inherited by `StoreContract`."""
+
+    def test_a_new_store_is_empty(self, store: Store) -> None:
+        assert store.count() == 0
+        assert list(store.scroll()) == []
+        assert dict(store.read_meta()) == {}
+        assert store.search([dense_leg(unit(1)), sparse_leg({1: 1.0})]) == [[], []]
+
+    @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS.keys())
+    def test_a_payload_comes_back_as_it_was_written(
+        self,
+        store: Store,
+        payload: dict[str, Any],
+    ) -> None:
+        written = a_full_point(**payload)
+        store.upsert([written])
+        (record,) = store.retrieve([written.id])
+        assert record.payload == written.payload
+
+    def test_writing_an_id_again_replaces_payload_and_vectors(self, store: Store) -> None:
+        store.upsert([a_full_point("tool", category="old", tags=["gone"])])
+        store.upsert([point("tool", dense=unit(0, 1), category="new")])
+        (record,) = store.retrieve([point_id("tool")])
+        assert record.payload == {"name": "tool", "category": "new"}
+        dense, multi, lexical = store.search(
+            [dense_leg(unit(0, 1)), multi_leg(unit(1)), sparse_leg({1: 1.0})],
+        )
+        assert [hit.score for hit in dense] == pytest.approx([1.0])
+        assert (multi, lexical) == ([], [])
+        assert store.count() == 1
+
+    def test_of_one_id_twice_in_a_call_the_last_one_stays(self, store: Store) -> None:
+        store.upsert([point("tool", category="first"), point("tool", category="second")])
+        (record,) = store.retrieve([point_id("tool")])
+        assert record.payload["category"] == "second"
+
+    def test_writing_nothing_does_nothing(self, store: Store) -> None:
+        store.upsert([])
+        store.delete([])
+        store.set_sparse("lexical", {})
+        assert (store.count(), store.retrieve([]), store.search([])) == (0, [], [])
+
+    def test_a_deleted_point_is_gone_from_everything(self, store: Store) -> None:
+        store.upsert([a_full_point("kept"), a_full_point("gone")])
+        store.delete([point_id("gone"), point_id("never there")])
+        assert [record.id for record in store.scroll()] == [point_id("kept")]
+        assert store.retrieve([point_id("gone")]) == []
+        legs = [dense_leg(unit(1)), multi_leg(unit(1)), sparse_leg({1: 1.0})]
+        for hits in store.search(legs):
+            assert [hit.id for hit in hits] == [point_id("kept")]
+
+    def test_a_deleted_id_can_be_written_again(self, store: Store) -> None:
+        store.upsert([a_full_point("tool")])
+        store.delete([point_id("tool")])
+        store.upsert([a_full_point("tool")])
+        assert store.count() == 1
+
+    def test_retrieve_keeps_the_order_asked_and_leaves_unknown_ids_out(self, store: Store) -> None:
+        names = ["d", "a", "c", "b"]
+        store.upsert([point(name) for name in sorted(names)])
+        asked = [point_id(name) for name in ("unknown", *names)]
+        assert [record.id for record in store.retrieve(asked)] == asked[1:]
+
+    def test_an_id_that_cannot_be_a_points_is_only_unknown(self, store: Store) -> None:
+        store.upsert([point("tool")])
+        store.delete(["github/create_issue"])
+        found = store.retrieve(["github/create_issue", point_id("tool")])
+        assert [record.id for record in found] == [point_id("tool")]
+
+    def test_the_meta_document_is_replaced_whole(self, store: Store) -> None:
+        store.write_meta({"model": "a", "nested": {"old": [1, 2.5, None]}, "名": "前"})
+        assert dict(store.read_meta()) == {
+            "model": "a",
+            "nested": {"old": [1, 2.5, None]},
+            "名": "前",
+        }
+        store.write_meta({"model": "b", "nested": {"new": True}})
+        store.upsert([point("tool")])
+        assert dict(store.read_meta()) == {"model": "b", "nested": {"new": True}}
+        store.write_meta({})
+        assert dict(store.read_meta()) == {}
+
+    @pytest.mark.parametrize("bad", BAD_POINTS.values(), ids=BAD_POINTS.keys())
+    def test_a_bad_point_is_refused_and_nothing_of_the_call_is_written(
+        self,
+        store: Store,
+        bad: Callable[[], Point],
+    ) -> None:
+        store.upsert([a_full_point("before")])
+        with pytest.raises(BadPointError):
+            store.upsert([a_full_point("beside"), bad(), a_full_point("after")])
+        assert [record.id for record in store.scroll()] == [point_id("before")]
+        store.upsert([a_full_point("next")])
+        (hits,) = store.search([dense_leg(unit(1))])
+        assert {hit.id for hit in hits} == {point_id("before"), point_id("next")}
+
+    def test_set_sparse_replaces_that_vector_and_nothing_else(self, store: Store) -> None:
+        store.upsert([a_full_point("tool", category="kept"), a_full_point("other")])
+        store.set_sparse("lexical", {point_id("tool"): sparse({9: 2.0})})
+        new, old, dense = store.search(
+            [sparse_leg({9: 1.0}), sparse_leg({1: 1.0}), dense_leg(unit(1))],
+        )
+        assert [hit.id for hit in new] == [point_id("tool")]
+        assert [hit.id for hit in old] == [point_id("other")]
+        assert len(dense) == 2
+        assert store.retrieve([point_id("tool")])[0].payload["category"] == "kept"
+
+    @pytest.mark.parametrize("using", ["nowhere", "description"])
+    def test_set_sparse_refuses_a_vector_that_is_not_sparse(self, store: Store, using: str) -> None:
+        store.upsert([a_full_point()])
+        with pytest.raises(StoreError):
+            store.set_sparse(using, {point_id("full"): sparse({1: 1.0})})
+        assert len(store.search([dense_leg(unit(1))])[0]) == 1
+
+    def test_set_sparse_refuses_a_bad_vector_and_writes_none(self, store: Store) -> None:
+        store.upsert([a_full_point("a"), a_full_point("b")])
+        bad = SparseVector(np.array([5, 5], np.uint32), np.array([1, 1], np.float32))
+        with pytest.raises(BadPointError):
+            store.set_sparse("lexical", {point_id("a"): sparse({5: 1}), point_id("b"): bad})
+        assert store.search([sparse_leg({5: 1.0})]) == [[]]
+
+    def test_set_sparse_refuses_an_unknown_point(self, store: Store) -> None:
+        store.upsert([a_full_point()])
+        with pytest.raises(StoreError):
+            store.set_sparse("lexical", {point_id("unknown"): sparse({1: 1.0})})
+        assert store.count() == 1
+
+    def test_info_tells_the_engine_the_place_and_the_points(self, store: Store) -> None:
+        store.upsert([point("a"), point("b")])
+        info = store.info()
+        assert info.points == 2
+        assert info.engine
+        assert info.location
+
+    def test_a_closed_store_says_so_and_closes_twice(self, store: Store) -> None:
+        store.close()
+        store.close()
+        with pytest.raises(StoreError, match="closed"):
+            store.count()
+        with pytest.raises(StoreError, match="closed"):
+            store.upsert([point("late")])

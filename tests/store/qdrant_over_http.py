@@ -1,0 +1,248 @@
+"""A server on loopback that speaks Qdrant's HTTP, answered by qdrant-client's local mode.
+
+It parses what arrives with the client's own models, which refuse unknown fields, so that a
+request which is not Qdrant's fails; it records every request; and it misbehaves when told to.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from pydantic import BaseModel, TypeAdapter
+from qdrant_client import QdrantClient, models
+
+VERSION = "1.19.1"
+
+Call = Callable[[QdrantClient, str, Any], Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What arrived: `path` without its query string, `query` as lists, `body` as JSON."""
+
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What to answer instead; `status` 0 closes the connection, -1 never answers."""
+
+    status: int
+    body: str = ""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+CLOSE = Reply(0)
+HANG = Reply(-1)
+
+
+def _create(client: QdrantClient, name: str, body: Any) -> bool:
+    wanted = models.CreateCollection.model_validate(body)
+    return client.create_collection(
+        name,
+        vectors_config=wanted.vectors,
+        sparse_vectors_config=wanted.sparse_vectors,
+        metadata=wanted.metadata,
+    )
+
+
+def _remove(client: QdrantClient, name: str, body: Any) -> bool:
+    return client.delete_collection(name)
+
+
+def _move_alias(client: QdrantClient, name: str, body: Any) -> bool:
+    changes = models.ChangeAliasesOperation.model_validate(body)
+    return client.update_collection_aliases(changes.actions)
+
+
+def _update_metadata(client: QdrantClient, name: str, body: Any) -> bool:
+    changed = models.UpdateCollection.model_validate(body)
+    return client.update_collection(name, metadata=changed.metadata)
+
+
+def _index(client: QdrantClient, name: str, body: Any) -> models.UpdateResult:
+    models.CreateFieldIndex.model_validate(body)
+    return models.UpdateResult(operation_id=0, status=models.UpdateStatus.COMPLETED)
+
+
+def _upsert(client: QdrantClient, name: str, body: Any) -> models.UpdateResult:
+    return client.upsert(name, models.PointsList.model_validate(body).points)
+
+
+def _update_vectors(client: QdrantClient, name: str, body: Any) -> models.UpdateResult:
+    return client.update_vectors(name, models.UpdateVectors.model_validate(body).points)
+
+
+def _delete(client: QdrantClient, name: str, body: Any) -> models.UpdateResult:
+    return client.delete(name, models.PointIdsList.model_validate(body))
+
+
+def _query(client: QdrantClient, name: str, body: Any) -> Any:
+    return client.query_batch_points(name, models.QueryRequestBatch.model_validate(body).searches)
+
+
+def _retrieve(client: QdrantClient, name: str, body: Any) -> list[models.Record]:
+    wanted = models.PointRequest.model_validate(body)
+    return client.retrieve(name, wanted.ids, with_payload=wanted.with_payload or False)
+
+
+def _scroll(client: QdrantClient, name: str, body: Any) -> dict[str, Any]:
+    wanted = models.ScrollRequest.model_validate(body)
+    points, offset = client.scroll(
+        name,
+        scroll_filter=wanted.filter,
+        limit=wanted.limit or 10,
+        offset=wanted.offset,
+        with_payload=True if wanted.with_payload is None else wanted.with_payload,
+    )
+    return {"points": points, "next_page_offset": offset}
+
+
+def _count(client: QdrantClient, name: str, body: Any) -> models.CountResult:
+    wanted = models.CountRequest.model_validate(body)
+    return client.count(name, wanted.filter, exact=bool(wanted.exact))
+
+
+ROUTES: dict[tuple[str, str], Call] = {
+    ("GET", ""): lambda client, name, _: client.get_collection(name),
+    ("GET", "/exists"): lambda client, name, _: {"exists": client.collection_exists(name)},
+    ("PUT", ""): _create,
+    ("DELETE", ""): _remove,
+    ("PATCH", ""): _update_metadata,
+    ("PUT", "/index"): _index,
+    ("PUT", "/points"): _upsert,
+    ("POST", "/points"): _retrieve,
+    ("PUT", "/points/vectors"): _update_vectors,
+    ("POST", "/points/delete"): _delete,
+    ("POST", "/points/query/batch"): _query,
+    ("POST", "/points/scroll"): _scroll,
+    ("POST", "/points/count"): _count,
+}
+
+ROOTS: dict[tuple[str, str], Call] = {
+    ("GET", "/"): lambda client, name, body: {"title": "qdrant", "version": VERSION},
+    ("GET", "/aliases"): lambda client, name, body: {"result": client.get_aliases()},
+    ("GET", "/collections"): lambda client, name, body: {"result": client.get_collections()},
+    ("POST", "/collections/aliases"): lambda client, name, body: {
+        "result": _move_alias(client, name, body),
+    },
+}
+
+_JSON: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+class LocalQdrant:
+    """The server's state. `misbehave` holds what to answer first, in order, instead."""
+
+    def __init__(self) -> None:
+        self.client = QdrantClient(":memory:")
+        self.requests: list[Request] = []
+        self.misbehave: list[Reply] = []
+        self.url = ""
+        self.released = threading.Event()
+        self._lock = threading.Lock()
+
+    def answer(self, request: Request) -> Reply:
+        """Record the request and answer it."""
+        with self._lock:
+            self.requests.append(request)
+            if self.misbehave:
+                return self.misbehave.pop(0)
+            return self._call(request)
+
+    def _call(self, request: Request) -> Reply:
+        root = ROOTS.get((request.method, request.path))
+        found = re.fullmatch(r"/collections/([^/]+)(/.*)?", request.path)
+        route = ROUTES.get((request.method, found[2] or "")) if found else None
+        try:
+            if root is not None:
+                answer = root(self.client, "", request.body)
+            elif found is not None and route is not None:
+                answer = {"result": route(self.client, found[1], request.body)}
+            else:
+                return _refusal(404, f"no route {request.method} {request.path}")
+        except (ValueError, KeyError) as refused:
+            return _refusal(400, f"Bad request: {refused}")
+        text = _JSON.dump_json({"status": "ok", "time": 0.0, **answer}, fallback=_plain)
+        return Reply(200, text.decode())
+
+    def sent_to(self, path: str) -> list[Any]:
+        """The bodies of the requests whose path ends like this."""
+        return [request.body for request in self.requests if request.path.endswith(path)]
+
+
+def _refusal(status: int, words: str) -> Reply:
+    return Reply(status, json.dumps({"status": {"error": words}, "time": 0.0}))
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
+
+
+def _handler(server: LocalQdrant) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_any(self) -> None:
+            size = int(self.headers.get("Content-Length", 0))
+            body = self.rfile.read(size)
+            url = urlsplit(self.path)
+            reply = server.answer(
+                Request(
+                    method=self.command,
+                    path=url.path,
+                    query=parse_qs(url.query),
+                    headers={name.lower(): value for name, value in self.headers.items()},
+                    body=json.loads(body) if body else None,
+                ),
+            )
+            self._send(reply)
+
+        do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815
+
+        def _send(self, reply: Reply) -> None:
+            if reply.status == HANG.status:
+                server.released.wait(30)
+            if reply.status in (HANG.status, CLOSE.status):
+                self.close_connection = True
+                return
+            body = reply.body.encode()
+            self.send_response(reply.status)
+            for name, value in {"Content-Length": str(len(body)), **reply.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing: the requests are recorded."""
+
+    return Handler
+
+
+@contextmanager
+def running() -> Generator[LocalQdrant]:
+    """A running server; `url` says where."""
+    state = LocalQdrant()
+    with ThreadingHTTPServer(("127.0.0.1", 0), _handler(state)) as http:
+        state.url = f"http://127.0.0.1:{http.server_address[1]}"
+        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield state
+        finally:
+            state.released.set()
+            http.shutdown()
+            thread.join()
+            state.client.close()

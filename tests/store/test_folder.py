@@ -1,0 +1,63 @@
+"""What a store needs of the file system."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
+from toolcrib.store.folder import FolderLock, copy_sparsely, read_json, write_atomically
+
+
+def test_a_copy_has_the_same_bytes_and_the_same_holes(tmp_path):
+    (tmp_path / "from" / "deep").mkdir(parents=True)
+    file = tmp_path / "from" / "deep" / "sparse"
+    with file.open("wb") as writing:
+        writing.write(b"head")
+        writing.seek(50 * 2**20)
+        writing.write(b"middle")
+        writing.truncate(80 * 2**20)
+    (tmp_path / "from" / "empty").touch()
+    copy_sparsely(tmp_path / "from", tmp_path / "to")
+    copied = tmp_path / "to" / "deep" / "sparse"
+    assert copied.read_bytes() == file.read_bytes()
+    assert copied.stat().st_blocks * 512 < 2**20
+    assert (tmp_path / "to" / "empty").read_bytes() == b""
+
+
+def test_a_document_is_replaced_whole(tmp_path):
+    path = tmp_path / "meta.json"
+    write_atomically(path, '{"a": 1}')
+    write_atomically(path, '{"b": 2}')
+    assert read_json(path) == {"b": 2}
+    assert [p.name for p in tmp_path.iterdir()] == ["meta.json"]
+
+
+def test_a_refused_write_leaves_the_old_document(tmp_path):
+    path = tmp_path / "meta.json"
+    write_atomically(path, '{"a": 1}')
+    (tmp_path / ".meta.json.draft").mkdir()
+    with pytest.raises(StoreWriteError, match=r"meta\.json cannot be written: Is a directory"):
+        write_atomically(path, '{"b": 2}')
+    assert read_json(path) == {"a": 1}
+
+
+def test_a_missing_document_is_damage(tmp_path):
+    with pytest.raises(StoreDamagedError, match="index the sources again into a new folder"):
+        read_json(tmp_path / "meta.json")
+
+
+def test_a_lock_names_its_holder_and_is_free_again_after_release(tmp_path):
+    lock = FolderLock.acquire(tmp_path)
+    with pytest.raises(StoreLockedError) as caught:
+        FolderLock.acquire(tmp_path)
+    assert str(caught.value) == (
+        f"the store {tmp_path} is in use by process {os.getpid()}; close it there, or run a "
+        "Qdrant server, which many processes can share (docs/engines.md)"
+    )
+    (tmp_path / "crib.lock.pid").write_text("scribble")
+    with pytest.raises(StoreLockedError, match="in use by another process"):
+        FolderLock.acquire(tmp_path)
+    lock.release()
+    FolderLock.acquire(tmp_path).release()

@@ -1,0 +1,122 @@
+"""Files and functions stay short, and the public names are these and no others."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import toolcrib
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted((ROOT / "toolcrib").rglob("*.py"))
+MAX_FILE_LINES = 300
+MAX_FUNCTION_LINES = 40
+BANNED = {"utils", "helpers", "common", "manager", "misc"}
+
+LONG_FUNCTIONS = {
+    "toolcrib/service/cli/index.py:index",
+    "toolcrib/service/cli/search.py:search",
+}
+"""A command's signature is its options: these are long for that reason. May only shrink."""
+
+LONG_FILES = {"toolcrib/store/edge.py", "toolcrib/store/protocol.py"}
+"""An engine and the protocol are read as one. May only shrink."""
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_no_file_is_longer_than_300_lines():
+    long = {relative(f) for f in FILES if len(f.read_text().splitlines()) > MAX_FILE_LINES}
+    assert long <= LONG_FILES
+    assert all(len((ROOT / f).read_text().splitlines()) <= 340 for f in LONG_FILES)
+
+
+def test_no_function_is_longer_than_40_lines():
+    long = {
+        f"{relative(path)}:{node.name}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno + 1 - docstring_lines(node) > MAX_FUNCTION_LINES
+    }
+    assert long <= LONG_FUNCTIONS
+
+
+def docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    text = ast.get_docstring(node, clean=False)
+    return text.count("\n") + 1 if text else 0
+
+
+def test_no_file_is_a_drawer_for_everything():
+    assert {f.stem for f in FILES} & BANNED == set()
+
+
+def test_the_public_names():
+    assert toolcrib.__all__ == [
+        "And",
+        "AnyOf",
+        "Crib",
+        "Equals",
+        "FindResult",
+        "IndexProgress",
+        "IndexReport",
+        "Not",
+        "Or",
+        "Range",
+        "Refusal",
+        "Scope",
+        "Settings",
+        "ToolHit",
+        "ToolSpec",
+        "ToolcribError",
+        "__version__",
+    ]
+    assert dir(toolcrib) == toolcrib.__all__
+    for name in toolcrib.__all__:
+        assert getattr(toolcrib, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'toolcrib' has no attribute 'Crab'"):
+        _ = toolcrib.Crab
+
+
+def test_the_version_is_the_packages():
+    from importlib.metadata import version
+
+    assert toolcrib.__version__ == version("toolcrib")
+
+
+@pytest.mark.parametrize(
+    ("statement", "never"),
+    [
+        ("import toolcrib", ("numpy", "pydantic", "onnxruntime", "qdrant_edge", "rich")),
+        (
+            "import toolcrib.service.cli.app, toolcrib.crib",
+            (
+                "fastembed",
+                "qdrant_client",
+                "mcp",
+                "torch",
+                "sentence_transformers",
+                "langchain_core",
+            ),
+        ),
+    ],
+)
+def test_what_is_heavy_is_imported_only_when_used(statement, never):
+    code = f"import sys; {statement}; print(' '.join(m for m in {never!r} if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_every_module_says_what_it_exports():
+    public = [f for f in FILES if f.name not in {"__init__.py", "__main__.py"}]
+    silent = [relative(f) for f in public if "\n__all__ = " not in f.read_text()]
+    assert silent == []

@@ -1,0 +1,68 @@
+"""toolcrib hands an AI agent the few tools that its current turn needs, out of thousands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolcrib.crib import Crib
+    from toolcrib.errors import ToolcribError
+    from toolcrib.records import (
+        FindResult,
+        IndexProgress,
+        IndexReport,
+        Refusal,
+        Scope,
+        ToolHit,
+        ToolSpec,
+    )
+    from toolcrib.settings import Settings
+    from toolcrib.store.filters import And, AnyOf, Equals, Not, Or, Range
+
+__all__ = [
+    "And",
+    "AnyOf",
+    "Crib",
+    "Equals",
+    "FindResult",
+    "IndexProgress",
+    "IndexReport",
+    "Not",
+    "Or",
+    "Range",
+    "Refusal",
+    "Scope",
+    "Settings",
+    "ToolHit",
+    "ToolSpec",
+    "ToolcribError",
+    "__version__",
+]
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Crib": "toolcrib.crib",
+    "Settings": "toolcrib.settings",
+    "ToolcribError": "toolcrib.errors",
+    **dict.fromkeys(("And", "AnyOf", "Equals", "Not", "Or", "Range"), "toolcrib.store.filters"),
+    **dict.fromkeys(
+        ("FindResult", "IndexProgress", "IndexReport", "Refusal", "Scope", "ToolHit", "ToolSpec"),
+        "toolcrib.records",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `import toolcrib` itself stays cheap."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,37 @@
+"""The injected clock, so that timings can be tested without waiting."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+__all__ = ["Clock", "ManualClock", "SystemClock"]
+
+
+class Clock(Protocol):
+    """Gives a monotonic time in seconds."""
+
+    def __call__(self) -> float:
+        """Seconds since an arbitrary start, never going back."""
+        ...
+
+
+class SystemClock:
+    """The machine's monotonic clock."""
+
+    def __call__(self) -> float:
+        """Seconds since an arbitrary start, never going back."""
+        return time.perf_counter()
+
+
+class ManualClock:
+    """A clock that moves only when told to; `step` is added at every reading."""
+
+    def __init__(self, step: float = 0.0) -> None:
+        self.now = 0.0
+        self.step = step
+
+    def __call__(self) -> float:
+        """The current reading, in seconds."""
+        self.now += self.step
+        return self.now

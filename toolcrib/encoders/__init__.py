@@ -1,0 +1,1 @@
+"""Text to vectors and scores."""

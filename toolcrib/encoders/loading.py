@@ -1,0 +1,113 @@
+"""How a model is found and loaded: its extra, its folder, its identity, and only once."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Generic, TypeVar
+
+from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
+
+__all__ = ["LoadOnce", "ModelName", "import_extra", "require_extra"]
+
+Loaded = TypeVar("Loaded")
+
+DIGEST_DIGITS = 12
+
+
+class LoadOnce(Generic[Loaded]):
+    """Something costly, made at its first use, by one thread only; a failure is tried anew."""
+
+    def __init__(self, make: Callable[[], Loaded]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: list[Loaded] = []
+
+    def __call__(self) -> Loaded:
+        """The thing made; whatever making it raises."""
+        if not self._made:
+            with self._lock:
+                if not self._made:
+                    self._made.append(self._make())
+        return self._made[0]
+
+
+def require_extra(package: str, feature: str, extra: str) -> None:
+    """Check that a package is there, without the cost of importing it.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    if importlib.util.find_spec(package) is None:
+        raise MissingExtraError(feature, extra)
+
+
+def import_extra(package: str, feature: str) -> ModuleType:
+    """Import an optional package.
+
+    Raises:
+        EncoderError: it is installed and yet cannot be imported.
+    """
+    try:
+        return importlib.import_module(package)
+    except Exception as error:  # a broken native library raises OSError, an old one anything
+        raise EncoderError(
+            f"{feature}: the package {package!r} is installed but cannot be imported ({error}); "
+            "install it anew",
+        ) from error
+
+
+class ModelName:
+    """A model as the settings name it: a name that its library knows, or a local folder.
+
+    What begins with `.`, `/` or `~` is a folder; everything else is a name, also where
+    a folder of that name happens to lie about.
+
+    Raises:
+        SettingsError: nothing is named.
+        EncoderError: a folder is named and is not there.
+    """
+
+    def __init__(self, kind: str, model: str) -> None:
+        if not model:
+            raise SettingsError(f"{kind}: names no model; write {kind}:NAME or {kind}:./FOLDER")
+        self.model = model
+        self.spelled = f"{kind}:{model}"
+        self.folder = Path(model).expanduser() if model.startswith((".", "/", "~")) else None
+        if self.folder is not None and not self.folder.is_dir():
+            raise EncoderError(f"{self.spelled}: there is no folder {self.folder}")
+        self.location = model if self.folder is None else str(self.folder)
+        self._identity = LoadOnce(lambda: self._identify(kind))
+
+    @property
+    def identity(self) -> str:
+        """The name in full for a library's model; a folder's name and its content's digest.
+
+        A name is taken at its word: a hub that changes the weights under it is not noticed.
+        """
+        return self._identity()
+
+    def _identify(self, kind: str) -> str:
+        if self.folder is None:
+            return self.spelled
+        return f"{kind}:{self.folder.resolve().name}@{_digest(self.folder)}"
+
+
+_WEIGHTS_AND_SETTINGS = {".bin", ".json", ".model", ".onnx", ".onnx_data", ".safetensors", ".txt"}
+
+
+def _digest(folder: Path) -> str:
+    """The first digits of a SHA-256 over every file that can move a vector."""
+    total = hashlib.sha256()
+    suffixes = _WEIGHTS_AND_SETTINGS
+    files = (path for path in folder.rglob("*") if path.suffix in suffixes and path.is_file())
+    for path in sorted(files):
+        total.update(path.relative_to(folder).as_posix().encode())
+        with path.open("rb") as file:
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()[:DIGEST_DIGITS]

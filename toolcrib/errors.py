@@ -1,0 +1,132 @@
+"""The error family: one root, drawn here.
+
+ToolcribError
+├── SettingsError            (ValueError)    a setting is unknown or impossible
+├── MissingExtraError        (ImportError)   a feature needs an extra that is not installed
+├── SpecError                (ValueError)    one tool specification is wrong
+├── SourceError              (ValueError)    a whole source cannot be read
+│   └── UnknownFormatError                   no reader recognises the source
+├── QueryError               (ValueError)    a query cannot be answered as asked
+├── UnknownToolError         (LookupError)   no tool has this id
+├── EncoderError             (RuntimeError)  a model cannot be loaded, or returned what it must not
+└── StoreError               (RuntimeError)  the store cannot do what was asked
+    ├── StoreLockedError                     another process holds the folder
+    ├── StoreUnavailableError                the server does not answer
+    ├── StoreDamagedError                    the folder cannot be read
+    ├── StoreWriteError                      disk full, or read-only
+    ├── IndexMismatchError                   built by other models or another format
+    └── BadPointError        (ValueError)    a vector or payload that must not reach the engine
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BadPointError",
+    "EncoderError",
+    "IndexMismatchError",
+    "MissingExtraError",
+    "QueryError",
+    "SettingsError",
+    "SourceError",
+    "SpecError",
+    "StoreDamagedError",
+    "StoreError",
+    "StoreLockedError",
+    "StoreUnavailableError",
+    "StoreWriteError",
+    "ToolcribError",
+    "UnknownFormatError",
+    "UnknownToolError",
+]
+
+
+class ToolcribError(Exception):
+    """Root of everything that toolcrib raises on purpose.
+
+    Its text says what was wrong, where, and what to do about it.
+    """
+
+
+class SettingsError(ToolcribError, ValueError):
+    """A setting is unknown or has a value that cannot be used."""
+
+
+class MissingExtraError(ToolcribError, ImportError):
+    """A feature was asked for whose optional dependencies are not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(
+            f"{feature} needs the extra {extra!r}: pip install 'toolcrib[{extra}]'",
+        )
+
+
+class SpecError(ToolcribError, ValueError):
+    """One tool specification is wrong; the others beside it are not affected."""
+
+
+class SourceError(ToolcribError, ValueError):
+    """A source as a whole cannot be read.
+
+    Attributes:
+        source: the file, URL or object that was named.
+        place: where in it (line, JSON path, server name); empty for the whole.
+        reason: what is wrong and what to do.
+    """
+
+    def __init__(self, source: str, place: str, reason: str) -> None:
+        self.source = source
+        self.place = place
+        self.reason = reason
+        where = f"{source}: {place}" if place else source
+        super().__init__(f"{where}: {reason}")
+
+
+class UnknownFormatError(SourceError):
+    """No reader recognises the source."""
+
+
+class QueryError(ToolcribError, ValueError):
+    """A query is empty or asks for something impossible."""
+
+
+class UnknownToolError(ToolcribError, LookupError):
+    """No tool has this id; `nearest` holds ids that look like it."""
+
+    def __init__(self, tool_id: str, nearest: tuple[str, ...] = ()) -> None:
+        self.tool_id = tool_id
+        self.nearest = nearest
+        hint = f"; did you mean {', '.join(map(repr, nearest))}?" if nearest else ""
+        super().__init__(f"no tool has the id {tool_id!r}{hint}")
+
+
+class EncoderError(ToolcribError, RuntimeError):
+    """A model cannot be loaded, or returned something that is not a usable vector."""
+
+
+class StoreError(ToolcribError, RuntimeError):
+    """The store cannot do what was asked."""
+
+
+class StoreLockedError(StoreError):
+    """Another process holds the store's folder."""
+
+
+class StoreUnavailableError(StoreError):
+    """The server does not answer; nothing was half done."""
+
+
+class StoreDamagedError(StoreError):
+    """The folder exists but its content cannot be read."""
+
+
+class StoreWriteError(StoreError):
+    """A write was refused by the disk: full, or read-only."""
+
+
+class IndexMismatchError(StoreError):
+    """The index was built by other models, settings or format than those in use."""
+
+
+class BadPointError(StoreError, ValueError):
+    """A point was stopped before it reached the engine, which would not survive it."""

@@ -1,0 +1,1 @@
+"""Sources in: reading, rendering, keeping in step."""

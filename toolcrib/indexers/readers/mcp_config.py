@@ -1,0 +1,197 @@
+"""What an mcp.json says: its servers by name, each as a target or as the reason why it is none."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
+
+from toolcrib.errors import SourceError
+from toolcrib.indexers.readers.mcp_expand import Expander
+from toolcrib.indexers.readers.mcp_list import is_object
+from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget, Target
+from toolcrib.indexers.readers.parsing import parse_json
+from toolcrib.indexers.readers.source import Source
+from toolcrib.indexers.readers.spec import kind_of
+
+__all__ = ["ServerEntry", "entries", "servers_of", "without_comments"]
+
+# Texts are matched too, and put back: what looks like a comment in one is none. Both end at
+# the end of the file at the latest, so that a broken file is not searched again and again.
+COMMENT = re.compile(r'("(?:\\.|[^"\\])*(?:"|\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+
+TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
+
+Transport: TypeAlias = Literal["stdio", "http", "sse"]
+
+TRANSPORTS: dict[str, Transport] = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+    "sse": "sse",
+}
+
+Scalar: TypeAlias = str | bool | int | float
+
+SHAPES = {
+    "args": "a list of texts",
+    "env": "an object of texts",
+    "headers": "an object of texts",
+}
+"""What a key must hold; every other one holds text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEntry:
+    """One server of the file: how to reach it, or in one line why that cannot be told."""
+
+    name: str
+    target: Target | None
+    problem: str = ""
+
+
+class _Entry(BaseModel):
+    """The keys that say how a server is reached; what editors add for themselves is left aside."""
+
+    type: str | None = Field(None, validation_alias=AliasChoices("type", "transport"))
+    command: str | None = None
+    args: list[Scalar] | None = None
+    env: dict[str, Scalar | None] | None = None
+    cwd: str | None = None
+    url: str | None = Field(None, validation_alias=AliasChoices("url", "serverUrl", "httpUrl"))
+    headers: dict[str, Scalar] | None = None
+    env_file: str | None = Field(None, alias="envFile")
+
+
+def servers_of(source: Source) -> dict[str, Any] | None:
+    """Give the object of servers under `mcpServers` or `servers`, raw; None when there is none.
+
+    Raises:
+        SourceError: the file is neither JSON (comments are allowed) nor YAML.
+    """
+    document = _parsed(source)
+    if not is_object(document):
+        return None
+    claude, vs_code = document.get("mcpServers"), document.get("servers")
+    if is_object(claude):
+        return claude
+    # OpenAPI has `servers` too, and other files may: only commands and URLs make it ours.
+    if is_object(vs_code) and ("inputs" in document or any(map(_reaches, vs_code.values()))):
+        return vs_code
+    return None
+
+
+def entries(servers: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[ServerEntry]:
+    """Yield every server that is not switched off, in the file's order, expanded with `env`."""
+    for name, raw in servers.items():
+        if is_object(raw) and (raw.get("disabled") is True or raw.get("enabled") is False):
+            continue
+        yield _entry(name, raw, env)
+
+
+def _entry(name: str, raw: Any, env: Mapping[str, str]) -> ServerEntry:
+    if not is_object(raw):
+        return ServerEntry(name, None, f"must be an object, not {kind_of(raw)}")
+    try:
+        entry = _Entry.model_validate(raw)
+    except ValidationError as error:
+        return ServerEntry(name, None, _faults(error))
+    transport = _transport(entry)
+    expander = Expander(env)
+    target = _stdio(entry, expander) if transport == "stdio" else _http(entry, transport, expander)
+    problems = [*_contradictions(entry, transport), *expander.problems]
+    return ServerEntry(name, None if problems else target, "; ".join(problems))
+
+
+def _transport(entry: _Entry) -> Transport | None:
+    """Tell by `type` or, without one, by the other keys; None when neither says."""
+    if entry.type:
+        return TRANSPORTS.get(entry.type)
+    if entry.command:
+        return "stdio"
+    return "http" if entry.url else None
+
+
+def _contradictions(entry: _Entry, transport: Transport | None) -> Iterator[str]:
+    if transport is None and entry.type:
+        yield f"'type' is {entry.type!r}; use stdio, http, streamable-http or sse"
+    elif transport is None:
+        yield "has neither 'command' nor 'url'; add one"
+    elif transport == "stdio" and not entry.command:
+        yield "is of type stdio but has no 'command'; add one"
+    elif transport != "stdio" and not entry.url:
+        yield f"is of type {entry.type} but has no 'url'; add one"
+    if entry.env_file:
+        # Starting it without would fail in a way that no one could trace to this.
+        yield "'envFile' is not read; put its variables under 'env' or export them"
+
+
+def _stdio(entry: _Entry, expander: Expander) -> StdioTarget:
+    return StdioTarget(
+        command=expander.text("command", entry.command or ""),
+        args=tuple(
+            expander.text(f"args[{number}]", _text(value))
+            for number, value in enumerate(entry.args or ())
+        ),
+        env=_texts("env", entry.env or {}, expander),
+        cwd=expander.text("cwd", entry.cwd) if entry.cwd else None,
+    )
+
+
+def _http(entry: _Entry, transport: Transport | None, expander: Expander) -> HttpTarget:
+    return HttpTarget(
+        url=expander.text("url", entry.url or ""),
+        headers=_texts("headers", entry.headers or {}, expander),
+        sse=transport == "sse",
+    )
+
+
+def _texts(where: str, values: Mapping[str, Scalar | None], expander: Expander) -> dict[str, str]:
+    """Expand the values as texts; null means "not set", as VS Code has it."""
+    return {
+        key: expander.text(f"{where}.{key}", _text(value))
+        for key, value in values.items()
+        if value is not None
+    }
+
+
+def _text(value: Scalar) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _faults(error: ValidationError) -> str:
+    """Say what is wrong, without the values: they may be secrets."""
+    keys = dict.fromkeys(str(fault["loc"][0]) for fault in error.errors(include_input=False))
+    return "; ".join(f"{key!r} must be {SHAPES.get(key, 'text')}" for key in keys)
+
+
+def _reaches(raw: Any) -> bool:
+    return is_object(raw) and bool({"command", "url"} & raw.keys())
+
+
+def _parsed(source: Source) -> Any:
+    """Parse the file; None for JSON Lines, which are no configuration."""
+    if source.is_lines:
+        return None
+    try:
+        return source.data
+    except SourceError:
+        # VS Code's own template has comments, which are neither JSON nor YAML.
+        with suppress(ValueError):
+            return parse_json(without_comments(source.text))
+        raise
+
+
+def without_comments(text: str) -> str:
+    """Take `//` and `/* */` comments and trailing commas out of JSON; its texts stay whole."""
+    for pattern in (COMMENT, TRAILING_COMMA):
+        text = pattern.sub(lambda found: found[1] or "", text)
+    return text

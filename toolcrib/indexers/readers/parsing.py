@@ -1,0 +1,164 @@
+"""Text to plain data: JSON and YAML, strict, bounded in depth and in what aliases blow up to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+import yaml
+from pydantic_core import from_json
+from yaml.constructor import ConstructorError
+from yaml.nodes import MappingNode, Node, ScalarNode
+
+__all__ = ["MAX_DEPTH", "decode", "parse_json", "parse_yaml"]
+
+MAX_DEPTH = 200
+"""Deeper nesting is refused: no real schema has it, and whatever walks it would overflow."""
+
+MAX_ALIASED_NODES = 1_000_000
+"""How many nodes YAML aliases may add when written out; a few lines can ask for billions."""
+
+
+def decode(content: bytes) -> str:
+    """UTF-8 to text, a leading byte order mark dropped; raises ValueError with the position."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        byte = content[error.start]
+        raise ValueError(
+            f"not UTF-8: byte 0x{byte:02x} at position {error.start:,}; save the file as UTF-8",
+        ) from None
+
+
+def parse_json(text: str) -> Any:
+    """Parse one JSON value; raises ValueError saying what is wrong, at which line and column."""
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        reason = str(error)
+        if reason.startswith("recursion limit exceeded"):
+            reason = f"nested deeper than {MAX_DEPTH} levels"
+        raise ValueError(f"not valid JSON: {reason}") from None
+
+
+def parse_yaml(text: str) -> Any:
+    """Parse one YAML document, scalars read as YAML 1.2 does (`no` is text, not false).
+
+    Raises ValueError saying what is wrong, at which line and column; also for nesting deeper
+    than `MAX_DEPTH`, aliases that contain themselves or add more than `MAX_ALIASED_NODES`.
+    """
+    try:
+        # The events come first, as they cost a seventh of loading and neither deep
+        # nesting (libyaml's composer overflows the C stack) nor aliases can hurt there.
+        _Expansion().measure(text)
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 -- it builds plain data only
+    except (yaml.YAMLError, ValueError) as error:
+        raise ValueError(f"not valid YAML: {_in_one_line(error)}") from None
+
+
+def _in_one_line(error: Exception) -> str:
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return " ".join(str(error).split())
+    problem = error.problem or error.context or "cannot be parsed"
+    if problem.startswith("but "):
+        problem = f"{error.context} {problem}"
+    mark = error.problem_mark or error.context_mark
+    return f"{problem} at line {mark.line + 1} column {mark.column + 1}" if mark else problem
+
+
+class _Expansion:
+    """Counts, event by event, the nodes a document has once its aliases are written out."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[str | None, int]] = []
+        self._sizes: dict[str, int] = {}
+        self._aliased = 0
+        self._size = 0
+
+    def measure(self, text: str) -> None:
+        """Raise ValueError when the document is too deep or its aliases grow too large."""
+        events = cast("Iterator[yaml.Event]", yaml.parse(text, Loader=_Loader))  # pyright: ignore[reportUnknownMemberType]
+        for event in events:
+            if isinstance(event, yaml.CollectionStartEvent):
+                self._enter(event)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                self._leave()
+            elif isinstance(event, yaml.AliasEvent):
+                self._follow(event)
+            elif isinstance(event, yaml.ScalarEvent):
+                self._size += 1
+                if event.anchor:
+                    self._sizes[event.anchor] = 1
+
+    def _enter(self, event: yaml.CollectionStartEvent) -> None:
+        if len(self._open) == MAX_DEPTH:
+            line = event.start_mark.line + 1
+            raise ValueError(f"nested deeper than {MAX_DEPTH} levels at line {line}")
+        self._open.append((event.anchor, self._size))
+        if event.anchor:
+            self._sizes.pop(event.anchor, None)
+        self._size += 1
+
+    def _leave(self) -> None:
+        anchor, before = self._open.pop()
+        if anchor:
+            self._sizes[anchor] = self._size - before
+
+    def _follow(self, event: yaml.AliasEvent) -> None:
+        line, name = event.start_mark.line + 1, event.anchor
+        if any(anchor == name for anchor, _ in self._open):
+            raise ValueError(f"alias *{name} at line {line} contains itself")
+        # An alias without an anchor is left to the loader, which says so.
+        size = self._sizes.get(name, 0)
+        self._size += size
+        self._aliased += size
+        if self._aliased > MAX_ALIASED_NODES:
+            raise ValueError(
+                f"aliases up to *{name} at line {line} stand for more than "
+                f"{MAX_ALIASED_NODES:,} values; write them out or remove them",
+            )
+
+
+if TYPE_CHECKING:
+    _SafeLoader = yaml.SafeLoader
+else:
+    # Ten times as fast, where PyYAML was built with libyaml.
+    _SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_SafeLoader):
+    """Builds plain data only: mappings with text keys, lists, text, numbers, true, false, null."""
+
+    def construct_mapping(self, node: Node, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
+        """Build a mapping whose keys are the text that stands there (`200:` is "200")."""
+        if not isinstance(node, MappingNode):
+            raise ConstructorError(None, None, "expected a mapping", node.start_mark)
+        self.flatten_mapping(node)  # pyright: ignore[reportUnknownMemberType]
+        mapping: dict[Hashable, Any] = {}
+        for key, value in cast("list[tuple[Node, Node]]", node.value):
+            if not isinstance(key, ScalarNode):
+                raise ConstructorError(None, None, "a key must be text", key.start_mark)
+            mapping[key.value] = cast("Any", self.construct_object(value, deep=deep))  # pyright: ignore[reportUnknownMemberType]
+        return mapping
+
+
+# YAML 1.1 reads `no` as false, 2024-01-01 as a date and 12:30 as 750; none is meant here.
+_SCALARS = {
+    "null": ("~nN", r"~|null|Null|NULL|"),
+    "bool": ("tTfF", r"true|True|TRUE|false|False|FALSE"),
+    "int": ("-+0123456789", r"[-+]?(0|[1-9]\d*)"),
+    "float": ("-+.0123456789", r"[-+]?(\.\d+|(0|[1-9]\d*)(\.\d*)?)([eE][-+]?\d+)?"),
+    "merge": ("<", r"<<"),
+}
+_Loader.yaml_implicit_resolvers = {}
+for _kind, (_starts, _pattern) in _SCALARS.items():
+    for _start in [*_starts, *([""] if _kind == "null" else [])]:
+        _Loader.yaml_implicit_resolvers.setdefault(_start, []).append(
+            (f"tag:yaml.org,2002:{_kind}", re.compile(rf"(?:{_pattern})\Z", re.ASCII)),
+        )
+_Loader.yaml_constructors = {
+    tag: build
+    for tag, build in yaml.SafeLoader.yaml_constructors.items()
+    if tag is None or tag.rpartition(":")[2] in {*_SCALARS, "str", "seq", "map"}
+}

@@ -1,0 +1,114 @@
+"""Several legs' scores into one: a convex combination of normalised scores, or rank fusion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple, TypeVar
+
+from pydantic import Field
+
+from toolcrib.errors import SettingsError
+
+__all__ = ["FusionWeights", "LegScores", "convex", "fuse", "reciprocal_rank"]
+
+
+class LegScores(NamedTuple):
+    """One candidate's evidence, as the legs gave it (a tuple: a query makes a hundred of them).
+
+    `dense`, `examples` and `anti_patterns` are cosines in [-1, 1]; `examples` and
+    `anti_patterns` are None for a tool that has none. `lexical` is BM25, >= 0.
+    """
+
+    dense: float
+    lexical: float = 0.0
+    examples: float | None = None
+    anti_patterns: float | None = None
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class FusionWeights:
+    """How legs are combined; the defaults were fitted on development splits (docs/models.md).
+
+    `dense` and `lexical` are the convex weights, both >= 0. `bm25_scale` is the BM25 score at
+    which the lexical leg is worth 63 % of its weight. `examples` is the share of the way from
+    a tool's own cosine to its best example's that it is lifted. `anti_patterns` is how strongly
+    a query closer to an anti-pattern than to anything good about the tool lowers it.
+    `rrf_k` is the constant of rank fusion, named because engines' defaults differ.
+    """
+
+    method: Literal["convex", "rrf"] = "convex"
+    dense: Annotated[float, Field(ge=0)] = 1 / 3
+    lexical: Annotated[float, Field(ge=0)] = 2 / 3
+    bm25_scale: Annotated[float, Field(gt=0)] = 100.0
+    examples: Annotated[float, Field(ge=0, le=1)] = 0.4
+    anti_patterns: Annotated[float, Field(ge=0)] = 1.0
+    rrf_k: Annotated[int, Field(ge=1)] = 60
+
+    def __post_init__(self) -> None:
+        if self.dense + self.lexical <= 0:
+            raise SettingsError("fusion.dense and fusion.lexical are both 0; one must be above")
+
+
+def fuse(candidates: Mapping[Key, LegScores], weights: FusionWeights) -> dict[Key, float]:
+    """The fused score of every candidate: in [0, 1] for `convex`, higher is better."""
+    method = reciprocal_rank if weights.method == "rrf" else convex
+    return method(candidates, weights)
+
+
+def convex(candidates: Mapping[Key, LegScores], weights: FusionWeights) -> dict[Key, float]:
+    """Weighted sum of normalised leg scores (Bruch, Gai and Ingber 2023, section 4).
+
+    The dense leg is its cosine. The lexical one is `1 - exp(-bm25 / bm25_scale)`: a bound that
+    does not depend on the other candidates, so that a weak best match stays weak. Dividing by
+    the query's best BM25 instead cost 0.8 points of nDCG@10 (benchmarks/fusion.py).
+    """
+    scale = weights.bm25_scale
+    total = weights.dense + weights.lexical
+    dense, lexical = weights.dense / total, weights.lexical / total
+    fused: dict[Key, float] = {}
+    for key, scores in candidates.items():
+        words = 1 - math.exp(-scores.lexical / scale)
+        score = dense * semantic_score(scores, weights) + lexical * words
+        fused[key] = min(1.0, max(0.0, score))
+    return fused
+
+
+def semantic_score(scores: LegScores, weights: FusionWeights) -> float:
+    """A tool's cosine, lifted by a closer example and lowered by a closer anti-pattern."""
+    lifted = best = scores.dense
+    if scores.examples is not None and scores.examples > scores.dense:
+        best = scores.examples
+        lifted += weights.examples * (scores.examples - scores.dense)
+    if scores.anti_patterns is not None and scores.anti_patterns > best:
+        lifted -= weights.anti_patterns * (scores.anti_patterns - best)
+    return lifted
+
+
+def reciprocal_rank(
+    candidates: Mapping[Key, LegScores], weights: FusionWeights
+) -> dict[Key, float]:
+    """Reciprocal rank fusion (Cormack, Clarke and Buettcher 2009): sum of `1 / (k + rank)`.
+
+    The legs are the lexical one, for candidates that share a word with the query, and the
+    dense one after examples and anti-patterns; ties within a leg share the better rank.
+    """
+    meaning = {key: semantic_score(scores, weights) for key, scores in candidates.items()}
+    words = {key: scores.lexical for key, scores in candidates.items() if scores.lexical > 0}
+    fused = dict.fromkeys(candidates, 0.0)
+    for leg in (meaning, words):
+        for key, rank in _ranks(leg).items():
+            fused[key] += 1 / (weights.rrf_k + rank)
+    return fused
+
+
+def _ranks(scores: Mapping[Key, float]) -> dict[Key, int]:
+    ordered: Sequence[float] = sorted(scores.values(), reverse=True)
+    first: dict[float, int] = {}
+    for position, score in enumerate(ordered, start=1):
+        first.setdefault(score, position)
+    return {key: first[score] for key, score in scores.items()}

@@ -1,0 +1,1 @@
+"""The faces to the outside: the command line."""

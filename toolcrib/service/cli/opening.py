@@ -1,0 +1,65 @@
+"""How a command gets its crib: options first, settings next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from toolcrib import wiring
+from toolcrib.crib import Crib
+from toolcrib.errors import StoreError
+from toolcrib.records import IndexProgress
+from toolcrib.settings import load_settings
+from toolcrib.store.filters import AnyOf, Filter, all_of
+
+__all__ = ["Json", "Servers", "Store", "Tags", "narrowing", "open_crib"]
+
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Store: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Folder or Qdrant URL of the index; default: .toolcrib."),
+]
+Servers: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--server", help="Only tools of this server; may be repeated."),
+]
+Tags: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--tag", help="Only tools with this tag; may be repeated."),
+]
+
+
+def open_crib(
+    context: typer.Context,
+    store: str | None,
+    *,
+    create: bool = False,
+    rebuild: bool = False,
+    progress: Callable[[IndexProgress], None] | None = None,
+) -> Crib:
+    """The crib that a command works on.
+
+    Raises:
+        StoreError: there is no index and `create` is not set.
+        ToolcribError: as `Crib.open`.
+    """
+    file: Path | None = context.obj
+    settings = load_settings(file)
+    location = store or settings.store
+    if not create and not wiring.has_index(location):
+        raise StoreError(
+            f"there is no index in {location}; make one with "
+            f"`toolcrib index SOURCE... --store {location}`",
+        )
+    return Crib.open(location, settings=settings, rebuild=rebuild, progress=progress)
+
+
+def narrowing(servers: list[str] | None, tags: list[str] | None) -> Filter | None:
+    """The filter that `--server` and `--tag` stand for."""
+    return all_of(
+        AnyOf("server", servers) if servers else None,
+        AnyOf("tags", tags) if tags else None,
+    )

@@ -1,0 +1,102 @@
+"""`toolcrib search`: a query in, ranked tools out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from toolcrib.crib import Crib
+from toolcrib.errors import QueryError, SourceError
+from toolcrib.integrations.formats import FORMATS, export
+from toolcrib.records import FindResult
+from toolcrib.service.cli.opening import Json, Servers, Store, Tags, narrowing, open_crib
+from toolcrib.service.cli.screen import out, print_json, print_result
+from toolcrib.store.filters import Filter
+
+__all__ = ["search"]
+
+
+def search(
+    context: typer.Context,
+    query: Annotated[str | None, typer.Argument(help="What the tool must do.")] = None,
+    k: Annotated[int, typer.Option("-k", "--k", min=1, help="How many tools.")] = 5,
+    store: Store = None,
+    server: Servers = None,
+    tag: Tags = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Show what each leg contributed, and the time."),
+    ] = False,
+    as_: Annotated[
+        str | None,
+        typer.Option("--as", help=f"Print definitions for a model: {', '.join(FORMATS)}."),
+    ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|-", help="Answer one query a line of this file."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Find the tools that fit a query, best first."""
+    if (query is None) == (batch is None):
+        raise typer.BadParameter("give either a query or --batch", param_hint="QUERY")
+    if as_ is not None and as_ not in FORMATS:
+        raise typer.BadParameter(f"known are {', '.join(FORMATS)}", param_hint="--as")
+    where = narrowing(server, tag)
+    with open_crib(context, store) as crib:
+        if query is not None:
+            result = crib.find_tools(query, k, where=where, explain=explain)
+            _print(result, as_, explain=explain, json=json)
+        else:
+            for line in _lines(str(batch)):
+                _answer_line(crib, line, k, where, as_, explain=explain, json=json)
+
+
+def _answer_line(
+    crib: Crib,
+    line: str,
+    k: int,
+    where: Filter | None,
+    as_: str | None,
+    *,
+    explain: bool,
+    json: bool,
+) -> None:
+    """One line of a batch: a bad one is answered with its error, so that lines stay in step."""
+    if not json and as_ is None:
+        out.rule(line[:80], align="left", style="dim")
+    try:
+        result = crib.find_tools(line, k, where=where, explain=explain)
+    except QueryError as error:
+        if json or as_ is not None:
+            print_json({"query": line, "tools": [], "error": str(error)})
+        else:
+            out.print(f"[yellow]{error}[/]")
+    else:
+        _print(result, as_, explain=explain, json=json)
+
+
+def _print(result: FindResult, as_: str | None, *, explain: bool, json: bool) -> None:
+    if as_ is not None:
+        print_json(export((hit.tool for hit in result.tools), as_))
+    elif json:
+        print_json(result.as_dict())
+    else:
+        print_result(result, explain=explain)
+
+
+def _lines(name: str) -> Iterator[str]:
+    if name == "-":
+        yield from (line.rstrip("\r\n") for line in sys.stdin)
+        return
+    try:
+        with Path(name).open(encoding="utf-8") as file:
+            yield from (line.rstrip("\r\n") for line in file)
+    except OSError as error:
+        raise SourceError(name, "", f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SourceError(name, "", f"is not UTF-8 text: {error.reason}") from error

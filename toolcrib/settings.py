@@ -1,0 +1,112 @@
+"""The settings: `toolcrib.yaml` and `TOOLCRIB_*`; nothing else reads the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    YamlConfigSettingsSource,
+)
+from yaml import YAMLError
+
+from toolcrib.encoders.lexical import LexicalSettings
+from toolcrib.errors import SettingsError
+from toolcrib.indexers.render import FieldWeights
+from toolcrib.retrieval.fusion import FusionWeights
+from toolcrib.retrieval.rerank import RerankSettings
+
+__all__ = ["EncoderSettings", "ServerSettings", "Settings", "load_settings"]
+
+FILE_NAME = "toolcrib.yaml"
+
+
+class EncoderSettings(BaseModel):
+    """Which models are used.
+
+    `dense`: `bundled`, `deterministic`, `fastembed:NAME` or `sentence-transformers:NAME`.
+    `reranker`: none, `fastembed:NAME` or `sentence-transformers:NAME`.
+    `threads`: for encoding documents; 0 means all cores.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dense: str = "bundled"
+    reranker: str | None = None
+    threads: int = Field(default=0, ge=0)
+
+
+class ServerSettings(BaseModel):
+    """How a Qdrant server is reached, when the store is a URL."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    api_key: SecretStr | None = None
+    collection: str = Field(default="toolcrib", min_length=1)
+    timeout_s: float = Field(default=10.0, gt=0)
+    shards: int | None = Field(default=None, ge=1)
+    replicas: int | None = Field(default=None, ge=1)
+
+
+class Settings(BaseSettings):
+    """Everything that can be set; the defaults need no file and no variable."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix="TOOLCRIB_",
+        env_nested_delimiter="__",
+        nested_model_default_partial_update=True,
+    )
+
+    store: str = ".toolcrib"
+    encoder: EncoderSettings = EncoderSettings()
+    lexical: LexicalSettings = LexicalSettings()
+    fields: FieldWeights = FieldWeights()
+    fusion: FusionWeights = FusionWeights()
+    rerank: RerankSettings = RerankSettings()
+    server: ServerSettings = ServerSettings()
+
+
+def load_settings(file: Path | None = None) -> Settings:
+    """Read `file`, or `toolcrib.yaml` in the current folder if there is one; variables win.
+
+    Raises:
+        SettingsError: the file is missing, no YAML, or a setting is unknown or impossible.
+    """
+    if file is not None and not file.is_file():
+        raise SettingsError(f"there is no settings file {str(file)!r}")
+    path = file or Path(FILE_NAME)
+
+    class FromFile(Settings):
+        """Settings with the file below the environment."""
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            from_file = YamlConfigSettingsSource(settings_cls, yaml_file=path)
+            return init_settings, env_settings, dotenv_settings, from_file, file_secret_settings
+
+    try:
+        return FromFile()
+    except ValidationError as error:
+        raise SettingsError(f"{path} or TOOLCRIB_*: {_in_words(error)}") from error
+    except (YAMLError, TypeError, ValueError) as error:
+        raise SettingsError(f"{path} is not a YAML mapping: {error}") from error
+
+
+def _in_words(error: ValidationError) -> str:
+    def line(detail: Any) -> str:
+        return f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
+
+    return "; ".join(line(detail) for detail in error.errors())

@@ -1,0 +1,132 @@
+"""The only chooser: settings in, encoders and stores out."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.errors import SettingsError
+from toolcrib.settings import Settings
+from toolcrib.store.protocol import Layout, Store
+
+__all__ = ["has_index", "is_url", "make_dense", "make_reranker", "open_store"]
+
+MEMORY = ":memory:"
+
+Made = TypeVar("Made")
+
+
+def make_dense(settings: Settings) -> DenseEncoder:
+    """The dense encoder that the settings name.
+
+    Raises:
+        SettingsError: there is no such kind.
+        MissingExtraError: its extra is not installed.
+    """
+    kind, _, model = settings.encoder.dense.partition(":")
+    return _choose("encoder.dense", kind, _DENSE)(model, settings.encoder.threads)
+
+
+def make_reranker(settings: Settings) -> Reranker | None:
+    """The reranker that the settings name, if they name one.
+
+    Raises:
+        SettingsError: there is no such kind.
+        MissingExtraError: its extra is not installed.
+    """
+    if settings.encoder.reranker is None:
+        return None
+    kind, _, model = settings.encoder.reranker.partition(":")
+    return _choose("encoder.reranker", kind, _RERANKERS)(model, settings.encoder.threads)
+
+
+def is_url(location: str) -> bool:
+    """Whether a store's location is a server."""
+    return location.startswith(("http://", "https://"))
+
+
+def has_index(location: str) -> bool:
+    """Whether there is something to open; a server is taken at its word until it is asked."""
+    return is_url(location) or (Path(location) / "current").is_file()
+
+
+def open_store(location: str, layout: Layout, settings: Settings) -> Store:
+    """The store at a location: a folder, a server's URL, or `:memory:` for a passing folder."""
+    if is_url(location):
+        from toolcrib.store.server import ServerStore
+
+        server = settings.server
+        return ServerStore.open(
+            location,
+            layout,
+            api_key=server.api_key.get_secret_value() if server.api_key else None,
+            collection=server.collection,
+            timeout_s=server.timeout_s,
+            shards=server.shards,
+            replicas=server.replicas,
+        )
+    from toolcrib.store.edge import EdgeStore
+
+    if location == MEMORY:
+        passing = tempfile.TemporaryDirectory(prefix="toolcrib-", ignore_cleanup_errors=True)
+        return EdgeStore.open(Path(passing.name), layout, on_close=passing.cleanup)
+    return EdgeStore.open(Path(location), layout)
+
+
+def _bundled(model: str, threads: int) -> DenseEncoder:
+    from toolcrib.encoders.bundled import BundledEncoder
+
+    return BundledEncoder(Path(model) if model else None, threads)
+
+
+def _deterministic(model: str, _threads: int) -> DenseEncoder:
+    from toolcrib.encoders.deterministic import DeterministicEncoder
+
+    return DeterministicEncoder(int(model)) if model else DeterministicEncoder()
+
+
+def _fastembed(model: str, threads: int) -> DenseEncoder:
+    from toolcrib.encoders.fastembed import FastEmbedEncoder
+
+    return FastEmbedEncoder(model, threads)
+
+
+def _sentence_transformers(model: str, _threads: int) -> DenseEncoder:
+    from toolcrib.encoders.sentence_transformers import SentenceTransformersEncoder
+
+    return SentenceTransformersEncoder(model)
+
+
+def _fastembed_reranker(model: str, threads: int) -> Reranker:
+    from toolcrib.encoders.cross_encoder import FastEmbedReranker
+
+    return FastEmbedReranker(model, threads)
+
+
+def _sentence_transformers_reranker(model: str, _threads: int) -> Reranker:
+    from toolcrib.encoders.cross_encoder import SentenceTransformersReranker
+
+    return SentenceTransformersReranker(model)
+
+
+_DENSE: dict[str, Callable[[str, int], DenseEncoder]] = {
+    "bundled": _bundled,
+    "deterministic": _deterministic,
+    "fastembed": _fastembed,
+    "sentence-transformers": _sentence_transformers,
+}
+
+_RERANKERS: dict[str, Callable[[str, int], Reranker]] = {
+    "fastembed": _fastembed_reranker,
+    "sentence-transformers": _sentence_transformers_reranker,
+}
+
+
+def _choose(setting: str, kind: str, known: dict[str, Made]) -> Made:
+    if kind not in known:
+        kinds = ", ".join(known)
+        raise SettingsError(f"{setting}: there is no kind {kind!r}; known are {kinds}")
+    return known[kind]
