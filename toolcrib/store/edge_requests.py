@@ -122,11 +122,20 @@ def count_with(vector: str) -> engine.CountRequest:
     return engine.CountRequest(exact=True, filter=having)
 
 
-# A wide scope takes a millisecond to translate, and every leg of every query has it.
-@lru_cache(maxsize=256)
 def condition(where: Filter | None) -> engine.Filter | None:
     """The engine's filter; None for none."""
-    return None if where is None else engine.Filter(must=[_condition(where)])
+    if where is None:
+        return None
+    # Candidates are never the same twice: remembering them would only push out what is.
+    return _filter(where) if isinstance(where, HasId) else _remembered_filter(where)
+
+
+def _filter(where: Filter) -> engine.Filter:
+    return engine.Filter(must=[_condition(where)])
+
+
+# A wide scope takes a millisecond to translate, and every leg of every query has it.
+_remembered_filter = lru_cache(maxsize=256)(_filter)
 
 
 @singledispatch
