@@ -21,7 +21,7 @@ BLOCK = re.compile(
 )
 LINK = re.compile(r"\]\((?!https?:|#)(?P<target>[^)#\s]+)")
 
-COMMANDS = {"index", "search", "list", "show", "remove", "doctor"}
+COMMANDS = {"index", "search", "list", "show", "remove", "doctor", "calibrate", "eval"}
 
 
 @dataclass(frozen=True)

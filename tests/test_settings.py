@@ -30,6 +30,16 @@ def test_the_file_in_the_folder_is_read_and_variables_win(empty_folder, monkeypa
     assert "hush" not in repr(settings)
 
 
+def test_the_gate_can_be_set(empty_folder, monkeypatch):
+    (empty_folder / "toolcrib.yaml").write_text(
+        "gate:\n  max_false_acceptance: 0.1\n  fallback: web/search\n"
+    )
+    monkeypatch.setenv("TOOLCRIB_GATE__ENABLED", "false")
+    gate = load_settings().gate
+    assert (gate.max_false_acceptance, gate.fallback) == (0.1, "web/search")
+    assert (gate.threshold, gate.target_precision, gate.enabled) == (None, None, False)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -42,6 +52,12 @@ def test_the_file_in_the_folder_is_read_and_variables_win(empty_folder, monkeypa
             "toolcrib.yaml or TOOLCRIB_*: lexical: Value error, lexical.b is 2.0; it must",
         ),
         ("rerank:\n  depth: 0\n", "toolcrib.yaml or TOOLCRIB_*: rerank.depth: Input should be"),
+        ("gate:\n  threshold: 2\n", "toolcrib.yaml or TOOLCRIB_*: gate.threshold: Input should"),
+        ("gate:\n  treshold: 0.2\n", "toolcrib.yaml or TOOLCRIB_*: gate.treshold: "),
+        (
+            "gate:\n  threshold: 0.2\n  target_precision: 0.9\n",
+            "toolcrib.yaml or TOOLCRIB_*: gate: Value error, gate: give one of threshold, target_",
+        ),
         ("a: [\n", "toolcrib.yaml is not a YAML mapping: "),
         ("just words\n", "toolcrib.yaml is not a YAML mapping: "),
     ],

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from toolcrib import wiring
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.protocols import DenseEncoder, FloatArray
 from toolcrib.errors import IndexMismatchError, UnknownToolError
+from toolcrib.identity import calibration_identity, difference, index_identity
 from toolcrib.indexers.points import layout
-from toolcrib.indexers.render import RENDER_VERSION
 from toolcrib.indexers.sources import ToolSource, entries
 from toolcrib.indexers.sync import ToolSync, ignore
 from toolcrib.records import FindResult, IndexProgress, IndexReport, Scope, ToolSpec
-from toolcrib.retrieval.hybrid import HybridRetriever
+from toolcrib.retrieval.assessment import Assessor
+from toolcrib.retrieval.calibration_store import (
+    load_calibration,
+    save_calibration,
+    usable_calibration,
+)
+from toolcrib.retrieval.confidence import Calibration
+from toolcrib.retrieval.head import Head
+from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.filters import Filter, all_of, from_scope, validate
 from toolcrib.store.payload import read_tool
@@ -27,17 +34,13 @@ from toolcrib.store.protocol import Identity, Store, StoreInfo, point_id
 
 __all__ = ["Crib"]
 
-FORMAT_VERSION = 1
-"""Raise it when points are laid out in another way: indexes of another format are refused."""
-
 Listener: TypeAlias = Callable[[IndexProgress], None]
 
 
 class Crib:
     """A counter of tools: put them in, ask for those that fit.
 
-    Safe to use from several threads; one process at a time holds a folder. Use as a context
-    manager, or call `close`.
+    Safe for several threads; one process at a time holds a folder. A context manager.
     """
 
     def __init__(self, store: Store, dense: DenseEncoder, settings: Settings) -> None:
@@ -45,18 +48,11 @@ class Crib:
         self._settings = settings
         self._store = store
         self._dense = dense
-        self._lexical = lexical
-        self._identity = _identity(dense, lexical, settings)
+        self._lexical, self._reranker = lexical, wiring.make_reranker(settings)
+        self._identity = index_identity(dense, lexical, settings)
         self._writing = threading.Lock()
         self._sync = ToolSync(store, dense, lexical, settings.fields)
-        self._retriever = HybridRetriever(
-            store,
-            dense,
-            lexical,
-            settings.fusion,
-            reranker=wiring.make_reranker(settings),
-            rerank_settings=settings.rerank,
-        )
+        self.use_calibration(usable_calibration(self._store, self.calibration_identity()))
 
     @classmethod
     def open(
@@ -69,8 +65,8 @@ class Crib:
     ) -> Self:
         """Open a folder (made if missing), a Qdrant server's URL, or `:memory:`.
 
-        `location` defaults to the settings' `store`. `rebuild` renews the index
-        beside the old one, which is swapped out at the end; `progress` hears how far that is.
+        `location` defaults to the settings' `store`. `rebuild` renews the index beside the old
+        one and swaps them at the end; `progress` hears how far that is.
 
         Raises:
             StoreLockedError: another process has the folder open.
@@ -133,23 +129,37 @@ class Crib:
     def find_tools(
         self,
         query: str,
-        k: int = 5,
+        k: int | Literal["auto"] = 5,
         *,
         scope: Scope | None = None,
         where: Filter | None = None,
         explain: bool = False,
+        gate: bool = True,
+        coverage: float = 0.95,
     ) -> FindResult:
-        """The `k` tools that fit the query best, ranked.
+        """The `k` tools that fit the query best, ranked; none when the gate finds none to fit.
 
         `scope` is what the caller may use; `where` narrows further. Both hold inside every
         leg; only the scope decides over which tools word frequencies are counted. `explain`
-        adds what each leg contributed and which words matched nothing.
+        adds what each leg contributed and which words matched nothing. Without `gate` the
+        verdict is given, but nothing is withheld for it. With `k="auto"` come as many tools as
+        hold all that are needed with the probability `coverage`, if the query is like those
+        that `calibrate` saw.
 
         Raises:
-            QueryError: the query is empty, `k` < 1, or `where` names an unknown field.
+            QueryError: an empty query, an impossible `k`, or an unknown field in `where`.
+            CalibrationError: `k="auto"` or the gate asks what no calibration tells.
             StoreError: the store does not answer.
         """
-        return self._retriever.find(query, k, scope=scope, where=where, explain=explain)
+        return self._retriever.find(
+            query,
+            k,
+            scope=scope,
+            where=where,
+            explain=explain,
+            gate=gate,
+            coverage=coverage,
+        )
 
     def get_tool(self, tool_id: str) -> ToolSpec:
         """The specification with this id.
@@ -175,44 +185,65 @@ class Crib:
         for record in self._store.scroll(all_of(from_scope(scope), where), ("spec",)):
             yield read_tool(record.payload)
 
+    # -- calibration -------------------------------------------------------------------------
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """The dense vectors of documents, as the index has them: float32 [n, dimensions]."""
+        return self._dense.encode_documents(texts)
+
+    def evidence(
+        self, query: str, *, where: Filter | None = None, head: Head | None = None
+    ) -> Evidence:
+        """What is known of the ranking of a query, with this head; `calibrate` learns from it.
+
+        Raises:
+            QueryError, StoreError: as `find_tools`.
+        """
+        return self._retriever.evidence(query, where=where, head=head)
+
+    def calibration_identity(self) -> Identity:
+        """The models and settings whose scores a calibration maps."""
+        return calibration_identity(self._identity, self._settings, self._reranker)
+
+    def calibration(self) -> Calibration | None:
+        """The calibration of the index: its own, or the shipped one where it holds.
+
+        Raises:
+            CalibrationError: its own is damaged or for other models, and so is not used.
+        """
+        return load_calibration(self._store, self.calibration_identity())
+
+    def save_calibration(self, calibration: Calibration | None) -> None:
+        """Keep a calibration beside the index and judge by it; None goes back to the shipped one.
+
+        Raises:
+            CalibrationError: it was made for other models or settings.
+        """
+        with self._writing:
+            save_calibration(self._store, self.calibration_identity(), calibration)
+        self.use_calibration(usable_calibration(self._store, self.calibration_identity()))
+
+    def use_calibration(self, calibration: Calibration | None) -> None:
+        """Judge by this calibration until the crib is closed; None gives no confidence."""
+        self._retriever = HybridRetriever(
+            self._store,
+            self._dense,
+            self._lexical,
+            self._settings.fusion,
+            reranker=self._reranker,
+            rerank_settings=self._settings.rerank,
+            assessor=Assessor(self._store, self._settings.gate, calibration),
+        )
+
     # -- asynchronous twins ------------------------------------------------------------------
 
-    async def aindex_tools(
-        self,
-        *sources: ToolSource,
-        server: str | None = None,
-        format: str | None = None,
-        prune: bool = False,
-        progress: Listener | None = None,
-    ) -> IndexReport:
-        """As `index_tools`, in a thread; `progress` is called from that thread."""
-        return await asyncio.to_thread(
-            self.index_tools,
-            *sources,
-            server=server,
-            format=format,
-            prune=prune,
-            progress=progress,
-        )
+    async def aindex_tools(self, *sources: ToolSource, **how: Any) -> IndexReport:
+        """As `index_tools`, with its keywords, in a thread; `progress` is called from there."""
+        return await asyncio.to_thread(self.index_tools, *sources, **how)
 
-    async def afind_tools(
-        self,
-        query: str,
-        k: int = 5,
-        *,
-        scope: Scope | None = None,
-        where: Filter | None = None,
-        explain: bool = False,
-    ) -> FindResult:
-        """As `find_tools`, in a thread, so that the event loop goes on."""
-        return await asyncio.to_thread(
-            self.find_tools,
-            query,
-            k,
-            scope=scope,
-            where=where,
-            explain=explain,
-        )
+    async def afind_tools(self, query: str, k: int | Literal["auto"] = 5, **how: Any) -> FindResult:
+        """As `find_tools`, with its keywords, in a thread."""
+        return await asyncio.to_thread(self.find_tools, query, k, **how)
 
     # -- life --------------------------------------------------------------------------------
 
@@ -243,7 +274,7 @@ class Crib:
         if found is None:
             self._store.write_meta({**meta, "identity": self._identity})
         elif found != self._identity and not rebuild:
-            raise IndexMismatchError(_difference(found, self._identity))
+            raise IndexMismatchError(difference(found, self._identity))
         elif rebuild:
             self._rebuild(progress)
 
@@ -251,28 +282,8 @@ class Crib:
         """Encode every tool again into a store beside, and swap it in."""
         specs = [("the index", read_tool(r.payload)) for r in self._store.scroll(fields=("spec",))]
         with self._store.renew(layout(self._dense.dimensions)) as beside:
-            beside.write_meta({"identity": self._identity})
+            # The calibration goes along: where it does not hold any more, it is refused with why.
+            kept = {k: v for k, v in self._store.read_meta().items() if k == "calibration"}
+            beside.write_meta({**kept, "identity": self._identity})
             sync = ToolSync(beside, self._dense, self._lexical, self._settings.fields)
             sync.run(specs, progress=progress or ignore)
-
-
-def _identity(dense: DenseEncoder, lexical: LexicalEncoder, settings: Settings) -> Identity:
-    return {
-        "format": FORMAT_VERSION,
-        "dense": dense.name,
-        "dimensions": dense.dimensions,
-        "lexical": lexical.name,
-        "fields": {"version": RENDER_VERSION, **asdict(settings.fields)},
-    }
-
-
-def _difference(found: Identity, wanted: Identity) -> str:
-    differing = [
-        f"{key} {found.get(key)!r}, now {wanted.get(key)!r}"
-        for key in sorted({*found, *wanted})
-        if found.get(key) != wanted.get(key)
-    ]
-    return (
-        f"the index was built with {'; '.join(differing)}; build it anew with "
-        "`toolcrib index --rebuild`, or go back to those settings"
-    )

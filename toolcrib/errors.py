@@ -7,6 +7,7 @@ ToolcribError
 ├── SourceError              (ValueError)    a whole source cannot be read
 │   └── UnknownFormatError                   no reader recognises the source
 ├── QueryError               (ValueError)    a query cannot be answered as asked
+├── CalibrationError         (ValueError)    a calibration cannot be made, read or used
 ├── UnknownToolError         (LookupError)   no tool has this id
 ├── EncoderError             (RuntimeError)  a model cannot be loaded, or returned what it must not
 └── StoreError               (RuntimeError)  the store cannot do what was asked
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 __all__ = [
     "BadPointError",
+    "CalibrationError",
     "EncoderError",
     "IndexMismatchError",
     "MissingExtraError",
@@ -88,6 +90,10 @@ class UnknownFormatError(SourceError):
 
 class QueryError(ToolcribError, ValueError):
     """A query is empty or asks for something impossible."""
+
+
+class CalibrationError(ToolcribError, ValueError):
+    """A calibration cannot be made from these queries, cannot be read, or does not hold here."""
 
 
 class UnknownToolError(ToolcribError, LookupError):

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -18,12 +18,16 @@ __all__ = [
     "Scope",
     "ToolHit",
     "ToolSpec",
+    "Verdict",
 ]
 
 MAX_DESCRIPTION_CHARS = 200_000
 """Longer descriptions are refused: no encoder reads them, and a store would drag them along."""
 
 MAX_NAME_CHARS = 512
+
+Verdict: TypeAlias = Literal["accept", "fallback", "abstain"]
+"""What the gate made of an answer: it fits; here is the general tool instead; nothing fits."""
 
 
 def _none_as(empty: type) -> BeforeValidator:
@@ -132,14 +136,16 @@ class Scope:
 class ToolHit:
     """One ranked tool.
 
-    `score` is in [0, 1], higher is better, comparable within one answer only;
-    `legs` holds what each leg and the reranker contributed, filled when explained.
+    `score` is in [0, 1], higher is better, comparable within one answer only. `probability`
+    that the tool is right, None where nothing is calibrated. `legs` holds what each leg and
+    the reranker contributed, filled when explained.
     """
 
     rank: int
     score: float
     tool: ToolSpec
     legs: dict[str, float] = field(default_factory=dict[str, float])
+    probability: float | None = None
 
     @property
     def id(self) -> str:
@@ -163,6 +169,7 @@ class ToolHit:
             "name": self.name,
             "server": self.server,
             "score": round(self.score, 6),
+            "probability": None if self.probability is None else round(self.probability, 6),
             "rank": self.rank,
             "description": self.tool.description,
             **({"legs": {k: round(v, 6) for k, v in self.legs.items()}} if self.legs else {}),
@@ -171,8 +178,12 @@ class ToolHit:
 
 @dataclass(frozen=True, slots=True)
 class FindResult:
-    """The answer to one query: ranked tools, milliseconds a stage, what was left out.
+    """The answer to one query: ranked tools, how sure, milliseconds a stage, what was left out.
 
+    `confidence` is the probability that the first tool of the ranking is right, None where
+    nothing is calibrated; `verdict`, `reason` and `threshold` are the gate's. After `abstain`
+    there are no tools; after `fallback` there is the general one, and `fallback` is True. Where
+    the gate was told to withhold nothing, the ranking stands whatever the verdict.
     `degraded` names every stage that failed or was skipped for lack of time.
     `unmatched_terms` (only when explained) are the query's terms that no tool contains.
     """
@@ -180,6 +191,11 @@ class FindResult:
     query: str
     tools: tuple[ToolHit, ...]
     took_ms: dict[str, float]
+    confidence: float | None = None
+    verdict: Verdict = "accept"
+    reason: str = ""
+    threshold: float | None = None
+    fallback: bool = False
     degraded: tuple[str, ...] = ()
     unmatched_terms: tuple[str, ...] = ()
 
@@ -188,6 +204,11 @@ class FindResult:
         return {
             "query": self.query,
             "tools": [hit.as_dict() for hit in self.tools],
+            "confidence": None if self.confidence is None else round(self.confidence, 6),
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "threshold": None if self.threshold is None else round(self.threshold, 6),
+            "fallback": self.fallback,
             "took_ms": {stage: round(ms, 3) for stage, ms in self.took_ms.items()},
             "degraded": list(self.degraded),
             **({"unmatched_terms": list(self.unmatched_terms)} if self.unmatched_terms else {}),

@@ -18,6 +18,7 @@ from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError
 from toolcrib.indexers.render import FieldWeights
 from toolcrib.retrieval.fusion import FusionWeights
+from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.rerank import RerankSettings
 
 __all__ = ["EncoderSettings", "ServerSettings", "Settings", "load_settings"]
@@ -69,6 +70,7 @@ class Settings(BaseSettings):
     fields: FieldWeights = FieldWeights()
     fusion: FusionWeights = FusionWeights()
     rerank: RerankSettings = RerankSettings()
+    gate: GateSettings = GateSettings()
     server: ServerSettings = ServerSettings()
 
 

@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
+from tests.retrieval.calibrations import calibration
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.clock import ManualClock
 from toolcrib.encoders.deterministic import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import EncoderError
+from toolcrib.errors import EncoderError, QueryError
 from toolcrib.indexers.points import layout
 from toolcrib.indexers.render import FieldWeights
 from toolcrib.indexers.sync import ToolSync
+from toolcrib.retrieval.assessment import Assessor
 from toolcrib.retrieval.fusion import FusionWeights
+from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import name_keys
 from toolcrib.retrieval.rerank import RerankSettings
@@ -148,8 +151,8 @@ def test_a_late_reranker_keeps_what_it_had_time_for(retriever):
 
 def test_times_come_from_the_clock(retriever):
     found = retriever(clock=ManualClock(step=0.25)).find("send a mail", k=1)
-    stages = {"encode": 250.0, "legs": 250.0, "fusion": 250.0, "fetch": 250.0}
-    assert found.took_ms == {**stages, "total": 1000.0}
+    stages = dict.fromkeys(("encode", "legs", "fusion", "fetch", "gate"), 250.0)
+    assert found.took_ms == {**stages, "total": 1250.0}
 
 
 @pytest.mark.parametrize(
@@ -178,7 +181,8 @@ def first_right(case: str, without: set[str]) -> int:
     queries = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
     with Crib.open(":memory:", settings=Settings()) as crib:
         crib.index_tools(tools)
-        firsts = [crib.find_tools(query["text"], k=1).tools[0].id for query in queries]
+        found = [crib.find_tools(query["text"], k=1, gate=False) for query in queries]
+        firsts = [result.tools[0].id for result in found]
     return sum(first in query["relevant"] for first, query in zip(firsts, queries, strict=True))
 
 
@@ -198,3 +202,72 @@ def test_hints_mend_what_the_plain_index_gets_wrong(case, hint, queries):
     hinted = first_right(case, without={EXAMPLES, ANTI_PATTERNS} - {hint})
     assert plain <= 0.6 * queries
     assert hinted >= 0.8 * queries
+
+
+def judged(retriever, calibration, **options):
+    """A retriever whose answers are judged by this calibration."""
+    assessor = Assessor(retriever()._store, GateSettings(), calibration)
+    return retriever(assessor=assessor, **options)
+
+
+def test_a_confidence_is_that_of_what_the_reranker_put_first(retriever):
+    made = calibration({})
+    plain = judged(retriever, made).find("send a mail", k=3, gate=False)
+    found = judged(retriever, made, reranker=Reversing()).find("send a mail", k=3, gate=False)
+    assert ids(found) == ids(plain)[::-1]
+    assert found.confidence == found.tools[0].probability
+    likely = [hit.probability for hit in found.tools]
+    assert likely == sorted(likely, reverse=True)
+    assert found.confidence != plain.confidence
+
+
+def test_what_a_reranker_never_saw_weighs_as_much_whether_it_is_returned_or_not(retriever):
+    made, options = calibration({}), RerankSettings(depth=1)
+    one, three = (
+        judged(retriever, made, reranker=Reversing(), rerank_settings=options)
+        .find("send a mail", k=k, gate=False)
+        .confidence
+        for k in (1, 3)
+    )
+    assert one == pytest.approx(three)
+
+
+def test_what_a_reranker_had_no_time_for_is_judged_too(retriever):
+    options = RerankSettings(batch=1, budget_ms=1500)
+    late = judged(
+        retriever,
+        calibration({}),
+        reranker=Reversing(),
+        rerank_settings=options,
+        clock=ManualClock(step=1.0),
+    )
+    found = late.find("send a mail", k=3, gate=False)
+    assert found.degraded == ("rerank-late",)
+    assert all(0 < hit.probability < 1 for hit in found.tools)
+
+
+def test_without_a_dense_leg_there_is_still_a_confidence(retriever, encoder):
+    encoder.broken = True
+    found = judged(retriever, calibration({})).find("send a parcel", k=3, gate=False)
+    assert found.degraded == ("dense",)
+    assert 0 < found.confidence < 1
+
+
+@pytest.mark.parametrize("reranker", [None, Reversing()])
+def test_evidence_is_what_answers_are_judged_by(retriever, reranker):
+    made = calibration({})
+    asked = judged(retriever, made, reranker=reranker)
+    found = asked.find("send a mail", k=3, gate=False)
+    if reranker is not None:
+        reranker.seen.clear()
+    evidence = asked.evidence("send a mail")
+    assert [tool_id for tool_id, _ in evidence.tools] == ids(found)
+    assert made.probabilities(evidence.features).tolist() == pytest.approx(
+        [hit.probability for hit in found.tools]
+    )
+
+
+@pytest.mark.parametrize("query", ["", " \n"])
+def test_an_empty_query_has_no_evidence(retriever, query):
+    with pytest.raises(QueryError):
+        retriever().evidence(query)

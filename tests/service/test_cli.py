@@ -6,56 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import SOURCES
-
-TOOLS = [
-    {"name": "send_mail", "description": "Send a mail to somebody.", "server": "mail"},
-    {"name": "read_file", "description": "Read a file.", "server": "files", "tags": ["safe"]},
-    {"name": "drop", "description": "Drop a table.", "server": "sql", "enabled": False},
-]
-
-
-class Shell:
-    """Runs `toolcrib` in a folder of its own, with the model-free encoder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __call__(self, *arguments: str, stdin: str = "", **env: str):
-        command = [sys.executable, "-m", "toolcrib.service.cli", *arguments]
-        return subprocess.run(
-            command,
-            cwd=self.folder,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "TOOLCRIB_ENCODER__DENSE": "deterministic", "COLUMNS": "100", **env},
-        )
-
-    def json(self, *arguments: str, **options):
-        done = self(*arguments, "--json", **options)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    def write(self, name: str, *tools: object) -> str:
-        (self.folder / name).write_text("".join(json.dumps(tool) + "\n" for tool in tools))
-        return name
-
-
-@pytest.fixture
-def shell(tmp_path):
-    return Shell(tmp_path)
-
-
-@pytest.fixture
-def indexed(shell):
-    shell.json("index", shell.write("tools.jsonl", *TOOLS))
-    return shell
+from tests.retrieval.calibrations import flat
+from tests.service.conftest import TOOLS
+from toolcrib import Crib
 
 
 def test_index_counts_what_it_did_and_a_second_run_leaves_all_alone(shell):
@@ -111,9 +68,20 @@ def test_server_and_format_are_taken_from_the_command_line(shell):
 
 def test_search_keeps_its_contract(indexed):
     answer = indexed.json("search", "send somebody a mail", "-k", "2")
-    assert set(answer) == {"query", "tools", "took_ms", "degraded"}
+    assert set(answer) == {
+        "query",
+        "tools",
+        "confidence",
+        "verdict",
+        "reason",
+        "threshold",
+        "fallback",
+        "took_ms",
+        "degraded",
+    }
     assert answer["query"] == "send somebody a mail"
     best = answer["tools"][0]
+    assert set(best) == {"id", "name", "server", "score", "probability", "rank", "description"}
     assert (best["id"], best["name"], best["server"], best["rank"]) == (
         "mail/send_mail",
         "send_mail",
@@ -243,6 +211,8 @@ def test_searching_where_nothing_is_says_how_to_begin(shell):
         ("search", "a", "--batch", "-"),
         ("search", "a", "--as", "cobol"),
         ("search", "a", "-k", "0"),
+        ("search", "a", "-k", "some"),
+        ("search", "a", "-k", "auto", "--coverage", "1.5"),
         ("index",),
         ("nonsense",),
     ],
@@ -260,6 +230,7 @@ def test_doctor_is_content_with_a_healthy_index(indexed):
     assert told["index"]["tools"] == 3
     assert told["index"]["engine"].startswith("qdrant-edge-py")
     assert told["models"]["dense"] == "deterministic-trigrams-64"
+    assert told["confidence"] == {"calibration": "none for these models and settings"}
     assert "nothing is wrong" in indexed("doctor").stdout
 
 
@@ -268,6 +239,23 @@ def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(shell):
     assert done.returncode == 1
     assert "there is no index in .toolcrib" in done.stdout
     assert "mend it with toolcrib index SOURCE..." in done.stdout
+
+
+def test_a_calibration_that_holds_no_more_is_mended_by_a_command_that_doctor_names(
+    indexed, settings
+):
+    with Crib.open(indexed.folder / ".toolcrib", settings=settings) as crib:
+        crib.save_calibration(flat(crib.calibration_identity(), 0.75))
+    told = indexed.json("doctor")
+    assert told["confidence"]["calibration"] == "fitted"
+    other = {"TOOLCRIB_FUSION__DENSE": "0.9"}
+    done = indexed("doctor", "--json", **other)
+    assert done.returncode == 1
+    [problem] = json.loads(done.stdout)["problems"]
+    assert problem["what"].startswith("the calibration was made with fusion {")
+    assert "--reset" in problem["mend"]
+    assert indexed("calibrate", "--reset", **other).returncode == 0
+    assert indexed.json("doctor", **other)["healthy"] is True
 
 
 def test_an_index_of_another_model_is_mended_by_the_command_that_doctor_names(indexed):

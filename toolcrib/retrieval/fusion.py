@@ -18,13 +18,15 @@ class LegScores(NamedTuple):
     """One candidate's evidence, as the legs gave it (a tuple: a query makes a hundred of them).
 
     `dense`, `examples` and `anti_patterns` are cosines in [-1, 1]; `examples` and
-    `anti_patterns` are None for a tool that has none. `lexical` is BM25, >= 0.
+    `anti_patterns` are None for a tool that has none. `lexical` is BM25, >= 0. `head` is a
+    log-probability, <= 0, None without a head.
     """
 
     dense: float
     lexical: float = 0.0
     examples: float | None = None
     anti_patterns: float | None = None
+    head: float | None = None
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -37,7 +39,8 @@ class FusionWeights:
     `dense` and `lexical` are the convex weights, both >= 0. `bm25_scale` is the BM25 score at
     which the lexical leg is worth 63 % of its weight. `examples` is the share of the way from
     a tool's own cosine to its best example's that it is lifted. `anti_patterns` is how strongly
-    a query closer to an anti-pattern than to anything good about the tool lowers it.
+    a query closer to an anti-pattern than to anything good about the tool lowers it. `head`
+    is what one unit of log-probability of a head counts beside a cosine.
     `rrf_k` is the constant of rank fusion, named because engines' defaults differ.
     """
 
@@ -47,6 +50,7 @@ class FusionWeights:
     bm25_scale: Annotated[float, Field(gt=0)] = 100.0
     examples: Annotated[float, Field(ge=0, le=1)] = 0.4
     anti_patterns: Annotated[float, Field(ge=0)] = 1.0
+    head: Annotated[float, Field(ge=0)] = 0.1
     rrf_k: Annotated[int, Field(ge=1)] = 60
 
     def __post_init__(self) -> None:
@@ -79,11 +83,17 @@ def convex(candidates: Mapping[Key, LegScores], weights: FusionWeights) -> dict[
 
 
 def semantic_score(scores: LegScores, weights: FusionWeights) -> float:
-    """A tool's cosine, lifted by a closer example and lowered by a closer anti-pattern."""
+    """A tool's cosine, lifted by a closer example and lowered by a closer anti-pattern.
+
+    Where a head was fitted there are examples enough to go by: a closer one counts in full.
+    """
     lifted = best = scores.dense
     if scores.examples is not None and scores.examples > scores.dense:
         best = scores.examples
-        lifted += weights.examples * (scores.examples - scores.dense)
+        share = weights.examples if scores.head is None else 1.0
+        lifted += share * (scores.examples - scores.dense)
+    if scores.head is not None:
+        lifted += weights.head * scores.head
     if scores.anti_patterns is not None and scores.anti_patterns > best:
         lifted -= weights.anti_patterns * (scores.anti_patterns - best)
     return lifted

@@ -1,53 +1,52 @@
-"""A query in, ranked tools out: encode once, ask the legs, fuse, rerank, fetch."""
+"""A query in, ranked tools out: encode once, ask the legs, fuse, fetch, rerank, judge."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.protocols import DenseEncoder, Reranker
 from toolcrib.errors import QueryError, ToolcribError
 from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
-from toolcrib.retrieval.fusion import FusionWeights, LegScores, fuse
+from toolcrib.retrieval.assessment import ENABLED, Assessor
+from toolcrib.retrieval.confidence import Floats, features
+from toolcrib.retrieval.conformal import MAX_SET
+from toolcrib.retrieval.fusion import FusionWeights, fuse
+from toolcrib.retrieval.gate import GateSettings
+from toolcrib.retrieval.head import Head
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Legs
+from toolcrib.retrieval.ranking import Found, Place, contributions, rank
 from toolcrib.retrieval.rerank import RerankSettings, rerank
 from toolcrib.retrieval.timing import Stopwatch
-from toolcrib.store.filters import Equals, Filter, all_of, from_scope, validate
+from toolcrib.store.filters import Filter, all_of, from_scope, validate
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Store
+from toolcrib.store.protocol import Store, point_id
 
-__all__ = ["MAX_QUERY_CHARS", "HybridRetriever"]
+__all__ = ["MAX_QUERY_CHARS", "Evidence", "HybridRetriever"]
 
 logger = logging.getLogger(__name__)
 
 MAX_QUERY_CHARS = 8_000
 """Longer queries are cut here: no encoder reads further, and more terms only cost time."""
 
-ENABLED = Equals("enabled", value=True)
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """The id and server of each ranked tool of a query, and float64 [tools, features]."""
 
-class _Place(NamedTuple):
-    """A candidate in the ranking, in the order of its fields: called by name comes first."""
-
-    unnamed: bool
-    deficit: float
-    point: int
-
-    @property
-    def level(self) -> tuple[bool, float]:
-        return self.unnamed, self.deficit
-
-    @property
-    def score(self) -> float:
-        return -self.deficit if self.unnamed else 1.0
+    tools: tuple[tuple[str, str], ...]
+    features: Floats
 
 
 class HybridRetriever:
-    """Finds tools by dense, lexical and example legs, fused, and reranked where one is given."""
+    """Finds tools by dense, lexical and example legs, fused, reranked where asked, and judged.
+
+    `assessor` turns scores into probabilities and a verdict; without one answers have no
+    confidence, and nothing is withheld.
+    """
 
     def __init__(
         self,
@@ -58,6 +57,7 @@ class HybridRetriever:
         *,
         reranker: Reranker | None = None,
         rerank_settings: RerankSettings | None = None,
+        assessor: Assessor | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._store = store
@@ -67,48 +67,137 @@ class HybridRetriever:
         self._reranker = reranker
         self._rerank_settings = rerank_settings or RerankSettings()
         self._clock = clock or SystemClock()
+        self._assessor = assessor or Assessor(store, GateSettings(), None)
 
     def find(
         self,
         query: str,
-        k: int = 5,
+        k: int | Literal["auto"] = 5,
         *,
         scope: Scope | None = None,
         where: Filter | None = None,
         explain: bool = False,
+        gate: bool = True,
+        coverage: float = 0.95,
     ) -> FindResult:
         """Rank the tools that fit a query, best first; ties are broken by id.
 
+        With `k="auto"` as many as hold every needed tool with the probability `coverage`.
+        Without `gate` the verdict is given, and nothing is withheld for it.
+
         Raises:
             QueryError: `k` < 1, a query of white space only, or a filter on an unknown field.
+            CalibrationError: `k="auto"` or the gate need a calibration that is not there.
             StoreError: the store does not answer.
         """
         _check(query, k, where)
         if not any(letter.isalnum() for letter in query):
-            return FindResult(query, (), {"total": 0.0}, degraded=("no-words",))
+            return _wordless(query)
         watch = Stopwatch(self._clock)
         encoded = self.encode(query)
         watch.lap("encode")
         allowed = from_scope(scope)
-        depth = max(DEPTH, 2 * k)
+        depth = MAX_SET if k == "auto" else max(DEPTH, 2 * k)
         legs = Legs(self._store, encoded, all_of(ENABLED, allowed, where), allowed, depth)
-        named = legs.named()
-        candidates = legs.candidates(named)
-        watch.lap("legs")
-        ranking = _rank(fuse(candidates, self._weights), named)
-        watch.lap("fusion")
-        hits = self._fetch(ranking, k, candidates if explain else {})
-        watch.lap("fetch")
-        hits, lacking = self._rerank(encoded.text, hits, explain=explain)
-        if self._reranker is not None:
-            watch.lap("rerank")
-        return FindResult(
+        hits, lacking = self._assessed(legs, encoded, k, watch, explain=explain)
+        if k == "auto":
+            hits, short = self._assessor.complete(hits, coverage)
+            lacking += short
+        result = FindResult(
             query=query,
-            tools=tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits[:k], start=1)),
-            took_ms=watch.result(),
+            tools=tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)),
+            took_ms={},
             degraded=encoded.degraded + lacking,
             unmatched_terms=self._unmatched(encoded.text, legs) if explain else (),
         )
+        judged = self._assessor.judge(result, allowed, withhold=gate)
+        watch.lap("gate")
+        return replace(judged, took_ms=watch.result())
+
+    def _assessed(
+        self,
+        legs: Legs,
+        encoded: EncodedQuery,
+        k: int | Literal["auto"],
+        watch: Stopwatch,
+        *,
+        explain: bool,
+    ) -> tuple[list[ToolHit], tuple[str, ...]]:
+        """The first `k` hits with their probabilities, and what was left out."""
+        limit = MAX_SET if k == "auto" else k
+        found = self._found(legs, encoded, self._assessor.head, watch)
+        hits, lacking = self._hits(found, encoded.text, limit, watch, explain=explain)
+        return self._assessor.with_probabilities(hits, self._known(hits, found))[:limit], lacking
+
+    def evidence(
+        self,
+        query: str,
+        *,
+        where: Filter | None = None,
+        head: Head | None = None,
+    ) -> Evidence:
+        """What is known of the ranking of a query, with this head: calibrations are fitted on it.
+
+        Raises:
+            QueryError: a query of white space only, or a filter on an unknown field.
+            StoreError: the store does not answer.
+        """
+        _check(query, MAX_SET, where)
+        encoded = self.encode(query)
+        legs = Legs(self._store, encoded, all_of(ENABLED, where), None, MAX_SET)
+        watch = Stopwatch(self._clock)
+        found = self._found(legs, encoded, head, watch)
+        hits, _ = self._hits(found, encoded.text, MAX_SET, watch, explain=False)
+        return Evidence(
+            tuple((hit.id, hit.server) for hit in hits),
+            self._known(hits, found),
+        )
+
+    def _found(
+        self,
+        legs: Legs,
+        encoded: EncodedQuery,
+        head: Head | None,
+        watch: Stopwatch,
+    ) -> Found:
+        named = legs.named()
+        candidates = legs.candidates(named)
+        if head is not None and encoded.dense is not None:
+            known = head.log_probabilities(encoded.dense, candidates)
+            candidates = {p: s._replace(head=known.get(p)) for p, s in candidates.items()}
+        watch.lap("legs")
+        found = Found(rank(fuse(candidates, self._weights), named), candidates)
+        watch.lap("fusion")
+        return found
+
+    def _hits(
+        self, found: Found, query: str, k: int, watch: Stopwatch, *, explain: bool
+    ) -> tuple[list[ToolHit], tuple[str, ...]]:
+        """At least `k` hits where there are as many, best first, and what was left out."""
+        hits = self._fetch(found, k, explain=explain)
+        watch.lap("fetch")
+        if self._reranker is None:
+            return hits, ()
+        reranked = self._rerank(query, hits, explain=explain)
+        watch.lap("rerank")
+        return reranked
+
+    def _known(self, hits: list[ToolHit], found: Found) -> Floats:
+        """The features of the hits, judged among all candidates: float64 [hits, features]."""
+        fused = {place.point: -place.deficit for place in found.ranking}
+        points = [point_id(hit.id) for hit in hits]
+        # Being called by name puts a tool first; how well it fits is another question.
+        scores = [
+            fused[point] if hit.score >= 1 else hit.score
+            for hit, point in zip(hits, points, strict=True)
+        ]
+        # A reranker takes from those that it has not seen what it adds to those that it has.
+        share = 1 - self._rerank_settings.weight if self._reranker else 1.0
+        shown = set(points)
+        rest = [place.point for place in found.ranking if place.point not in shown]
+        scores += [share * fused[point] for point in rest]
+        legs = [found.candidates[point] for point in (*points, *rest)]
+        return features(scores, legs)[: len(hits)]
 
     def encode(self, query: str) -> EncodedQuery:
         """Encode a query for every leg; a failing dense encoder degrades, it does not raise."""
@@ -121,30 +210,26 @@ class HybridRetriever:
             logger.warning("the dense encoder %s failed", self._dense.name, exc_info=True)
             return EncodedQuery(text, None, lexical, (*degraded, "dense"))
 
-    def _fetch(
-        self,
-        ranking: list[_Place],
-        k: int,
-        explained: Mapping[int, LegScores],
-    ) -> list[ToolHit]:
+    def _fetch(self, found: Found, k: int, *, explain: bool) -> list[ToolHit]:
         wanted = max(k, self._rerank_settings.depth) if self._reranker else k
+        ranking = found.ranking
         # Those level with the last one come along, so that ids can break the tie.
         while wanted < len(ranking) and ranking[wanted].level == ranking[wanted - 1].level:
             wanted += 1
         places = {place.point: place for place in ranking[:wanted]}
-        found: list[tuple[_Place, ToolSpec]] = [
+        fetched: list[tuple[Place, ToolSpec]] = [
             (places[record.id], read_tool(record.payload))
             for record in self._store.retrieve(list(places))
         ]
-        found.sort(key=lambda pair: (pair[0].level, pair[1].id))
+        fetched.sort(key=lambda pair: (pair[0].level, pair[1].id))
         return [
             ToolHit(
                 rank=0,
                 score=place.score,
                 tool=spec,
-                legs=_contributions(explained.get(place.point), named=not place.unnamed),
+                legs=contributions(found, place) if explain else {},
             )
-            for place, spec in found
+            for place, spec in fetched
         ]
 
     def _rerank(
@@ -171,25 +256,21 @@ class HybridRetriever:
         return tuple(word for word in words if word not in matching)
 
 
-def _check(query: str, k: int, where: Filter | None) -> None:
+def _wordless(query: str) -> FindResult:
+    return FindResult(
+        query=query,
+        tools=(),
+        took_ms={"total": 0.0},
+        verdict="abstain",
+        reason="the query holds no words",
+        degraded=("no-words",),
+    )
+
+
+def _check(query: str, k: int | Literal["auto"], where: Filter | None) -> None:
     if not query.strip():
         raise QueryError("the query is empty: say in a few words what the tool must do")
-    if k < 1:
+    if k != "auto" and k < 1:
         raise QueryError(f"k is {k}; at least one tool must be asked for")
     if where is not None:
         validate(where)
-
-
-def _rank(fused: Mapping[int, float], named: set[int]) -> list[_Place]:
-    return sorted(_Place(point not in named, -score, point) for point, score in fused.items())
-
-
-def _contributions(scores: LegScores | None, *, named: bool) -> dict[str, float]:
-    if scores is None:
-        return {}
-    legs = {"dense": scores.dense, "lexical": scores.lexical}
-    if scores.examples is not None:
-        legs["examples"] = scores.examples
-    if scores.anti_patterns is not None:
-        legs["anti_patterns"] = scores.anti_patterns
-    return legs | {"exact_name": 1.0} if named else legs

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from toolcrib.errors import ToolcribError
-from toolcrib.service.cli import browse, doctor, index, search
+from toolcrib.service.cli import browse, calibrate, doctor, evaluate, index, search
 from toolcrib.service.cli.screen import print_error
 from toolcrib.service.problems import exit_code
 
@@ -53,6 +53,8 @@ app.command("list")(browse.list_tools)
 app.command("show")(browse.show)
 app.command("remove")(browse.remove)
 app.command("doctor")(doctor.doctor)
+app.command("calibrate")(calibrate.calibrate)
+app.add_typer(evaluate.app, name="eval")
 
 
 def report(error: Exception, *, as_json: bool) -> int:

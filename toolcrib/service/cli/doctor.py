@@ -11,7 +11,7 @@ import typer
 
 from toolcrib import wiring
 from toolcrib.crib import Crib
-from toolcrib.errors import IndexMismatchError, ToolcribError
+from toolcrib.errors import CalibrationError, IndexMismatchError, ToolcribError
 from toolcrib.service.cli.opening import Json, Store
 from toolcrib.service.cli.screen import print_health, print_json
 from toolcrib.service.problems import EXIT_NOT_CLEAN
@@ -85,6 +85,24 @@ def _check_models(settings: Settings, health: Health) -> None:
         health.problem(str(error), "pip install what is missing, or set encoder.dense: bundled")
 
 
+def _check_calibration(crib: Crib, health: Health) -> None:
+    facts: dict[str, Any] = {"calibration": "none for these models and settings"}
+    health.facts["confidence"] = facts
+    try:
+        found = crib.calibration()
+    except CalibrationError as error:
+        health.problem(str(error), "toolcrib calibrate --queries FILE, or --reset")
+        return
+    if found is not None:
+        facts |= {
+            "calibration": found.method,
+            "queries": found.queries,
+            "threshold": found.threshold,
+            "expected calibration error": round(found.figures.ece, 4),
+            "head": found.head is not None,
+        }
+
+
 def _check_index(location: str, settings: Settings, health: Health) -> None:
     health.facts["index"] = {"location": location}
     if not wiring.has_index(location):
@@ -93,6 +111,7 @@ def _check_index(location: str, settings: Settings, health: Health) -> None:
     try:
         with Crib.open(location, settings=settings) as crib:
             info, identity = crib.info()
+            _check_calibration(crib, health)
     except IndexMismatchError as error:
         health.problem(str(error), "toolcrib index --rebuild")
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,10 +52,9 @@ class Listener:
         self._bar.update(self._task, completed=progress.done, total=total, description=text)
 
 
-@contextmanager
-def index_progress() -> Generator[Listener]:
-    """A progress bar on standard error for the time of the block."""
-    bar = Progress(
+def _bar() -> Progress:
+    """A progress bar on standard error; silent where nobody looks."""
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
@@ -64,8 +63,26 @@ def index_progress() -> Generator[Listener]:
         transient=True,
         disable=not err.is_terminal,
     )
-    with bar:
+
+
+@contextmanager
+def index_progress() -> Generator[Listener]:
+    """A progress bar of an index run, for the time of the block."""
+    with _bar() as bar:
         yield Listener(bar)
+
+
+@contextmanager
+def counting(what: str) -> Generator[Callable[[str, int, int], None]]:
+    """A progress bar for the block, which is told what is done, how much of it and of how much."""
+    with _bar() as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda text, done, total: bar.update(
+            task,
+            description=text,
+            completed=done,
+            total=total,
+        )
 
 
 def print_report(report: IndexReport, took_s: float) -> None:
@@ -88,13 +105,17 @@ def print_result(result: FindResult, *, explain: bool) -> None:
     if "no-words" in result.degraded:
         out.print("[yellow]no words to search by[/]")
         return
+    if result.verdict != "accept":
+        word = "nothing may fit" if result.tools else "nothing fits"
+        word = "here is the general tool instead" if result.fallback else word
+        out.print(f"[yellow]{word}:[/] {escape(result.reason)}")
     if result.tools:
         out.print(_explained(result.tools) if explain else _ranking(result.tools))
-    else:
-        out.print("[yellow]no tool in reach[/]")
     notes = [f"[yellow]without: {', '.join(result.degraded)}[/]"] if result.degraded else []
     if result.unmatched_terms:
         notes.append(f"in no tool: {escape(', '.join(result.unmatched_terms))}")
+    if result.confidence is not None:
+        notes.append(f"confidence {result.confidence:.2f}")
     shown = result.took_ms if explain else {"total": result.took_ms["total"]}
     notes.append(", ".join(f"{stage} {ms:.1f} ms" for stage, ms in shown.items()))
     out.print(f"[dim]{' · '.join(notes)}[/]")

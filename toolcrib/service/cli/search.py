@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from toolcrib.crib import Crib
 from toolcrib.errors import QueryError, SourceError
 from toolcrib.integrations.formats import FORMATS, export
 from toolcrib.records import FindResult
 from toolcrib.service.cli.opening import Json, Servers, Store, Tags, narrowing, open_crib
 from toolcrib.service.cli.screen import out, print_json, print_result
-from toolcrib.store.filters import Filter
 
 __all__ = ["search"]
 
@@ -23,7 +22,18 @@ __all__ = ["search"]
 def search(
     context: typer.Context,
     query: Annotated[str | None, typer.Argument(help="What the tool must do.")] = None,
-    k: Annotated[int, typer.Option("-k", "--k", min=1, help="How many tools.")] = 5,
+    k: Annotated[
+        str,
+        typer.Option("-k", "--k", help="How many tools; auto: as many as --coverage needs."),
+    ] = "5",
+    coverage: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="With -k auto: how surely all needed tools are there."),
+    ] = 0.95,
+    gate: Annotated[
+        bool,
+        typer.Option("--gate/--no-gate", help="Withhold what does not fit."),
+    ] = True,
     store: Store = None,
     server: Servers = None,
     tag: Tags = None,
@@ -46,21 +56,34 @@ def search(
         raise typer.BadParameter("give either a query or --batch", param_hint="QUERY")
     if as_ is not None and as_ not in FORMATS:
         raise typer.BadParameter(f"known are {', '.join(FORMATS)}", param_hint="--as")
-    where = narrowing(server, tag)
+    where, count = narrowing(server, tag), _count(k)
     with open_crib(context, store) as crib:
+        ask = partial(
+            crib.find_tools,
+            k=count,
+            where=where,
+            explain=explain,
+            gate=gate,
+            coverage=coverage,
+        )
         if query is not None:
-            result = crib.find_tools(query, k, where=where, explain=explain)
-            _print(result, as_, explain=explain, json=json)
+            _print(ask(query), as_, explain=explain, json=json)
         else:
             for line in _lines(str(batch)):
-                _answer_line(crib, line, k, where, as_, explain=explain, json=json)
+                _answer_line(ask, line, as_, explain=explain, json=json)
+
+
+def _count(k: str) -> int | Literal["auto"]:
+    if k == "auto":
+        return "auto"
+    if not k.isdecimal() or int(k) < 1:
+        raise typer.BadParameter("a whole number from 1 on, or auto", param_hint="-k")
+    return int(k)
 
 
 def _answer_line(
-    crib: Crib,
+    ask: Callable[[str], FindResult],
     line: str,
-    k: int,
-    where: Filter | None,
     as_: str | None,
     *,
     explain: bool,
@@ -70,7 +93,7 @@ def _answer_line(
     if not json and as_ is None:
         out.rule(line[:80], align="left", style="dim")
     try:
-        result = crib.find_tools(line, k, where=where, explain=explain)
+        result = ask(line)
     except QueryError as error:
         if json or as_ is not None:
             print_json({"query": line, "tools": [], "error": str(error)})

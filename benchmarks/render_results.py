@@ -1,0 +1,172 @@
+"""Write the tables in docs/results.md from the committed results; no figure is typed by hand.
+
+python benchmarks/render_results.py           # rewrite the blocks between the markers
+python benchmarks/render_results.py --check   # fail when they are not what the results say
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "results.md"
+BLOCK = re.compile(r"(<!-- (\w+)\(([\w-]+)\) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+MEASURES = ("ndcg@10", "completeness@10", "recall@5", "hit@1", "mrr")
+GATES = ("auroc", "false_acceptance@95", "ece", "risk@80", "correlation")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", f"| --- |{' --: |' * (len(head) - 1)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def command(found: Mapping[str, Any]) -> str:
+    return f"`{found['settings']['command']}`"
+
+
+def versions(found: Mapping[str, Any]) -> str:
+    first = next(iter(found["datasets"].values()))
+    named = ", ".join(f"{name}: {system['version']}" for name, system in first.items())
+    return f"Versions: {named}."
+
+
+def percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f}"
+
+
+def three(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def macro(found: Mapping[str, Any]) -> str:
+    """Means over sets, a row a system."""
+    shown = [m for m in MEASURES if any(m in row for row in found["macro"].values())]
+    compared = found["macro_against_first"]
+    rows = [
+        [
+            name,
+            *(percent(row.get(m)) + _mark(compared.get(name, {}), m) for m in shown),
+            percent(row.get("tokens_saved")),
+            f"{row['latency_p50_ms']:.2f}",
+        ]
+        for name, row in found["macro"].items()
+    ]
+    head = ["system", *shown, "tokens saved, %", "p50 ms"]
+    return f"{command(found)}\n\n{table(head, rows)}\n\n{versions(found)}"
+
+
+def by_set(found: Mapping[str, Any], measure: str) -> str:
+    """One measure, a row a set; in bold the best, starred what is not by chance worse."""
+    systems = list(found["macro"])
+    rows: list[list[str]] = []
+    for name, results in found["datasets"].items():
+        means = {s: results[s][measure]["mean"] for s in systems if measure in results.get(s, {})}
+        best = max(means.values())
+        cells = [
+            "" if s not in means else _cell(means[s], best, results[s]["against_first"], measure)
+            for s in systems
+        ]
+        rows.append([f"{name} ({found['sets'][name]['queries']})", *cells])
+    return table([f"{measure}, % (queries)", *systems], rows)
+
+
+def _cell(mean: float, best: float, against: Mapping[str, Any], measure: str) -> str:
+    text = f"**{percent(mean)}**" if mean == best else percent(mean)
+    return text + _mark(against, measure)
+
+
+def _mark(against: Mapping[str, Any], measure: str) -> str:
+    compared = against.get(measure)
+    if compared is None or not compared["significant"]:
+        return ""
+    return " ▲" if compared["difference"] > 0 else " ▼"
+
+
+def sets(found: Mapping[str, Any]) -> str:
+    """Both main measures by set."""
+    return "\n\n".join(by_set(found, measure) for measure in ("ndcg@10", "completeness@10"))
+
+
+def intents(found: Mapping[str, Any]) -> str:
+    """Accuracy and out-of-scope separation, a row a set and system."""
+    rows = [
+        [
+            name,
+            system,
+            percent(one["hit@1"]["mean"]),
+            three(one.get("auroc")),
+            three(one.get("ece")),
+        ]
+        for name, results in found["datasets"].items()
+        for system, one in results.items()
+    ]
+    head = ["set", "system", "accuracy, %", "AUROC of being answerable", "ECE"]
+    return f"{command(found)}\n\n{table(head, rows)}\n\n{versions(found)}"
+
+
+def gates(found: Mapping[str, Any]) -> str:
+    """The confidence, a row a set."""
+    rows = [
+        [name, *(three(one.get(gate)) for gate in GATES), three(one.get("true_acceptance"))]
+        for name, one in [*found["sets"].items(), ("**mean**", found["macro"])]
+    ]
+    head = ["set", *GATES, "answerable accepted"]
+    return f"`{found['command']}`\n\n{found['measure'].capitalize()}.\n\n{table(head, rows)}"
+
+
+def learned(found: Mapping[str, Any]) -> str:
+    """A calibration of the set's own: error, coverage and size of complete sets."""
+    keys = sorted({k for r in found["macro"].values() for k in r if "@95" in k and "acc" not in k})
+    rows = []
+    for name, results in found["datasets"].items():
+        one = results["toolcrib"]
+        values = [one[k]["mean"] if k in one else None for k in keys]
+        shown = [f"{v:.3f}" if v is not None else "" for v in values]
+        rows.append([name, three(one["ece"]), three(one["correlation"]), *shown])
+    mean = found["macro"]["toolcrib"]
+    rows.append(
+        [
+            "**mean**",
+            three(mean["ece"]),
+            three(mean["correlation"]),
+            *(three(mean[k]) for k in keys),
+        ],
+    )
+    return f"{command(found)}\n\n{table(['set', 'ece', 'correlation', *keys], rows)}"
+
+
+KINDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "macro": macro,
+    "sets": sets,
+    "intents": intents,
+    "gates": gates,
+    "learned": learned,
+}
+
+
+def _render(match: re.Match[str]) -> str:
+    begin, kind, file, end = match.groups()
+    found = json.loads((RESULTS / f"{file}.json").read_text(encoding="utf-8"))
+    return f"{begin}\n{KINDS[kind](found)}\n\n{end}"
+
+
+def main() -> None:
+    """Rewrite the page, or check it."""
+    text = PAGE.read_text(encoding="utf-8")
+    wanted = BLOCK.sub(_render, text)
+    if "--check" in sys.argv:
+        if text != wanted:
+            raise SystemExit("docs/results.md is not what the results say: run this without it")
+    else:
+        PAGE.write_text(wanted, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Know how good it is: data sets, systems, measures, calibration and reports."""

@@ -1,0 +1,161 @@
+"""How far a confidence can be believed: does it tell right from wrong, and is it a probability.
+
+All functions take arrays of one length, one entry per query, unanswerable ones included:
+`confidence` (float, higher means surer), `correct` (bool: the first tool is right) and
+`answerable` (bool: some tool is right). Queries of one confidence cannot be told apart, so
+each counts with their mean: no result depends on the order of the queries.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from toolcrib.errors import MissingExtraError
+
+__all__ = [
+    "ReliabilityBin",
+    "RiskCoverage",
+    "gate_measures",
+    "reliability_bins",
+    "risk_coverage",
+    "verdict_measures",
+]
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+BINS = 15
+TRUE_ACCEPTANCE = 0.95
+COVERAGE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """Mean confidence of some queries of about the same, and the share that was right."""
+
+    confidence: float
+    accuracy: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RiskCoverage:
+    """The share of wrong first tools (`risk`) when only the surest `coverage` are answered.
+
+    Both float64 [queries], in [0, 1], by rising coverage.
+    """
+
+    coverage: Floats
+    risk: Floats
+
+
+def gate_measures(confidence: Floats, correct: Bools, answerable: Bools) -> dict[str, float]:
+    """Everything that a confidence can be judged by; empty without queries.
+
+    - `auroc`, `auprc` (average precision): answerable against unanswerable queries, and
+      `false_acceptance@95`: the share of unanswerable queries accepted at the highest threshold
+      that accepts 95 % of the answerable ones. Absent unless there are both kinds.
+    - `ece`: expected calibration error, 15 bins of equal mass (Naeini et al. 2015, Nixon et al.
+      2019), and `brier`: mean squared error, of the confidence as the probability that the
+      first tool is right. Absent where a confidence is no probability (outside [0, 1]).
+    - `risk@80`: share of wrong first tools among the surest 80 % of all queries.
+    - `correlation`: Pearson's, of confidence and success. Absent where one does not vary.
+
+    Raises:
+        MissingExtraError: the extra `eval` is not installed.
+    """
+    if not len(confidence):
+        return {}
+    return (
+        _separation(confidence, answerable)
+        | _calibration(confidence, correct)
+        | {"risk@80": _risk_at(COVERAGE, confidence, correct)}
+        | _correlation(confidence, correct)
+    )
+
+
+def verdict_measures(verdicts: Sequence[str], correct: Bools) -> dict[str, float]:
+    """Shares of verdicts (`accepted`, `fallback`, `abstained`), and `accepted_precision`.
+
+    The latter is the share of accepted queries whose first tool is right, absent where none was
+    accepted.
+    """
+    given = np.array(verdicts, dtype=np.str_)
+    names = {"accepted": "accept", "fallback": "fallback", "abstained": "abstain"}
+    shares = {name: float((given == verdict).mean()) for name, verdict in names.items()}
+    accepted = given == "accept"
+    if not accepted.any():
+        return shares
+    return shares | {"accepted_precision": float(correct[accepted].mean())}
+
+
+def reliability_bins(
+    confidence: Floats, correct: Bools, bins: int = BINS
+) -> tuple[ReliabilityBin, ...]:
+    """Up to `bins` bins of as equal a count as can be, by rising confidence."""
+    order = np.argsort(confidence, kind="stable")
+    success = _mean_among_equals(confidence, correct)
+    parts = np.array_split(order, bins)
+    return tuple(
+        ReliabilityBin(float(confidence[part].mean()), float(success[part].mean()), len(part))
+        for part in parts
+        if len(part)
+    )
+
+
+def risk_coverage(confidence: Floats, correct: Bools) -> RiskCoverage:
+    """The curve of selective prediction (El-Yaniv and Wiener 2010), a point for every query."""
+    order = np.argsort(-confidence, kind="stable")
+    answered = np.arange(1, len(order) + 1)
+    risk = np.cumsum(1.0 - _mean_among_equals(confidence, correct)[order]) / answered
+    return RiskCoverage(answered / len(order), risk)
+
+
+def _separation(confidence: Floats, answerable: Bools) -> dict[str, float]:
+    if answerable.all() or not answerable.any():
+        return {}
+    sklearn = _sklearn_metrics()
+    false_rate, true_rate, _ = sklearn.roc_curve(answerable, confidence, drop_intermediate=False)
+    return {
+        "auroc": float(sklearn.roc_auc_score(answerable, confidence)),
+        "auprc": float(sklearn.average_precision_score(answerable, confidence)),
+        "false_acceptance@95": float(false_rate[np.argmax(true_rate >= TRUE_ACCEPTANCE)]),
+    }
+
+
+def _calibration(confidence: Floats, correct: Bools) -> dict[str, float]:
+    if confidence.min() < 0 or confidence.max() > 1:
+        return {}
+    bins = reliability_bins(confidence, correct)
+    gaps = sum(one.count * abs(one.confidence - one.accuracy) for one in bins)
+    brier: Callable[..., float] = _sklearn_metrics().brier_score_loss
+    return {"ece": gaps / len(confidence), "brier": float(brier(correct, confidence, pos_label=1))}
+
+
+def _risk_at(coverage: float, confidence: Floats, correct: Bools) -> float:
+    curve = risk_coverage(confidence, correct)
+    return float(curve.risk[np.searchsorted(curve.coverage, coverage)])
+
+
+def _correlation(confidence: Floats, correct: Bools) -> dict[str, float]:
+    if np.ptp(confidence) == 0 or correct.all() or not correct.any():
+        return {}
+    return {"correlation": float(np.corrcoef(confidence, correct.astype(np.float64))[0, 1])}
+
+
+def _mean_among_equals(confidence: Floats, correct: Bools) -> Floats:
+    _, group = np.unique(confidence, return_inverse=True)
+    return (np.bincount(group, weights=correct) / np.bincount(group))[group]
+
+
+def _sklearn_metrics() -> Any:
+    try:
+        return importlib.import_module("sklearn.metrics")  # it brings no types
+    except ModuleNotFoundError as missing:
+        raise MissingExtraError("evaluation", "eval") from missing

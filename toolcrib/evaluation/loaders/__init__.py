@@ -1,0 +1,1 @@
+"""Data sets from wherever they lie, checked while they are read."""

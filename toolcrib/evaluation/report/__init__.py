@@ -1,0 +1,1 @@
+"""The evaluation as one self-contained HTML page: `page.render`."""

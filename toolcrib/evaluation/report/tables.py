@@ -1,0 +1,243 @@
+"""The report's tables, ready to be written out: every cell is text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from toolcrib.evaluation.measures import lower_is_better
+from toolcrib.evaluation.report.canvas import Look
+from toolcrib.evaluation.report.overall import best_first, main_measure_of
+from toolcrib.evaluation.report.plots import milliseconds
+from toolcrib.evaluation.results import Evaluation, Interval, SetResult, SystemResult
+
+__all__ = [
+    "Cell",
+    "Row",
+    "Table",
+    "gate_table",
+    "leaderboard",
+    "measure_table",
+    "per_set_table",
+    "spoken",
+]
+
+ABSENT = "–"
+
+GATES = {
+    "auroc": ("AUROC", True),
+    "auprc": ("AUPRC", True),
+    "false_acceptance@95": ("False acc. @95", False),
+    "ece": ("ECE", False),
+    "brier": ("Brier", False),
+    "risk@80": ("Risk @80", False),
+    "correlation": ("Correlation", True),
+    "accepted": ("Accepted", None),
+    "accepted_precision": ("Precision of accepted", True),
+}
+"""Titles, and whether higher is better; shares have no better."""
+
+CONFIDENCE_GATES = GATES.keys() - {"accepted", "accepted_precision"}
+"""What a system has only when it gives a confidence; verdicts can be given without."""
+
+SPOKEN = {"ndcg": "nDCG", "mrr": "MRR"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A figure with its interval; `mark` compares with the first system, `said` in words.
+
+    `low`, `mean` and `high`, in percent, place an interval on the column's own scale.
+    """
+
+    text: str
+    interval: str = ""
+    best: bool = False
+    mark: str = ""
+    said: str = ""
+    placed: tuple[float, float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A system, and the CSS name of its colour."""
+
+    name: str
+    version: str
+    colour: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns after the first, which names the row; empty without rows."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def spoken(measure: str) -> str:
+    """A measure's name as people write it, `nDCG@10`."""
+    name, at, k = measure.partition("@")
+    return SPOKEN.get(name, name.replace("_", " ")) + at + k
+
+
+def leaderboard(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> Table:
+    """The few measures that decide, latency and tokens, best system first."""
+    chosen = _deciding(one)
+    costs = [_cost_cells(system) for system in best_first(one)]
+    rows = [
+        Row(system.name, system.version, looks[system.name].name, (*cells, *cost))
+        for system, cells, cost in zip(
+            best_first(one), _measure_cells(one, chosen, evaluation), costs, strict=True
+        )
+    ]
+    columns = (*map(spoken, chosen), "p50 ms", "Tokens saved")
+    return Table("Leaderboard", columns, tuple(rows))
+
+
+def measure_table(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> Table:
+    """Every measure that was taken."""
+    measures = list(dict.fromkeys(m for s in one.systems.values() for m in s.measures))
+    rows = [
+        Row(system.name, system.version, looks[system.name].name, tuple(cells))
+        for system, cells in zip(
+            best_first(one), _measure_cells(one, measures, evaluation), strict=True
+        )
+    ]
+    return Table("Every measure", tuple(map(spoken, measures)), tuple(rows) if measures else ())
+
+
+def per_set_table(evaluation: Evaluation, whole: SetResult, looks: Mapping[str, Look]) -> Table:
+    """The main measure of every system on every data set."""
+    columns: list[dict[str, Cell]] = []
+    for one in evaluation.sets.values():
+        name = main_measure_of(one)
+        cells = _measure_cells(one, [name] if name else [], evaluation)
+        columns.append({s.name: c[0] for s, c in zip(best_first(one), cells, strict=True) if c})
+    rows = [
+        Row(
+            system.name,
+            system.version,
+            looks[system.name].name,
+            tuple(column.get(system.name, Cell(ABSENT)) for column in columns),
+        )
+        for system in best_first(whole)
+    ]
+    title = f"{spoken(main_measure_of(whole))} on each data set"
+    return Table(title, tuple(evaluation.sets), tuple(rows))
+
+
+def gate_table(one: SetResult, looks: Mapping[str, Look]) -> Table:
+    """What each confidence is worth; only systems that have one."""
+    systems = [s for s in one.systems.values() if CONFIDENCE_GATES & s.gates.keys()]
+    gates = [gate for gate in GATES if any(gate in system.gates for system in systems)]
+    best: dict[str, float] = {}
+    for gate in gates:
+        values = [system.gates[gate] for system in systems if gate in system.gates]
+        higher = GATES[gate][1]
+        if higher is not None and len(values) > 1:
+            best[gate] = max(values) if higher else min(values)
+    rows = [
+        Row(
+            system.name,
+            system.version,
+            looks[system.name].name,
+            tuple(
+                Cell(f"{system.gates[gate]:.3f}", best=system.gates[gate] == best.get(gate))
+                if gate in system.gates
+                else Cell(ABSENT)
+                for gate in gates
+            ),
+        )
+        for system in systems
+    ]
+    return Table("What the confidence is worth", tuple(GATES[g][0] for g in gates), tuple(rows))
+
+
+def _deciding(one: SetResult) -> list[str]:
+    measures = dict.fromkeys(m for system in one.systems.values() for m in system.measures)
+    main = main_measure_of(one)
+    k = main.partition("@")[2]
+    wanted = (main, f"recall@{k}", f"completeness@{k}", "hit@1", "mrr", f"forbidden@{k}")
+    return [name for name in wanted if name in measures]
+
+
+def _cost_cells(system: SystemResult) -> tuple[Cell, Cell]:
+    if not system.outcomes:
+        return Cell(ABSENT), Cell(ABSENT)
+    p50 = system.latency_ms.get("p50")
+    return (
+        Cell(ABSENT if p50 is None else milliseconds(p50)),
+        Cell(f"{100 * system.tokens_saved:.1f} %"),
+    )
+
+
+def _measure_cells(
+    one: SetResult, measures: Sequence[str], evaluation: Evaluation
+) -> list[list[Cell]]:
+    """For each system, best first, a cell for each measure."""
+    systems = best_first(one)
+    columns = [_column(systems, measure, one, evaluation) for measure in measures]
+    return [[column[place] for column in columns] for place in range(len(systems))]
+
+
+def _column(
+    systems: Sequence[SystemResult], measure: str, one: SetResult, evaluation: Evaluation
+) -> list[Cell]:
+    intervals = [s.measures[measure] for s in systems if measure in s.measures]
+    choose = min if lower_is_better(measure) else max
+    best = f"{choose(interval.mean for interval in intervals):.3f}" if intervals else ""
+    low = min((interval.low for interval in intervals), default=0)
+    high = max((interval.high for interval in intervals), default=1)
+    cells: list[Cell] = []
+    for system in systems:
+        if measure not in system.measures:
+            cells.append(Cell(ABSENT))
+            continue
+        interval = system.measures[measure]
+        text = f"{interval.mean:.3f}"
+        mark, said = _mark(system.name, measure, one, evaluation)
+        cells.append(
+            Cell(
+                text,
+                interval=f"{interval.low:.3f}–{interval.high:.3f}",
+                best=text == best and len(intervals) > 1,
+                mark=mark,
+                said=said,
+                placed=_placed(interval, low, high),
+            )
+        )
+    return cells
+
+
+def _placed(interval: Interval, low: float, high: float) -> tuple[float, float, float]:
+    span = (high - low) or 1.0
+    place = [100 * (value - low) / span for value in (interval.low, interval.mean, interval.high)]
+    return place[0], place[1], place[2]
+
+
+def _mark(name: str, measure: str, one: SetResult, evaluation: Evaluation) -> tuple[str, str]:
+    """Significantly better or worse than the first system; for all sets, on how many."""
+    pooled = one.name not in evaluation.sets
+    sets = list(evaluation.sets.values()) if pooled else [one]
+    found = [
+        s.systems[name].against_first[measure]
+        for s in sets
+        if name in s.systems and measure in s.systems[name].against_first
+    ]
+    sign = -1 if lower_is_better(measure) else 1
+    better = sum(c.significant and sign * c.difference > 0 for c in found)
+    worse = sum(c.significant and sign * c.difference < 0 for c in found)
+    first = next(iter(one.systems))
+    if pooled:
+        marks = [f"▲{better}" * bool(better), f"▼{worse}" * bool(worse)]
+        said = (
+            f"significantly better than {first} on {better}, worse on {worse} of {len(found)} sets"
+        )
+        return " ".join(filter(None, marks)), said if better or worse else ""
+    if not found or not found[0].significant:
+        return "", ""
+    word = "better" if better else "worse"
+    return "▲" if better else "▼", f"significantly {word} than {first}, p = {found[0].p:.4f}"

@@ -1,0 +1,164 @@
+"""Toolcrib as a system to be measured, whole and with one thing taken away at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+
+from toolcrib import wiring
+from toolcrib.crib import Crib
+from toolcrib.errors import SettingsError
+from toolcrib.evaluation.dataset import LabelledQuery
+from toolcrib.evaluation.learning import learn
+from toolcrib.evaluation.systems.protocol import Answer, Ranked, System
+from toolcrib.indexers.points import layout
+from toolcrib.records import ToolSpec
+from toolcrib.settings import Settings
+from toolcrib.store.filters import HasId
+from toolcrib.store.protocol import Store, point_id
+
+__all__ = ["OURS", "OwnSystems"]
+
+OURS: Mapping[str, str] = {
+    "toolcrib": "as it comes, with the settings in use",
+    "lexical": "words alone",
+    "dense": "the tools' own vectors alone",
+    "fusion": "both, with examples and anti-patterns, no reranker",
+    "fusion+rerank": "the same and the reranker of the settings",
+    "without-examples": "the tools stripped of their examples",
+    "without-anti-patterns": "anti-patterns not looked at",
+}
+"""The names and what each is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """Settings of a system, and whether its tools keep their examples."""
+
+    settings: Settings
+    with_examples: bool = True
+
+
+class OwnSystems:
+    """Makes our systems; those that differ only in how they search share one index.
+
+    `crib`: an index that is there, for the systems that search as it does.
+    """
+
+    def __init__(self, settings: Settings, crib: Crib | None = None) -> None:
+        self._settings = settings
+        self._crib = crib
+        self._dense = wiring.make_dense(settings)
+        self._shared: dict[bool, tuple[tuple[str, ...], Store]] = {}
+
+    def make(self, name: str) -> System:
+        """The system of this name.
+
+        Raises:
+            SettingsError: there is none, or it needs a reranker and the settings name none.
+        """
+        return _OwnSystem(name, self._variant(name), self)
+
+    def open(self, tools: Sequence[ToolSpec], variant: _Variant) -> Crib:
+        """A crib over an index of these tools, made once for all variants."""
+        if self._crib is not None and variant.settings == self._settings and variant.with_examples:
+            return self._crib
+        store = self._store(tools, with_examples=variant.with_examples)
+        return Crib(store, self._dense, variant.settings)
+
+    def close(self) -> None:
+        """Let go of every index that was made."""
+        for _, store in self._shared.values():
+            store.close()
+        self._shared.clear()
+
+    def _store(self, tools: Sequence[ToolSpec], *, with_examples: bool) -> Store:
+        digests = tuple(tool.digest for tool in tools)
+        held = self._shared.get(with_examples)
+        if held is not None and held[0] == digests:
+            return held[1]
+        if held is not None:
+            held[1].close()
+        store = wiring.open_store(":memory:", layout(self._dense.dimensions), self._settings)
+        self._shared[with_examples] = (digests, store)
+        bare = {} if with_examples else {"success_examples": ()}
+        Crib(store, self._dense, self._settings).index_tools(
+            [tool.model_copy(update=bare) for tool in tools],
+        )
+        return store
+
+    def _variant(self, name: str) -> _Variant:
+        settings = self._settings
+        plain = settings.model_copy(
+            update={"encoder": settings.encoder.model_copy(update={"reranker": None})},
+        )
+
+        def fused(**weights: float) -> Settings:
+            return plain.model_copy(update={"fusion": replace(plain.fusion, **weights)})
+
+        variants = {
+            "toolcrib": _Variant(settings),
+            "lexical": _Variant(fused(dense=0.0, lexical=1.0)),
+            "dense": _Variant(fused(dense=1.0, lexical=0.0, examples=0.0, anti_patterns=0.0)),
+            "fusion": _Variant(plain),
+            "fusion+rerank": _Variant(settings),
+            "without-examples": _Variant(settings, with_examples=False),
+            "without-anti-patterns": _Variant(
+                settings.model_copy(update={"fusion": replace(settings.fusion, anti_patterns=0.0)}),
+            ),
+        }
+        if name not in variants:
+            raise SettingsError(f"there is no system {name!r}; known are {', '.join(variants)}")
+        if name == "fusion+rerank" and settings.encoder.reranker is None:
+            raise SettingsError("fusion+rerank: the settings name no encoder.reranker; name one")
+        return variants[name]
+
+
+class _OwnSystem:
+    """One variant, measured through `Crib.find_tools`, before its gate withholds anything."""
+
+    def __init__(self, name: str, variant: _Variant, shelf: OwnSystems) -> None:
+        self._name = name
+        self._variant = variant
+        self._shelf = shelf
+        self._crib: Crib | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called on the command line and in reports."""
+        return self._name
+
+    @property
+    def version(self) -> str:
+        """The package and its version."""
+        return f"toolcrib {version('toolcrib')}"
+
+    def index(self, tools: Sequence[ToolSpec]) -> None:
+        """Take in the tools; called once."""
+        self._crib = self._shelf.open(tools, self._variant)
+
+    def learn(self, queries: Sequence[LabelledQuery]) -> None:
+        """Fit a head where it pays, and the confidence, for as long as this is measured."""
+        assert self._crib is not None, "index comes first"
+        self._crib.use_calibration(learn(self._crib, queries))
+
+    def search(self, query: str, k: int, among: Sequence[str] | None = None) -> Answer:
+        """The best `k` tools or fewer, of those in `among` when it is given."""
+        assert self._crib is not None, "index comes first"
+        if not query.strip() or k < 1:
+            return Answer(())
+        where = None if among is None else HasId(frozenset(map(point_id, among)))
+        found = self._crib.find_tools(query, k, where=where, gate=False)
+        ranked = tuple(Ranked(hit.id, hit.score, hit.probability) for hit in found.tools)
+        return Answer(ranked, found.confidence, found.verdict)
+
+    def complete(self, query: str, coverage: float) -> tuple[str, ...]:
+        """The smallest set that holds all needed tools with the probability `coverage`."""
+        assert self._crib is not None, "index comes first"
+        found = self._crib.find_tools(query, "auto", coverage=coverage, gate=False)
+        return tuple(hit.id for hit in found.tools)
+
+    def close(self) -> None:
+        """Forget the crib; the index is shared, and goes with `OwnSystems.close`."""
+        self._crib = None

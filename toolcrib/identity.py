@@ -1,0 +1,65 @@
+"""What an index and a calibration rest on, so that neither is used where it does not hold."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.indexers.render import RENDER_VERSION
+from toolcrib.retrieval.confidence import FEATURES_VERSION
+from toolcrib.retrieval.fusion import FusionWeights
+from toolcrib.settings import Settings
+from toolcrib.store.protocol import Identity
+
+__all__ = ["calibration_identity", "difference", "index_identity"]
+
+FORMAT_VERSION = 1
+"""Raise it when points are laid out in another way: indexes of another format are refused."""
+
+
+def index_identity(dense: DenseEncoder, lexical: LexicalEncoder, settings: Settings) -> Identity:
+    """The models, weights and versions that every point of an index was made with."""
+    return {
+        "format": FORMAT_VERSION,
+        "dense": dense.name,
+        "dimensions": dense.dimensions,
+        "lexical": lexical.name,
+        "fields": {"version": RENDER_VERSION, **asdict(settings.fields)},
+    }
+
+
+def calibration_identity(
+    index: Identity,
+    settings: Settings,
+    reranker: Reranker | None,
+) -> Identity:
+    """The models and settings whose scores a calibration maps to probabilities."""
+    second = {"name": reranker.name, "weight": settings.rerank.weight} if reranker else None
+    return {
+        **{key: index[key] for key in ("dense", "lexical", "fields")},
+        "features": FEATURES_VERSION,
+        "fusion": _fusion(settings.fusion),
+        "reranker": second,
+    }
+
+
+def _fusion(weights: FusionWeights) -> dict[str, object]:
+    """What scores depend on: the legs' shares, whatever their sum, and one method's constants."""
+    share = round(weights.dense / (weights.dense + weights.lexical), 3)
+    constants = {"rrf_k": weights.rrf_k} if weights.method == "rrf" else {}
+    kept = ("method", "bm25_scale", "examples", "anti_patterns", "head")
+    return {"dense": share, **{name: getattr(weights, name) for name in kept}, **constants}
+
+
+def difference(found: Identity, wanted: Identity) -> str:
+    """In what an index differs from what is in use, and what to do about it."""
+    differing = [
+        f"{key} {found.get(key)!r}, now {wanted.get(key)!r}"
+        for key in sorted({*found, *wanted})
+        if found.get(key) != wanted.get(key)
+    ]
+    return (
+        f"the index was built with {'; '.join(differing)}; build it anew with "
+        "`toolcrib index --rebuild`, or go back to those settings"
+    )

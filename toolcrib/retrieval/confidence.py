@@ -1,0 +1,197 @@
+"""How sure a ranking is: calibrated probabilities from what retrieval knows.
+
+Every ranked tool gets features from the scores alone, and a logistic regression, fitted on
+labelled queries, turns them into the probability that this tool is right. That of the first
+tool is the confidence of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from toolcrib.errors import CalibrationError
+from toolcrib.retrieval.fusion import LegScores
+from toolcrib.retrieval.head import Head
+
+__all__ = [
+    "FEATURES",
+    "FEATURES_VERSION",
+    "AcceptanceCurve",
+    "Calibration",
+    "Figures",
+    "Floats",
+    "default_calibration",
+    "features",
+    "probabilities",
+    "read_calibration",
+]
+
+FEATURES_VERSION = 1
+"""Raise it when `features` changes: calibrations of another version are refused."""
+
+FEATURES = (
+    "share_sharp",
+    "share_soft",
+    "log_rank",
+    "is_first",
+    "gap",
+    "best_dense",
+    "best_lexical",
+)
+
+NOTHING = 0.25
+"""The fused score at which "no tool at all" is as good a guess: it competes in the shares, so
+that a lonely weak candidate is not sure of itself. Fitted with the rest on development splits."""
+
+SHARP, SOFT = 0.02, 0.04
+"""Temperatures of the shares."""
+
+COMPETITORS = 20
+"""Shares are among these many: what stands lower must not depend on how deep the legs looked."""
+
+_CLIP = 1e-6
+_FAR = 30.0
+_DEFAULT = Path(__file__).with_name("calibration.json")
+
+Floats = NDArray[np.float64]
+
+
+def features(scores: Sequence[float], legs: Sequence[LegScores]) -> Floats:
+    """What is known of each candidate of one query: float64 [n, len(FEATURES)].
+
+    `scores` are the fused ones in the order of the ranking, in [0, 1]. A share is the logit of
+    the candidate's part in a softmax over the first `COMPETITORS` and "nothing"; `gap` is the
+    distance to the first one's score.
+    """
+    fused = np.asarray(scores, dtype=np.float64)
+    if not fused.size:
+        return np.empty((0, len(FEATURES)))
+    dense = np.array([leg.dense for leg in legs])
+    lexical = np.array([leg.lexical for leg in legs])
+    best_dense, best_lexical = dense[:COMPETITORS].max(), lexical[:COMPETITORS].max()
+    ranks = np.arange(1, fused.size + 1)
+    columns = (
+        _share(fused, SHARP),
+        _share(fused, SOFT),
+        np.log(ranks),
+        ranks == 1,
+        fused[0] - fused,
+        dense >= best_dense,
+        (lexical >= best_lexical) & (lexical > 0),
+    )
+    return np.column_stack(columns).astype(np.float64)
+
+
+def probabilities(known: Floats, weights: Floats, offset: float) -> Floats:
+    """The logistic function of the weighted `features`: float64 [n] in (0, 1).
+
+    It never rises along the ranking: what stands lower is no more likely.
+    """
+    # Beyond that, float64 would say 0 or 1, which no probability from data is.
+    logits = np.clip(known @ weights + offset, -_FAR, _FAR)
+    return np.minimum.accumulate(1 / (1 + np.exp(-logits)))
+
+
+def _share(scores: Floats, temperature: float) -> Floats:
+    top = max(float(scores.max()), NOTHING)
+    weights = np.exp((scores - top) / temperature)
+    total = weights[:COMPETITORS].sum() + np.exp((NOTHING - top) / temperature)
+    share = weights / total
+    share = np.clip(share, _CLIP, 1 - _CLIP)
+    return np.log(share / (1 - share))
+
+
+class AcceptanceCurve(BaseModel):
+    """What accepting from each threshold on would have meant for the labelled queries.
+
+    `thresholds` ascend in [0, 1]. `precision` is the share of accepted queries whose first tool
+    was right, `true_acceptance` that of answerable queries which were accepted, and
+    `false_acceptance` that of unanswerable ones (None where there were none).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    queries: int
+    thresholds: tuple[float, ...]
+    precision: tuple[float, ...]
+    true_acceptance: tuple[float, ...]
+    false_acceptance: tuple[float, ...] | None = None
+
+
+class Figures(BaseModel):
+    """What a calibration measured of itself, on queries that it was not fitted on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ece: float
+    log_loss: float
+    auroc: float | None = None
+    queries: int = 0
+
+
+class Calibration(BaseModel):
+    """A fitted mapping, and all that tells whether it still holds.
+
+    `identity` names the models and settings whose scores it maps. `method` is how it came
+    about: `default`, `rescaled` (the default's slope and offset fitted anew) or `fitted`.
+    `curves` by server; "" is over all. `needed` are, ascending, the least probabilities that
+    any needed tool had in each answerable labelled query (0 for one that was not found).
+    `head` is the classifier that was fitted first, and on whose scores all else rests.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    identity: dict[str, Any]
+    method: str
+    weights: tuple[float, ...] = Field(min_length=len(FEATURES), max_length=len(FEATURES))
+    offset: float
+    threshold: float = Field(ge=0, le=1)
+    curves: dict[str, AcceptanceCurve]
+    needed: tuple[float, ...]
+    seed: int
+    data_digest: str
+    queries: int
+    figures: Figures
+    head: Head | None = None
+
+    def probabilities(self, known: Floats) -> Floats:
+        """The probability of each candidate being right: float64 [n] in (0, 1), from `features`."""
+        return probabilities(known, np.asarray(self.weights), self.offset)
+
+    def mismatch(self, identity: Mapping[str, Any]) -> str:
+        """In what the models and settings in use differ; empty when the calibration holds."""
+        keys = sorted({*self.identity, *identity})
+        return "; ".join(
+            f"{key} {self.identity.get(key)!r}, now {identity.get(key)!r}"
+            for key in keys
+            if self.identity.get(key) != identity.get(key)
+        )
+
+
+def read_calibration(fields: Mapping[str, Any], where: str) -> Calibration:
+    """A calibration as it was stored.
+
+    Raises:
+        CalibrationError: something is missing, or another version wrote it.
+    """
+    try:
+        return Calibration.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise CalibrationError(
+            f"{where}: {place}: {first['msg']}; run `toolcrib calibrate` again",
+        ) from error
+
+
+@cache
+def default_calibration() -> Calibration:
+    """The calibration that ships with the package, fitted on public development splits."""
+    return Calibration.model_validate_json(_DEFAULT.read_bytes())
