@@ -101,3 +101,12 @@ def test_the_demo_runs(tmp_path):
     assert "247 added" in done.stdout
     assert "weather/rainRadar" in done.stdout
     assert "Try next:" in done.stdout
+
+
+@pytest.mark.parametrize("page", ["render_docs", "render_results"])
+def test_tables_are_what_the_committed_results_say(page):
+    script = ROOT / "benchmarks" / f"{page}.py"
+    done = subprocess.run(
+        [sys.executable, script, "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
