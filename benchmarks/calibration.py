@@ -111,7 +111,9 @@ def main() -> None:
     if options.ship:
         target = Path(confidence.__file__).with_name("calibration.json")
         # Curves of single servers are the public sets', not those of a user's servers.
-        shipped = shipped.model_copy(update={"curves": {"": shipped.curves[""]}})
+        shipped = shipped.model_copy(
+            update={"curves": {"": shipped.curves[""]}, "server_thresholds": {}},
+        )
         target.write_text(shipped.model_dump_json(indent=None) + "\n", encoding="utf-8")
     result = {
         "command": "python benchmarks/calibration.py --data DATA --ship",

@@ -14,6 +14,7 @@ from toolcrib.evaluation.acceptance import (
     acceptance_curves,
     least_probabilities,
     recommended,
+    server_thresholds,
 )
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.evidence import LabelledEvidence
@@ -90,6 +91,12 @@ class TestCurves:
         assert _at(curves["big"], 0.0)[0] == 1.0
         assert curves["big"].queries == MIN_SERVER_QUERIES
         assert curves[""].queries == len(shown)
+
+    def test_a_server_without_answerable_queries_enough_has_no_threshold_of_its_own(self) -> None:
+        shown = [_one(YES, server="useful")] * MIN_SERVER_QUERIES
+        shown += [_one(NO, server="decoy", answerable=False)] * MIN_SERVER_QUERIES
+        curves = acceptance_curves(shown, _probabilities([0.5]) * len(shown))
+        assert server_thresholds(shown, curves) == {"useful": 0.5}
 
     @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(0, 1)), min_size=1))
     def test_shares_are_shares_and_acceptance_only_falls(

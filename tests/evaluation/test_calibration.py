@@ -280,6 +280,7 @@ class TestServers:
         made = calibrate([*easy, *hard], IDENTITY)
         assert set(made.curves) == {"", "easy", "hard"}
         assert made.curves["easy"].precision[0] > made.curves["hard"].precision[0]
+        assert made.server_thresholds["easy"] > made.server_thresholds["hard"]
 
 
 def test_what_was_fitted_can_be_kept_and_read(fitted: Calibration) -> None:

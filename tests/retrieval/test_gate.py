@@ -78,6 +78,15 @@ def test_a_server_with_a_curve_of_its_own_has_its_own_threshold() -> None:
     assert _threshold("", target_precision=0.9) == 0.6
 
 
+def test_what_is_recommended_for_a_server_goes_before_what_is_for_all() -> None:
+    made = CALIBRATION.model_copy(update={"server_thresholds": {"mail": 0.9}})
+    gate = Gate(GateSettings(), made)
+    assert gate.judge(0.8, "mail").reason == (
+        "confidence 0.80 is below the threshold 0.90 (as calibrated for mail)"
+    )
+    assert gate.judge(0.8, "files").threshold == made.threshold
+
+
 def test_the_reason_names_what_was_asked_for_and_whose_curve_told() -> None:
     assert _judged(0.7, "mail", max_false_acceptance=0.1).reason == (
         "confidence 0.70 reaches the threshold 0.50 (for a false acceptance of 10% for mail)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from toolcrib.evaluation.evidence import LabelledEvidence
 from toolcrib.retrieval.confidence import AcceptanceCurve, Floats
 
-__all__ = ["acceptance_curves", "least_probabilities", "recommended"]
+__all__ = ["acceptance_curves", "least_probabilities", "recommended", "server_thresholds"]
 
 Bools: TypeAlias = NDArray[np.bool_]
 
@@ -64,6 +64,19 @@ def _curve(pairs: Sequence[tuple[LabelledEvidence, float]]) -> AcceptanceCurve:
         if negatives.any()
         else None,
     )
+
+
+def server_thresholds(
+    evidence: Sequence[LabelledEvidence],
+    curves: Mapping[str, AcceptanceCurve],
+) -> dict[str, float]:
+    """The recommended threshold of each server whose tools came first for answerable queries."""
+    counts = Counter(one.first_server for one in evidence if one.answerable)
+    return {
+        server: recommended(curve)
+        for server, curve in curves.items()
+        if server and counts[server] >= MIN_SERVER_QUERIES
+    }
 
 
 def recommended(curve: AcceptanceCurve) -> float:

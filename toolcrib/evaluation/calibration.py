@@ -20,7 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.errors import CalibrationError, MissingExtraError
-from toolcrib.evaluation.acceptance import acceptance_curves, least_probabilities, recommended
+from toolcrib.evaluation.acceptance import (
+    acceptance_curves,
+    least_probabilities,
+    recommended,
+    server_thresholds,
+)
 from toolcrib.evaluation.evidence import LabelledEvidence
 from toolcrib.evaluation.gate_measures import gate_measures
 from toolcrib.retrieval.confidence import Calibration, Figures, Floats, probabilities
@@ -87,6 +92,7 @@ def calibrate(
         weights=tuple(weights.tolist()),
         offset=offset,
         threshold=recommended(curves[""]),
+        server_thresholds=server_thresholds(evidence, curves),
         curves=curves,
         needed=least_probabilities(evidence, best.unseen),
         seed=seed,

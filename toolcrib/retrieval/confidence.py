@@ -141,8 +141,10 @@ class Calibration(BaseModel):
 
     `identity` names the models and settings whose scores it maps. `method` is how it came
     about: `default`, `rescaled` (the default's slope and offset fitted anew) or `fitted`.
-    `curves` by server; "" is over all. `needed` are, ascending, the least probabilities that
-    any needed tool had in each answerable labelled query (0 for one that was not found).
+    `threshold` is the recommended one, `server_thresholds` those of servers that had queries
+    enough for their own. `curves` by server; "" is over all. `needed` are, ascending, the least
+    probabilities that any needed tool had in each answerable labelled query (0 for one that was
+    not found).
     `head` is the classifier that was fitted first, and on whose scores all else rests.
     """
 
@@ -153,6 +155,7 @@ class Calibration(BaseModel):
     weights: tuple[float, ...] = Field(min_length=len(FEATURES), max_length=len(FEATURES))
     offset: float
     threshold: float = Field(ge=0, le=1)
+    server_thresholds: dict[str, float] = Field(default_factory=dict[str, float])
     curves: dict[str, AcceptanceCurve]
     needed: tuple[float, ...]
     seed: int

@@ -89,6 +89,8 @@ class Gate:
         if calibration is None:
             return 0.0, "as nothing is calibrated"
         if settings.target_precision is None and settings.max_false_acceptance is None:
+            if server in calibration.server_thresholds:
+                return calibration.server_thresholds[server], f"as calibrated for {server}"
             return calibration.threshold, "as calibrated"
         where = f" for {server}" if server in calibration.curves and server else ""
         curve = calibration.curves.get(server) or calibration.curves[""]
