@@ -94,7 +94,7 @@ class Evaluation:
 
     sets: Mapping[str, SetResult]
     macro: Mapping[str, Mapping[str, float]]
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
     macro_against_first: Mapping[str, Mapping[str, Comparison]] = field(
         default_factory=dict[str, Mapping[str, Comparison]],
     )
-    settings: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -170,7 +170,7 @@ def test_an_index_at_hand_is_measured_as_it_is_before_its_gate_withholds_anythin
     own = OwnSystems(settings, judged)
     with closing(own), closing(own.make("toolcrib")) as system:
         system.index(TOOLS)
-        answer = system.search("weather forecast", 3)
+        answer = system.search("will it rain in Lisbon", 3)
     assert ids(answer)[0] == "weather/weather_forecast"
     assert len(answer.ranked) == 3
     assert (answer.confidence, answer.verdict) == (pytest.approx(0.25), "abstain")
