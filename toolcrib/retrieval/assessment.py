@@ -31,13 +31,18 @@ class Assessor:
         self._gate = Gate(settings, calibration)
 
     @property
+    def calibrated(self) -> bool:
+        """Whether there is anything to judge by."""
+        return self._calibration is not None
+
+    @property
     def head(self) -> Head | None:
         """The head that the calibration rests on, if there is one."""
         return self._calibration.head if self._calibration else None
 
     def with_probabilities(self, hits: list[ToolHit], known: Floats) -> list[ToolHit]:
         """The hits with how likely each is right; `known`: float64 [hits, features]."""
-        if self._calibration is None or not hits:
+        if self._calibration is None:
             return hits
         likely = self._calibration.probabilities(known).tolist()
         return [replace(hit, probability=p) for hit, p in zip(hits, likely, strict=True)]

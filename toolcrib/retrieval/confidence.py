@@ -21,6 +21,7 @@ from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.head import Head
 
 __all__ = [
+    "COMPETITORS",
     "FEATURES",
     "FEATURES_VERSION",
     "AcceptanceCurve",

@@ -12,7 +12,7 @@ from toolcrib.encoders.protocols import DenseEncoder, Reranker
 from toolcrib.errors import QueryError, ToolcribError
 from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
 from toolcrib.retrieval.assessment import ENABLED, Assessor
-from toolcrib.retrieval.confidence import Floats, features
+from toolcrib.retrieval.confidence import COMPETITORS, Floats, features
 from toolcrib.retrieval.conformal import MAX_SET
 from toolcrib.retrieval.fusion import FusionWeights, fuse
 from toolcrib.retrieval.gate import GateSettings
@@ -127,7 +127,9 @@ class HybridRetriever:
         limit = MAX_SET if k == "auto" else k
         found = self._found(legs, encoded, self._assessor.head, watch)
         hits, lacking = self._hits(found, encoded.text, limit, watch, explain=explain)
-        return self._assessor.with_probabilities(hits, self._known(hits, found))[:limit], lacking
+        if self._assessor.calibrated:
+            hits = self._assessor.with_probabilities(hits, self._known(hits, found))
+        return hits[:limit], lacking
 
     def evidence(
         self,
@@ -184,8 +186,10 @@ class HybridRetriever:
 
     def _known(self, hits: list[ToolHit], found: Found) -> Floats:
         """The features of the hits, judged among all candidates: float64 [hits, features]."""
-        fused = {place.point: -place.deficit for place in found.ranking}
         points = [point_id(hit.id) for hit in hits]
+        # What stands lower than this changes no feature of a hit.
+        ranking = found.ranking[: len(hits) + COMPETITORS]
+        fused = {place.point: -place.deficit for place in ranking}
         # Being called by name puts a tool first; how well it fits is another question.
         scores = [
             fused[point] if hit.score >= 1 else hit.score
@@ -194,7 +198,7 @@ class HybridRetriever:
         # A reranker takes from those that it has not seen what it adds to those that it has.
         share = 1 - self._rerank_settings.weight if self._reranker else 1.0
         shown = set(points)
-        rest = [place.point for place in found.ranking if place.point not in shown]
+        rest = [point for point in fused if point not in shown]
         scores += [share * fused[point] for point in rest]
         legs = [found.candidates[point] for point in (*points, *rest)]
         return features(scores, legs)[: len(hits)]
