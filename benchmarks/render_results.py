@@ -146,7 +146,8 @@ def overhead(found: Mapping[str, Any]) -> str:
     """One sentence."""
     return (
         f"`{found['command']}`: the median of the differences between the same "
-        f"{found['searches']:,} searches with and without them is {found['difference_ms']:.2f} ms; 0.3 ms were allowed."
+        f"{found['searches']:,} searches with and without them is "
+        f"{found['difference_ms']:.2f} ms; 0.3 ms were allowed."
     )
 
 
