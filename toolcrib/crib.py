@@ -20,6 +20,7 @@ from toolcrib.indexers.sync import ToolSync, ignore
 from toolcrib.records import FindResult, IndexProgress, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.assessment import Assessor
 from toolcrib.retrieval.calibration_store import (
+    META_KEY,
     load_calibration,
     save_calibration,
     usable_calibration,
@@ -283,7 +284,7 @@ class Crib:
         specs = [("the index", read_tool(r.payload)) for r in self._store.scroll(fields=("spec",))]
         with self._store.renew(layout(self._dense.dimensions)) as beside:
             # The calibration goes along: where it does not hold any more, it is refused with why.
-            kept = {k: v for k, v in self._store.read_meta().items() if k == "calibration"}
+            kept = {k: v for k, v in self._store.read_meta().items() if k == META_KEY}
             beside.write_meta({**kept, "identity": self._identity})
             sync = ToolSync(beside, self._dense, self._lexical, self._settings.fields)
             sync.run(specs, progress=progress or ignore)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.protocols import DenseEncoder, Reranker
 from toolcrib.indexers.render import RENDER_VERSION
-from toolcrib.retrieval.confidence import FEATURES_VERSION
+from toolcrib.retrieval.confidence import FEATURES_VERSION, differences
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.settings import Settings
 from toolcrib.store.protocol import Identity
@@ -54,12 +54,7 @@ def _fusion(weights: FusionWeights) -> dict[str, object]:
 
 def difference(found: Identity, wanted: Identity) -> str:
     """In what an index differs from what is in use, and what to do about it."""
-    differing = [
-        f"{key} {found.get(key)!r}, now {wanted.get(key)!r}"
-        for key in sorted({*found, *wanted})
-        if found.get(key) != wanted.get(key)
-    ]
     return (
-        f"the index was built with {'; '.join(differing)}; build it anew with "
+        f"the index was built with {differences(found, wanted)}; build it anew with "
         "`toolcrib index --rebuild`, or go back to those settings"
     )

@@ -10,7 +10,7 @@ import pytest
 from rank_bm25 import BM25Plus
 
 from toolcrib.encoders.lexical import tokenise
-from toolcrib.errors import SettingsError, UnknownToolError
+from toolcrib.errors import CalibrationError, SettingsError, UnknownToolError
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.prompt import PromptTokens
 from toolcrib.evaluation.runner import Progress, evaluate
@@ -339,3 +339,18 @@ def test_sets_of_a_systems_own_size_are_measured_when_a_coverage_is_asked_for():
     assert generous["coverage@90"].mean == pytest.approx(2 / 4)
     assert "coverage@90" not in office.systems["fixed"].measures
     assert "coverage@90" not in office.systems["generous"].against_first
+    note = "fixed does not choose how many tools to return, or is not calibrated"
+    assert office.notes == (*DATA.notes, note)
+
+
+class Unsure(Fixed):
+    """Would find sets, had it learned anything."""
+
+    def complete(self, query: str, coverage: float) -> tuple[str, ...]:
+        raise CalibrationError("not calibrated")
+
+
+def test_a_system_that_is_not_calibrated_for_sets_is_measured_on_all_else():
+    office = evaluate([DATA], {"unsure": lambda: Unsure("weather")}, coverage=0.9).sets["office"]
+    assert "hit@1" in office.systems["unsure"].measures
+    assert office.notes[-1].startswith("unsure does not choose how many tools")

@@ -10,7 +10,6 @@ and every curve comes from queries that the fit in question had not seen.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from toolcrib.errors import CalibrationError, MissingExtraError
+from toolcrib.errors import CalibrationError
 from toolcrib.evaluation.acceptance import (
     acceptance_curves,
     least_probabilities,
@@ -27,6 +26,7 @@ from toolcrib.evaluation.acceptance import (
     server_thresholds,
 )
 from toolcrib.evaluation.evidence import LabelledEvidence
+from toolcrib.evaluation.extra import import_eval
 from toolcrib.evaluation.gate_measures import gate_measures
 from toolcrib.retrieval.confidence import Calibration, Figures, Floats, probabilities
 
@@ -178,10 +178,7 @@ def _rescale(evidence: Sequence[LabelledEvidence], start: Model) -> Model:
 
 def _regress(known: Floats, right: Floats, weights: Floats) -> Model:
     """Logistic regression on standardised features, with the scale folded back into weights."""
-    try:
-        linear: Any = importlib.import_module("sklearn.linear_model")
-    except ImportError as error:
-        raise MissingExtraError("fitting a calibration", "eval") from error
+    linear = import_eval("sklearn.linear_model", "fitting a calibration")
     if right.min() == right.max():
         raise CalibrationError(
             "too few labelled queries have right tools, or too few have wrong ones, to tell apart; "

@@ -8,15 +8,14 @@ each counts with their mean: no result depends on the order of the queries.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from toolcrib.errors import MissingExtraError
+from toolcrib.evaluation.extra import import_eval
 
 __all__ = [
     "ReliabilityBin",
@@ -120,7 +119,7 @@ def risk_coverage(confidence: Floats, correct: Bools) -> RiskCoverage:
 def _separation(confidence: Floats, answerable: Bools) -> dict[str, float]:
     if answerable.all() or not answerable.any():
         return {}
-    sklearn = _sklearn_metrics()
+    sklearn = import_eval("sklearn.metrics", "evaluation")
     false_rate, true_rate, _ = sklearn.roc_curve(answerable, confidence, drop_intermediate=False)
     return {
         "auroc": float(sklearn.roc_auc_score(answerable, confidence)),
@@ -134,7 +133,7 @@ def _calibration(confidence: Floats, correct: Bools) -> dict[str, float]:
         return {}
     bins = reliability_bins(confidence, correct)
     gaps = sum(one.count * abs(one.confidence - one.accuracy) for one in bins)
-    brier: Callable[..., float] = _sklearn_metrics().brier_score_loss
+    brier: Callable[..., float] = import_eval("sklearn.metrics", "evaluation").brier_score_loss
     return {"ece": gaps / len(confidence), "brier": float(brier(correct, confidence, pos_label=1))}
 
 
@@ -152,10 +151,3 @@ def _correlation(confidence: Floats, correct: Bools) -> dict[str, float]:
 def _mean_among_equals(confidence: Floats, correct: Bools) -> Floats:
     _, group = np.unique(confidence, return_inverse=True)
     return (np.bincount(group, weights=correct) / np.bincount(group))[group]
-
-
-def _sklearn_metrics() -> Any:
-    try:
-        return importlib.import_module("sklearn.metrics")  # it brings no types
-    except ModuleNotFoundError as missing:
-        raise MissingExtraError("evaluation", "eval") from missing

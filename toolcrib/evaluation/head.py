@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from toolcrib.crib import Crib
-from toolcrib.errors import MissingExtraError
+from toolcrib.evaluation.extra import import_eval
 from toolcrib.records import ToolSpec
 from toolcrib.retrieval.head import Head, pack
 
@@ -42,10 +40,7 @@ def _id(tool: ToolSpec) -> str:
 
 
 def _fitted(crib: Crib, tools: Sequence[ToolSpec]) -> Head:
-    try:
-        linear: Any = importlib.import_module("sklearn.linear_model")
-    except ImportError as error:
-        raise MissingExtraError("fitting a head", "eval") from error
+    linear = import_eval("sklearn.linear_model", "fitting a head")
     vectors = crib.encode([text for tool in tools for text in tool.success_examples])
     labels = np.repeat(np.arange(len(tools)), [len(tool.success_examples) for tool in tools])
     model = linear.LogisticRegression(C=INVERSE_REGULARISATION, max_iter=500)

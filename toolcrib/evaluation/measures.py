@@ -27,8 +27,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from toolcrib.errors import MissingExtraError
 from toolcrib.evaluation.dataset import LabelledQuery
+from toolcrib.evaluation.extra import import_eval
 
 __all__ = ["integer_grades", "lower_is_better", "measure"]
 
@@ -116,22 +116,14 @@ def _standard(
             run[str(place)] = {number[tool]: -float(rank) for rank, tool in enumerate(ranking)}
     names = {trec: name for name, trec in measures.items()}
     # Named, as another provider would step in for one that fails to load, with another nDCG.
-    provider: Any = _ir_measures().pytrec_eval
+    provider: Any = import_eval("ir_measures", "evaluation").pytrec_eval
     for found in provider.iter_calc(list(names), qrels, run) if run else ():
         values[int(found.query_id)][names[found.measure]] = float(found.value)
     return values
 
 
 def _trec_measures(ks: Sequence[int]) -> Mapping[str, Any]:
-    ir = _ir_measures()
+    ir = import_eval("ir_measures", "evaluation")
     at_k = {"ndcg": ir.nDCG, "recall": ir.R, "precision": ir.P}
     standard = {f"{name}@{k}": trec @ k for name, trec in at_k.items() for k in ks}
     return standard | {"hit@1": ir.Success @ 1, "mrr": ir.RR}
-
-
-def _ir_measures() -> Any:
-    try:
-        import ir_measures
-    except ModuleNotFoundError as missing:
-        raise MissingExtraError("evaluation", "eval") from missing
-    return ir_measures

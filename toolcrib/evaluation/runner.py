@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from toolcrib.errors import SettingsError, ToolcribError
+from toolcrib.errors import CalibrationError, SettingsError, ToolcribError
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.measures import measure
 from toolcrib.evaluation.prompt import PromptTokens
@@ -138,6 +138,8 @@ def _evaluate_set(data: DataSet, systems: Mapping[str, CreateSystem], plan: _Pla
                 raise
             notes.append(f"{name} failed and is not measured: {type(error).__name__}: {error}")
             continue
+        if plan.coverage is not None and not _has_sets(results[name]):
+            notes.append(f"{name} does not choose how many tools to return, or is not calibrated")
         left_out = len(queries) - len(results[name].outcomes)
         if left_out:
             notes.append(
@@ -223,12 +225,19 @@ def _complete(
     percent = f"{100 * coverage:g}"
     found: dict[str, dict[str, float]] = {}
     for query in (outcome.query for outcome in outcomes if outcome.query.answerable):
-        chosen = system.complete(query.text, coverage)
+        try:
+            chosen = system.complete(query.text, coverage)
+        except CalibrationError:
+            return {}
         found[query.id] = {
             f"coverage@{percent}": float(query.relevant.keys() <= set(chosen)),
             f"set_size@{percent}": float(len(chosen)),
         }
     return found
+
+
+def _has_sets(result: SystemResult) -> bool:
+    return any(measure.startswith("coverage@") for measure in result.measures)
 
 
 def _ids(answer: Answer) -> list[str]:

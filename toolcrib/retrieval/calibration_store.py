@@ -10,11 +10,12 @@ from toolcrib.errors import CalibrationError
 from toolcrib.retrieval.confidence import Calibration, default_calibration, read_calibration
 from toolcrib.store.protocol import Store
 
-__all__ = ["load_calibration", "save_calibration", "usable_calibration"]
+__all__ = ["META_KEY", "load_calibration", "save_calibration", "usable_calibration"]
 
 logger = logging.getLogger(__name__)
 
-KEY = "calibration"
+META_KEY = "calibration"
+"""Where it stands in the store's small document."""
 
 
 def load_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration | None:
@@ -24,7 +25,7 @@ def load_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration |
         CalibrationError: the own one cannot be read, or was made for other models or settings
             than those of `identity`.
     """
-    fields = store.read_meta().get(KEY)
+    fields = store.read_meta().get(META_KEY)
     if fields is None:
         shipped = default_calibration()
         return None if shipped.mismatch(identity) else shipped
@@ -55,8 +56,8 @@ def save_calibration(
     """
     if calibration is not None:
         _require_match(calibration, identity)
-    meta = {key: value for key, value in store.read_meta().items() if key != KEY}
-    kept = {} if calibration is None else {KEY: calibration.model_dump(mode="json")}
+    meta = {key: value for key, value in store.read_meta().items() if key != META_KEY}
+    kept = {} if calibration is None else {META_KEY: calibration.model_dump(mode="json")}
     store.write_meta(meta | kept)
 
 

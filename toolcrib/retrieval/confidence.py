@@ -29,6 +29,7 @@ __all__ = [
     "Figures",
     "Floats",
     "default_calibration",
+    "differences",
     "features",
     "probabilities",
     "read_calibration",
@@ -49,7 +50,7 @@ FEATURES = (
 
 NOTHING = 0.25
 """The fused score at which "no tool at all" is as good a guess: it competes in the shares, so
-that a lonely weak candidate is not sure of itself. Fitted with the rest on development splits."""
+that a lonely weak candidate is not sure of itself. Chosen on development splits."""
 
 SHARP, SOFT = 0.02, 0.04
 """Temperatures of the shares."""
@@ -171,12 +172,16 @@ class Calibration(BaseModel):
 
     def mismatch(self, identity: Mapping[str, Any]) -> str:
         """In what the models and settings in use differ; empty when the calibration holds."""
-        keys = sorted({*self.identity, *identity})
-        return "; ".join(
-            f"{key} {self.identity.get(key)!r}, now {identity.get(key)!r}"
-            for key in keys
-            if self.identity.get(key) != identity.get(key)
-        )
+        return differences(self.identity, identity)
+
+
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """In what two identities differ, in words; empty when they are equal."""
+    return "; ".join(
+        f"{key} {found.get(key)!r}, now {wanted.get(key)!r}"
+        for key in sorted({*found, *wanted})
+        if found.get(key) != wanted.get(key)
+    )
 
 
 def read_calibration(fields: Mapping[str, Any], where: str) -> Calibration:

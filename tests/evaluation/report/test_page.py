@@ -13,7 +13,9 @@ from toolcrib.errors import MissingExtraError
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.report import page as page_module
 from toolcrib.evaluation.report.page import render
+from toolcrib.evaluation.report.plots import STAGES
 from toolcrib.evaluation.results import Evaluation, Outcome, SetResult, SystemResult
+from toolcrib.evaluation.systems.ours import OURS
 from toolcrib.evaluation.systems.protocol import Answer, Ranked
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -123,6 +125,10 @@ def test_a_single_set_stands_open_without_a_macro_section(evaluation: Evaluation
     assert "All data sets" not in reader.text
     assert "set" not in reader.values("details", "class")
     assert reader.tags.count("svg") == 7
+
+
+def test_every_system_of_ours_is_a_stage_of_the_ablation():
+    assert set(STAGES) == set(OURS)
 
 
 def test_versions_warnings_notes_and_settings_are_written(reader: Reader):

@@ -35,8 +35,8 @@ STAGES = (
     "fusion",
     "fusion+rerank",
     "toolcrib",
-    "without examples",
-    "without anti-patterns",
+    "without-examples",
+    "without-anti-patterns",
 )
 """The systems that are stages of toolcrib, or toolcrib with something left out."""
 
