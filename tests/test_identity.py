@@ -61,8 +61,11 @@ def test_what_changes_a_point_changes_both(settings: Settings, what: str) -> Non
         assert [key for key in plain if plain[key] != changed[key]] == [what]
 
 
-def test_what_changes_a_score_changes_a_calibration_and_leaves_the_index_alone() -> None:
-    changed = _with(fusion=replace(DEFAULTS.fusion, lexical=0.9))
+@pytest.mark.parametrize("weights", [{"lexical": 0.9}, {"clauses": 0.25}, {"clauses": 0.0}])
+def test_what_changes_a_score_changes_a_calibration_and_leaves_the_index_alone(
+    weights: dict[str, float],
+) -> None:
+    changed = _with(fusion=replace(DEFAULTS.fusion, **weights))
     assert _index(changed) == _index()
     assert _calibration(changed)["fusion"] != _calibration()["fusion"]
 

@@ -48,7 +48,7 @@ def _fusion(weights: FusionWeights) -> dict[str, object]:
     """What scores depend on: the legs' shares, whatever their sum, and one method's constants."""
     share = round(weights.dense / (weights.dense + weights.lexical), 3)
     constants = {"rrf_k": weights.rrf_k} if weights.method == "rrf" else {}
-    kept = ("method", "bm25_scale", "examples", "anti_patterns", "head")
+    kept = ("method", "bm25_scale", "clauses", "examples", "anti_patterns", "head")
     return {"dense": share, **{name: getattr(weights, name) for name in kept}, **constants}
 
 

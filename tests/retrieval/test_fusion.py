@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from toolcrib.errors import SettingsError
 from toolcrib.retrieval.fusion import FusionWeights, LegScores, convex, fuse, reciprocal_rank
 
-HALVES = FusionWeights(dense=0.5, lexical=0.5, bm25_scale=10.0, examples=0.4, anti_patterns=1.0)
+HALVES = FusionWeights(
+    clauses=1.0, dense=0.5, lexical=0.5, bm25_scale=10.0, examples=0.4, anti_patterns=1.0
+)
 ONE_SCALE = 10.0 * math.log(2)
 """The BM25 at which the lexical leg of `HALVES` is worth exactly one half."""
 
@@ -23,6 +25,8 @@ SCORES = st.builds(
     lexical=st.floats(0, 500),
     examples=st.none() | COSINES,
     anti_patterns=st.none() | COSINES,
+    head=st.none() | st.floats(-30, 0),
+    clauses=st.none() | COSINES,
 )
 CANDIDATES = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), SCORES, max_size=12)
 WEIGHTS = st.builds(
@@ -30,8 +34,10 @@ WEIGHTS = st.builds(
     dense=st.floats(0.01, 5),
     lexical=st.floats(0.01, 5),
     bm25_scale=st.floats(0.1, 200),
+    clauses=st.floats(0, 1),
     examples=st.floats(0, 1),
     anti_patterns=st.floats(0, 3),
+    head=st.floats(0, 1),
 )
 
 
@@ -57,6 +63,11 @@ class TestConvex:
             # Lifted to 0.62; 0.9 is 0.1 closer than the example, the best there is of the tool.
             pytest.param(LegScores(0.5, 0.0, 0.8, 0.9), 0.26, id="lifted and lowered"),
             pytest.param(LegScores(0.5, 0.0, 0.8, 0.7), 0.31, id="the example excuses"),
+            pytest.param(LegScores(0.2, clauses=0.6), 0.3, id="the best clause speaks"),
+            pytest.param(LegScores(0.6, clauses=0.2), 0.1, id="also where it is farther"),
+            pytest.param(LegScores(0.2, 0.0, 0.9, clauses=0.4), 0.3, id="lifted from the clause"),
+            pytest.param(LegScores(0.2, 0.0, 0.6, clauses=0.8), 0.4, id="a closer clause than it"),
+            pytest.param(LegScores(0.2, 0.0, None, 0.6, clauses=0.8), 0.4, id="a clause excuses"),
         ],
     )
     def test_worked_by_hand(self, scores: LegScores, expected: float) -> None:
@@ -66,6 +77,12 @@ class TestConvex:
         scores = LegScores(0.6, 3.0)
         tenfold = replace(HALVES, dense=5.0, lexical=5.0)
         assert _one(scores, tenfold) == pytest.approx(_one(scores))
+
+    @pytest.mark.parametrize(("share", "expected"), [(0.0, 0.1), (0.25, 0.15), (1.0, 0.3)])
+    def test_a_clause_counts_by_its_share(self, share: float, expected: float) -> None:
+        weights = replace(HALVES, clauses=share)
+        assert _one(LegScores(0.2, clauses=0.6), weights) == pytest.approx(expected)
+        assert _one(LegScores(0.2), weights) == pytest.approx(0.1)
 
     def test_a_weak_best_match_stays_weak(self) -> None:
         alone = convex({"weak": LegScores(0.1, 0.5)}, HALVES)
@@ -91,6 +108,26 @@ class TestConvex:
     ) -> None:
         better = scores._replace(dense=min(1.0, scores.dense + more))
         assert _one(better, weights) >= _one(scores, weights) - 1e-12
+
+    @given(SCORES, WEIGHTS, COSINES, st.floats(0, 2))
+    def test_a_closer_clause_never_lowers(
+        self,
+        scores: LegScores,
+        weights: FusionWeights,
+        cosine: float,
+        more: float,
+    ) -> None:
+        near, far = (scores._replace(clauses=min(1.0, cosine + by)) for by in (more, 0.0))
+        assert _one(near, weights) >= _one(far, weights) - 1e-12
+
+    @given(SCORES, WEIGHTS)
+    def test_a_clause_that_says_what_the_whole_query_says_changes_nothing(
+        self,
+        scores: LegScores,
+        weights: FusionWeights,
+    ) -> None:
+        alone, same = (scores._replace(clauses=it) for it in (None, scores.dense))
+        assert _one(same, weights) == _one(alone, weights)
 
     @given(SCORES, WEIGHTS, st.floats(0, 100))
     def test_more_shared_words_never_lower(
@@ -168,6 +205,12 @@ class TestReciprocalRank:
             FusionWeights(rrf_k=1),
         )
         assert fused == pytest.approx({"lifted": 1 / 2, "plain": 1 / 3, "lowered": 1 / 4})
+
+    def test_the_best_clause_moves_the_dense_rank(self) -> None:
+        candidates = {"whole": LegScores(0.6, clauses=0.5), "part": LegScores(0.4, clauses=0.8)}
+        for share, best in ((1.0, "part"), (0.0, "whole")):
+            fused = reciprocal_rank(candidates, FusionWeights(rrf_k=1, clauses=share))
+            assert max(fused, key=fused.__getitem__) == best
 
     def test_no_shared_word_is_no_place_in_the_lexical_leg(self) -> None:
         fused = reciprocal_rank({"a": LegScores(0.5, 0.0)}, FusionWeights(rrf_k=1))

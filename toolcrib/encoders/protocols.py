@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DenseEncoder", "FloatArray", "Reranker", "SparseVector"]
+__all__ = ["ClauseEncoder", "DenseEncoder", "FloatArray", "Reranker", "SparseVector"]
 
 FloatArray: TypeAlias = NDArray[np.float32]
 
@@ -44,6 +44,18 @@ class DenseEncoder(Protocol):
 
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
         """Encode documents in their order: float32 [n, dimensions], rows L2-normalised."""
+        ...
+
+
+@runtime_checkable
+class ClauseEncoder(DenseEncoder, Protocol):
+    """A dense encoder that also sees the parts of a query that asks for several things."""
+
+    def encode_clauses(self, text: str) -> FloatArray:
+        """Encode a query and its clauses: float32 [1 + clauses, dimensions], L2-normalised.
+
+        The first row is what `encode_query` gives; it is alone where there is one clause.
+        """
         ...
 
 

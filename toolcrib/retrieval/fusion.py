@@ -17,8 +17,9 @@ __all__ = ["FusionWeights", "LegScores", "convex", "fuse", "reciprocal_rank"]
 class LegScores(NamedTuple):
     """One candidate's evidence, as the legs gave it (a tuple: a query makes a hundred of them).
 
-    `dense`, `examples` and `anti_patterns` are cosines in [-1, 1]; `examples` and
-    `anti_patterns` are None for a tool that has none. `lexical` is BM25, >= 0. `head` is a
+    `dense`, `clauses`, `examples` and `anti_patterns` are cosines in [-1, 1]; `clauses` is that
+    of the query's best clause, None where it has one only, and `examples` and `anti_patterns`
+    are None for a tool that has none. `lexical` is BM25, >= 0. `head` is a
     log-probability, <= 0, None without a head.
     """
 
@@ -27,6 +28,7 @@ class LegScores(NamedTuple):
     examples: float | None = None
     anti_patterns: float | None = None
     head: float | None = None
+    clauses: float | None = None
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -37,7 +39,8 @@ class FusionWeights:
     """How legs are combined; the defaults were fitted on development splits (docs/models.md).
 
     `dense` and `lexical` are the convex weights, both >= 0. `bm25_scale` is the BM25 score at
-    which the lexical leg is worth 63 % of its weight. `examples` is the share of the way from
+    which the lexical leg is worth 63 % of its weight. `clauses` is the share of the
+    way from the whole query's cosine to its best clause's. `examples` is the share of the way from
     a tool's own cosine to its best example's that it is lifted. `anti_patterns` is how strongly
     a query closer to an anti-pattern than to anything good about the tool lowers it. `head`
     is what one unit of log-probability of a head counts beside a cosine.
@@ -48,7 +51,8 @@ class FusionWeights:
     dense: Annotated[float, Field(ge=0)] = 1 / 3
     lexical: Annotated[float, Field(ge=0)] = 2 / 3
     bm25_scale: Annotated[float, Field(gt=0)] = 100.0
-    examples: Annotated[float, Field(ge=0, le=1)] = 0.4
+    clauses: Annotated[float, Field(ge=0, le=1)] = 0.5
+    examples: Annotated[float, Field(ge=0, le=1)] = 0.5
     anti_patterns: Annotated[float, Field(ge=0)] = 1.0
     head: Annotated[float, Field(ge=0)] = 0.1
     rrf_k: Annotated[int, Field(ge=1)] = 60
@@ -87,16 +91,23 @@ def semantic_score(scores: LegScores, weights: FusionWeights) -> float:
 
     Where a head was fitted there are examples enough to go by: a closer one counts in full.
     """
-    lifted = best = scores.dense
-    if scores.examples is not None and scores.examples > scores.dense:
-        best = scores.examples
+    lifted = best = whole_or_clause(scores, weights)
+    if scores.examples is not None and scores.examples > best:
+        best, own = scores.examples, best
         share = weights.examples if scores.head is None else 1.0
-        lifted += share * (scores.examples - scores.dense)
+        lifted += share * (best - own)
     if scores.head is not None:
         lifted += weights.head * scores.head
     if scores.anti_patterns is not None and scores.anti_patterns > best:
         lifted -= weights.anti_patterns * (scores.anti_patterns - best)
     return lifted
+
+
+def whole_or_clause(scores: LegScores, weights: FusionWeights) -> float:
+    """A tool's cosine to the query, moved towards that of the clause which it fits best."""
+    if scores.clauses is None:
+        return scores.dense
+    return scores.dense + weights.clauses * (scores.clauses - scores.dense)
 
 
 def reciprocal_rank(

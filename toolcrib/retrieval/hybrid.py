@@ -6,9 +6,11 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.encoders.protocols import ClauseEncoder, DenseEncoder, FloatArray, Reranker
 from toolcrib.errors import QueryError, ToolcribError
 from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
 from toolcrib.retrieval.assessment import ENABLED, Assessor
@@ -39,6 +41,15 @@ class Evidence:
 
     tools: tuple[tuple[str, str], ...]
     features: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """Hits, best first, what was left out, and the weight that first scores have in theirs."""
+
+    hits: list[ToolHit]
+    lacking: tuple[str, ...] = ()
+    share: float = 1.0
 
 
 class HybridRetriever:
@@ -126,10 +137,11 @@ class HybridRetriever:
         """The first `k` hits with their probabilities, and what was left out."""
         limit = MAX_SET if k == "auto" else k
         found = self._found(legs, encoded, self._assessor.head, watch)
-        hits, lacking = self._hits(found, encoded.text, limit, watch, explain=explain)
+        ranked = self._hits(found, encoded.text, limit, watch, explain=explain)
+        hits = ranked.hits
         if self._assessor.calibrated:
-            hits = self._assessor.with_probabilities(hits, self._known(hits, found))
-        return hits[:limit], lacking
+            hits = self._assessor.with_probabilities(hits, self._known(ranked, found))
+        return hits[:limit], ranked.lacking
 
     def evidence(
         self,
@@ -149,10 +161,10 @@ class HybridRetriever:
         legs = Legs(self._store, encoded, all_of(ENABLED, where), None, MAX_SET)
         watch = Stopwatch(self._clock)
         found = self._found(legs, encoded, head, watch)
-        hits, _ = self._hits(found, encoded.text, MAX_SET, watch, explain=False)
+        ranked = self._hits(found, encoded.text, MAX_SET, watch, explain=False)
         return Evidence(
-            tuple((hit.id, hit.server) for hit in hits),
-            self._known(hits, found),
+            tuple((hit.id, hit.server) for hit in ranked.hits),
+            self._known(ranked, found),
         )
 
     def _found(
@@ -174,18 +186,19 @@ class HybridRetriever:
 
     def _hits(
         self, found: Found, query: str, k: int, watch: Stopwatch, *, explain: bool
-    ) -> tuple[list[ToolHit], tuple[str, ...]]:
-        """At least `k` hits where there are as many, best first, and what was left out."""
+    ) -> _Ranked:
+        """At least `k` hits where there are as many."""
         hits = self._fetch(found, k, explain=explain)
         watch.lap("fetch")
-        if self._reranker is None:
-            return hits, ()
-        reranked = self._rerank(query, hits, explain=explain)
+        if self._reranker is None or not hits:
+            return _Ranked(hits)
+        ranked = self._reranked(self._reranker, query, hits, explain=explain)
         watch.lap("rerank")
-        return reranked
+        return ranked
 
-    def _known(self, hits: list[ToolHit], found: Found) -> Floats:
+    def _known(self, ranked: _Ranked, found: Found) -> Floats:
         """The features of the hits, judged among all candidates: float64 [hits, features]."""
+        hits = ranked.hits
         points = [point_id(hit.id) for hit in hits]
         # What stands lower than this changes no feature of a hit.
         ranking = found.ranking[: len(hits) + COMPETITORS]
@@ -195,11 +208,9 @@ class HybridRetriever:
             fused[point] if hit.score >= 1 else hit.score
             for hit, point in zip(hits, points, strict=True)
         ]
-        # A reranker takes from those that it has not seen what it adds to those that it has.
-        share = 1 - self._rerank_settings.weight if self._reranker else 1.0
         shown = set(points)
         rest = [point for point in fused if point not in shown]
-        scores += [share * fused[point] for point in rest]
+        scores += [ranked.share * fused[point] for point in rest]
         legs = [found.candidates[point] for point in (*points, *rest)]
         return features(scores, legs)[: len(hits)]
 
@@ -209,10 +220,17 @@ class HybridRetriever:
         lexical = self._lexical.encode_query(text)
         degraded = ("query-cut",) if len(query) > MAX_QUERY_CHARS else ()
         try:
-            return EncodedQuery(text, self._dense.encode_query(text), lexical, degraded)
+            vectors = self._vectors(text)
         except ToolcribError:
             logger.warning("the dense encoder %s failed", self._dense.name, exc_info=True)
             return EncodedQuery(text, None, lexical, (*degraded, "dense"))
+        return EncodedQuery(text, vectors[0], lexical, degraded, vectors[1:])
+
+    def _vectors(self, text: str) -> FloatArray:
+        """The query's vector, then those of its clauses where encoder and fusion see them."""
+        if self._weights.clauses > 0 and isinstance(self._dense, ClauseEncoder):
+            return self._dense.encode_clauses(text)
+        return self._dense.encode_query(text)[np.newaxis]
 
     def _fetch(self, found: Found, k: int, *, explain: bool) -> list[ToolHit]:
         wanted = max(k, self._rerank_settings.depth) if self._reranker else k
@@ -236,22 +254,18 @@ class HybridRetriever:
             for place, spec in fetched
         ]
 
-    def _rerank(
-        self,
-        query: str,
-        hits: list[ToolHit],
-        *,
-        explain: bool,
-    ) -> tuple[list[ToolHit], tuple[str, ...]]:
-        if self._reranker is None or not hits:
-            return hits, ()
+    def _reranked(
+        self, reranker: Reranker, query: str, hits: list[ToolHit], *, explain: bool
+    ) -> _Ranked:
         try:
-            done = rerank(self._reranker, query, hits, self._rerank_settings, self._clock)
+            done = rerank(reranker, query, hits, self._rerank_settings, self._clock)
         except Exception:  # whatever a foreign model raises, the first stage still answers
-            logger.warning("the reranker %s failed", self._reranker.name, exc_info=True)
-            return hits, ("rerank",)
+            logger.warning("the reranker %s failed", reranker.name, exc_info=True)
+            return _Ranked(hits, ("rerank",))
         ranked = done.hits if explain else [replace(hit, legs={}) for hit in done.hits]
-        return ranked, ("rerank-late",) if done.late else ()
+        # A reranker takes from those that it has not seen what it adds to those that it has.
+        share = 1 - self._rerank_settings.weight if done.looked else 1.0
+        return _Ranked(ranked, ("rerank-late",) if done.late else (), share)
 
     def _unmatched(self, text: str, legs: Legs) -> tuple[str, ...]:
         """The query's words of which no tool in reach has any."""

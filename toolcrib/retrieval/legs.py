@@ -36,12 +36,14 @@ class EncodedQuery:
     """A query ready for the legs, made once and shared by whoever searches with it.
 
     `dense`: float32 [d], or None when the dense encoder failed and the lexical leg is alone.
+    `clauses`: float32 [n, d], empty or None where the query has one clause only.
     """
 
     text: str
     dense: FloatArray | None
     lexical: SparseVector
     degraded: tuple[str, ...] = ()
+    clauses: FloatArray | None = None
 
 
 def name_keys(text: str) -> set[str]:
@@ -80,6 +82,11 @@ class Legs:
             for name in ("dense", "examples")
             if query.dense is not None
         }
+        clauses = () if query.clauses is None else query.clauses
+        self._clauses = {
+            f"clause {number}": LegQuery("dense", clause, depth, where)
+            for number, clause in enumerate(clauses, start=1)
+        }
         if query.lexical.indices.size:
             self._questions["lexical"] = LegQuery(
                 "lexical",
@@ -106,34 +113,38 @@ class Legs:
 
     def candidates(self, named: set[int]) -> dict[int, LegScores]:
         """Every point that a leg brought or that was named, with all its scores."""
-        brought = self._ask(list(self._questions.values()))
-        found = dict(zip(self._questions, brought, strict=True))
+        questions = {**self._questions, **self._clauses}
+        brought = self._ask(list(questions.values()))
+        found = dict(zip(questions, brought, strict=True))
         scores = {leg: {hit.id: hit.score for hit in hits} for leg, hits in found.items()}
         points = set[int](named).union(*scores.values())
-        for leg, hits in self._complete(points, scores).items():
+        for leg, hits in self._complete(questions, points, scores).items():
             scores.setdefault(leg, {}).update({hit.id: hit.score for hit in hits})
         dense, lexical, examples, anti_patterns = (
             scores.get(leg, {}) for leg in ("dense", "lexical", "examples", "anti_patterns")
         )
+        clauses = [scores[clause] for clause in self._clauses]
         return {
             point: LegScores(
                 dense.get(point, 0.0),
                 lexical.get(point, 0.0),
                 examples.get(point),
                 anti_patterns.get(point),
+                clauses=max(clause.get(point, 0.0) for clause in clauses) if clauses else None,
             )
             for point in points
         }
 
     def _complete(
         self,
+        questions: dict[str, LegQuery],
         points: set[int],
         scores: dict[str, dict[int, float]],
     ) -> dict[str, list[Scored]]:
         """What each leg says of the points that only others brought."""
-        questions = dict(self._questions)
         if "dense" in questions:
-            questions["anti_patterns"] = replace(questions["dense"], using="anti_patterns")
+            anti_patterns = replace(questions["dense"], using="anti_patterns")
+            questions = {**questions, "anti_patterns": anti_patterns}
         asked: dict[str, LegQuery] = {}
         for leg, question in questions.items():
             known = scores.get(leg, {})

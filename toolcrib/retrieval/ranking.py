@@ -46,6 +46,8 @@ def contributions(found: Found, place: Place) -> dict[str, float]:
     """What each leg said of a candidate, for `explain`."""
     scores = found.candidates[place.point]
     legs = {"dense": scores.dense, "lexical": scores.lexical}
+    if scores.clauses is not None:
+        legs["clauses"] = scores.clauses
     if scores.examples is not None:
         legs["examples"] = scores.examples
     if scores.anti_patterns is not None:

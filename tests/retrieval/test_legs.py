@@ -1,0 +1,72 @@
+"""Each clause of a query is a question of its own to the dense leg; the best answer counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.retrieval.fusion import LegScores
+from toolcrib.retrieval.legs import EncodedQuery, Legs
+from toolcrib.store.filters import Equals, Filter
+from toolcrib.store.protocol import Store, point_id
+
+DENSE, LEXICAL = DeterministicEncoder(), LexicalEncoder()
+MAIL, PARCEL = "read the mail of today", "tell where the parcel is now"
+WHOLE = f"{MAIL}, then {PARCEL}"
+WEB = "look it up on the web"
+
+
+def ask(
+    store: Store,
+    text: str,
+    clauses: Sequence[str] | None = None,
+    *,
+    words: str = "",
+    where: Filter | None = None,
+    depth: int = 20,
+) -> dict[int, LegScores]:
+    """What the legs say; without `words` the lexical one is silent."""
+    rows = None if clauses is None else DENSE.encode_documents(clauses)
+    lexical = LEXICAL.encode_query(words)
+    query = EncodedQuery(text, DENSE.encode_query(text), lexical, (), rows)
+    return Legs(store, query, where, None, depth).candidates(set())
+
+
+@pytest.mark.parametrize("depth", [1, 20])
+@pytest.mark.parametrize("clauses", [[MAIL, PARCEL], [PARCEL, MAIL], [PARCEL, MAIL, WHOLE]])
+def test_a_tool_is_as_near_as_the_clause_that_it_fits_best(
+    indexed: Store, clauses: list[str], depth: int
+) -> None:
+    found = ask(indexed, WEB, clauses, depth=depth)
+    alone = [ask(indexed, clause) for clause in clauses]
+    nearest = {point: max(one[point].dense for one in alone) for point in found}
+    assert {point: scores.clauses for point, scores in found.items()} == pytest.approx(nearest)
+
+
+def test_every_clause_brings_what_fits_it_however_deep_the_legs_look(indexed: Store) -> None:
+    whole = ask(indexed, WEB, depth=1)
+    assert whole.keys() == {point_id("web/search")}
+    both = ask(indexed, WEB, [MAIL, PARCEL], depth=1)
+    assert both.keys() == whole.keys() | {point_id("mail/read_mail"), point_id("post/track_parcel")}
+
+
+def test_the_other_legs_do_not_see_clauses(indexed: Store) -> None:
+    plain = ask(indexed, WHOLE, words=WHOLE)
+    found = ask(indexed, WHOLE, [MAIL, PARCEL], words=WHOLE)
+    assert {point: scores._replace(clauses=None) for point, scores in found.items()} == plain
+
+
+@pytest.mark.parametrize("clauses", [None, []])
+def test_a_query_of_one_clause_has_no_word_from_clauses(
+    indexed: Store, clauses: list[str] | None
+) -> None:
+    found = ask(indexed, WHOLE, clauses)
+    assert {scores.clauses for scores in found.values()} == {None}
+
+
+def test_a_filter_holds_for_clauses_too(indexed: Store) -> None:
+    found = ask(indexed, WHOLE, [MAIL, PARCEL], where=Equals("server", "mail"))
+    assert found.keys() == {point_id("mail/send_mail"), point_id("mail/read_mail")}
