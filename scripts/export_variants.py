@@ -2,36 +2,46 @@
 
     python scripts/export_variants.py --float FLOAT --out DIR
 
-FLOAT is what `export_minilm.py --float-out FLOAT` wrote.
+FLOAT is what `export_base.py --float-out FLOAT` wrote.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import hashlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import minilm_graph
 import numpy as np
 import onnx
-from export_minilm import calibrate, read_source
-from minilm_graph import CONTRIB, HEADS, Floats, Graph
+from export_base import INT8, add_to_card, find_source
 from numpy.typing import NDArray
 from onnxruntime.quantization import QuantType, quantize_dynamic
-from safetensors.numpy import load
-from tokenizers import Tokenizer
+
+from toolcrib.training import graph as written
+from toolcrib.training.export import export, read_weights
+from toolcrib.training.graph import CONTRIB, Floats, Graph, attention, linear
 
 BLOCK = 32
 
 
 def dynamic(source: Path, target: Path, **options: Any) -> None:
     """Quantise with onnxruntime's own tool: the range of each run's activations, as it comes."""
-    kind = {"DefaultTensorType": onnx.TensorProto.FLOAT}
-    quantize_dynamic(source, target, weight_type=QuantType.QInt8, extra_options=kind, **options)
+    target.mkdir(parents=True, exist_ok=True)
+    for file in ("tokenizer.json", "card.json"):
+        shutil.copyfile(source / file, target / file)
+    kind, model = {"DefaultTensorType": onnx.TensorProto.FLOAT}, target / "model.onnx"
+    quantize_dynamic(
+        source / "model.onnx", model, weight_type=QuantType.QInt8, extra_options=kind, **options
+    )
+    digests = {
+        file: hashlib.sha256((target / file).read_bytes()).hexdigest()
+        for file in ("model.onnx", "tokenizer.json")
+    }
+    add_to_card(target, **{**INT8, "name": target.name}, verified=None, sha256=digests)
 
 
 def block_product(graph: Graph, x: str, site: str, weight: Floats) -> str:
@@ -46,28 +56,32 @@ def block_product(graph: Graph, x: str, site: str, weight: Floats) -> str:
 
 
 def block_linear(graph: Graph, x: str, site: str, source: str) -> str:
-    """Stand in for `minilm_graph.linear`."""
+    """Stand in for `linear`; the float graph, which is calibrated, stays as it is."""
+    if graph.ranges is None:
+        return linear(graph, x, site, source)
     bias = graph.const(f"{site}.bias", graph.weights[f"{source}.bias"])
     y = block_product(graph, x, site, graph.weights[f"{source}.weight"].T)
     return graph.add("Add", [y, bias])
 
 
 def block_attention(graph: Graph, x: str, site: str, source: str, mask: str) -> str:
-    """Stand in for `minilm_graph.attention`."""
+    """Stand in for `attention`, in the same way."""
+    if graph.ranges is None:
+        return attention(graph, x, site, source, mask)
     parts = [f"{source}.{name}" for name in ("query", "key", "value")]
     inputs = [block_product(graph, x, part, graph.weights[f"{part}.weight"].T) for part in parts]
     bias = np.concatenate([graph.weights[f"{part}.bias"] for part in parts])
     inputs += [graph.const(f"{site}.bias", bias), mask]
-    return graph.add("MultiHeadAttention", inputs, domain=CONTRIB, num_heads=HEADS)
+    return graph.add("MultiHeadAttention", inputs, domain=CONTRIB, num_heads=graph.heads)
 
 
 @contextmanager
 def changed(**names: Any) -> Iterator[None]:
-    """Change names of `minilm_graph` for a while."""
-    kept = {name: getattr(minilm_graph, name) for name in names}
-    minilm_graph.__dict__.update(names)
+    """Change names of the graph's module for a while."""
+    kept = {name: getattr(written, name) for name in names}
+    written.__dict__.update(names)
     yield
-    minilm_graph.__dict__.update(kept)
+    written.__dict__.update(kept)
 
 
 def full_range(weight: Floats) -> tuple[NDArray[np.int8], Floats]:
@@ -76,26 +90,18 @@ def full_range(weight: Floats) -> tuple[NDArray[np.int8], Floats]:
     return np.rint(weight / scale).astype(np.int8), scale
 
 
-def static(source: Path, target: Path, **changes: Any) -> None:
-    """Build the shipped graph with some names of `minilm_graph` changed."""
-    weights: dict[str, Floats] = load(read_source()[1])
-    plain, graph = minilm_graph.build(weights, None)
-    ranges = calibrate(
-        plain, graph.taps, Tokenizer.from_file(str(source.parent / "tokenizer.json"))
-    )
-    with changed(**changes):
-        onnx.save(minilm_graph.build(weights, ranges)[0], target)
-
-
-VARIANTS: dict[str, tuple[Callable[..., None], dict[str, Any]]] = {
-    "dynamic-per-tensor": (dynamic, {}),
-    "dynamic-per-channel": (dynamic, {"per_channel": True}),
-    "dynamic-7-bit": (dynamic, {"per_channel": True, "reduce_range": True}),
-    "static-unsmoothed": (static, {"STRENGTH": 0.0}),
-    "static-smoothed-to-median": (static, {"STRENGTH": 1.0}),
-    "static-full-range-weights": (static, {"quantise_weights": full_range}),
-    "blocks-of-32": (static, {"linear": block_linear, "attention": block_attention}),
+DYNAMIC: dict[str, dict[str, Any]] = {
+    "dynamic-per-tensor": {},
+    "dynamic-per-channel": {"per_channel": True},
+    "dynamic-7-bit": {"per_channel": True, "reduce_range": True},
 }
+STATIC: dict[str, dict[str, Any]] = {
+    "static-unsmoothed": {"STRENGTH": 0.0},
+    "static-smoothed-to-median": {"STRENGTH": 1.0},
+    "static-full-range-weights": {"quantise_weights": full_range},
+    "blocks-of-32": {"linear": block_linear, "attention": block_attention},
+}
+"""The graph as it is, with some names of its module changed."""
 
 
 def main() -> None:
@@ -104,15 +110,14 @@ def main() -> None:
     parser.add_argument("--float", type=Path, required=True, dest="source")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    card = json.loads((arguments.source / "card.json").read_bytes())
-    for name, (make, options) in VARIANTS.items():
-        folder = arguments.out / name
-        folder.mkdir(parents=True, exist_ok=True)
-        make(arguments.source / "model.onnx", folder / "model.onnx", **options)
-        shutil.copyfile(arguments.source / "tokenizer.json", folder / "tokenizer.json")
-        text = json.dumps({**card, "name": name, "verified": None})
-        (folder / "card.json").write_text(text, encoding="utf-8")
-        print(name, (folder / "model.onnx").stat().st_size)
+    for name, options in DYNAMIC.items():
+        dynamic(arguments.source, arguments.out / name, **options)
+    weights = read_weights(find_source())
+    for name, changes in STATIC.items():
+        with changed(**changes):
+            export(weights, arguments.out / name, {**INT8, "name": name})
+    for name in (*DYNAMIC, *STATIC):
+        print(name, (arguments.out / name / "model.onnx").stat().st_size)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ BLOCK = re.compile(
 )
 LINK = re.compile(r"\]\((?!https?:|#)(?P<target>[^)#\s]+)")
 
-COMMANDS = {"index", "search", "list", "show", "remove", "doctor", "calibrate", "eval"}
+COMMANDS = {"index", "search", "list", "show", "remove", "doctor", "calibrate", "eval", "train"}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from toolcrib import Settings
@@ -78,9 +80,9 @@ def test_an_unknown_kind_of_encoder_is_an_error():
 
 def test_an_unknown_kind_of_reranker_is_an_error():
     with pytest.raises(SettingsError) as caught:
-        make_reranker(Settings.model_validate({"encoder": {"reranker": "bundled"}}))
-    known = "fastembed, sentence-transformers"
-    assert str(caught.value) == f"encoder.reranker: there is no kind 'bundled'; known are {known}"
+        make_reranker(Settings.model_validate({"encoder": {"reranker": "magic"}}))
+    known = "bundled, fastembed, sentence-transformers"
+    assert str(caught.value) == f"encoder.reranker: there is no kind 'magic'; known are {known}"
 
 
 def test_the_bundled_encoder_can_be_another_folder(empty_folder):
@@ -106,7 +108,8 @@ def test_models_by_name_are_made_of_the_kind_that_is_named(kind):
             assert "any/model" in made.name
 
 
-def test_a_model_of_an_extra_that_is_not_installed_names_the_extra():
+def test_a_model_of_an_extra_that_is_not_installed_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     settings = Settings.model_validate({"encoder": {"dense": "sentence-transformers:any"}})
     with pytest.raises(MissingExtraError) as caught:
         make_dense(settings)

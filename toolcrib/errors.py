@@ -8,6 +8,7 @@ ToolcribError
 │   └── UnknownFormatError                   no reader recognises the source
 ├── QueryError               (ValueError)    a query cannot be answered as asked
 ├── CalibrationError         (ValueError)    a calibration cannot be made, read or used
+├── TrainingError            (ValueError)    a model cannot be trained from what was given
 ├── UnknownToolError         (LookupError)   no tool has this id
 ├── EncoderError             (RuntimeError)  a model cannot be loaded, or returned what it must not
 └── StoreError               (RuntimeError)  the store cannot do what was asked
@@ -37,6 +38,7 @@ __all__ = [
     "StoreUnavailableError",
     "StoreWriteError",
     "ToolcribError",
+    "TrainingError",
     "UnknownFormatError",
     "UnknownToolError",
 ]
@@ -94,6 +96,10 @@ class QueryError(ToolcribError, ValueError):
 
 class CalibrationError(ToolcribError, ValueError):
     """A calibration cannot be made from these queries, cannot be read, or does not hold here."""
+
+
+class TrainingError(ToolcribError, ValueError):
+    """A model cannot be trained from what was given, or did not come out as it went in."""
 
 
 class UnknownToolError(ToolcribError, LookupError):

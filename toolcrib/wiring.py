@@ -100,6 +100,12 @@ def _sentence_transformers(model: str, _threads: int) -> DenseEncoder:
     return SentenceTransformersEncoder(model)
 
 
+def _bundled_reranker(model: str, threads: int) -> Reranker:
+    from toolcrib.encoders.bundled_reranker import BundledReranker
+
+    return BundledReranker(Path(model) if model else None, threads)
+
+
 def _fastembed_reranker(model: str, threads: int) -> Reranker:
     from toolcrib.encoders.cross_encoder import FastEmbedReranker
 
@@ -120,6 +126,7 @@ _DENSE: dict[str, Callable[[str, int], DenseEncoder]] = {
 }
 
 _RERANKERS: dict[str, Callable[[str, int], Reranker]] = {
+    "bundled": _bundled_reranker,
     "fastembed": _fastembed_reranker,
     "sentence-transformers": _sentence_transformers_reranker,
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from toolcrib.encoders.bundled import DEFAULT_MODEL, MODELS
+from toolcrib.encoders.bundled import DEFAULT_MODEL
+from toolcrib.encoders.model_folder import MODELS
 
 __all__ = ["SHIPPED", "lay_out"]
 

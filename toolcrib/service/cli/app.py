@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from toolcrib.errors import ToolcribError
-from toolcrib.service.cli import browse, calibrate, doctor, evaluate, index, search
+from toolcrib.service.cli import browse, calibrate, doctor, evaluate, index, search, train
 from toolcrib.service.cli.screen import print_error
 from toolcrib.service.problems import exit_code
 
@@ -55,6 +55,7 @@ app.command("remove")(browse.remove)
 app.command("doctor")(doctor.doctor)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(evaluate.app, name="eval")
+app.command("train")(train.train)
 
 
 def report(error: Exception, *, as_json: bool) -> int:

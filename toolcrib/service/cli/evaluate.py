@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from toolcrib.errors import SettingsError, SourceError
-from toolcrib.service.cli.opening import Json, Store, open_crib
+from toolcrib.service.cli.opening import Json, Store, load_sets, open_crib
 from toolcrib.service.cli.screen import counting, print_json
 from toolcrib.service.problems import EXIT_NOT_CLEAN
 from toolcrib.settings import load_settings
@@ -105,7 +105,8 @@ def run(
     from toolcrib.service.cli.leaderboard import print_evaluation
 
     sets = [
-        with_shots(data, shots, seed) for data in _load(context, datasets, store, tools, queries)
+        with_shots(data, shots, seed)
+        for data in load_sets(context, datasets, store, tools, queries)
     ]
     with (
         _systems(context, store, system, indexed=bool(queries and not tools)) as chosen,
@@ -181,7 +182,7 @@ def mistakes(
     from toolcrib.evaluation.runner import evaluate
     from toolcrib.service.cli.leaderboard import print_mistakes
 
-    sets = _load(context, datasets, store, tools, queries)
+    sets = load_sets(context, datasets, store, tools, queries)
     with _systems(context, store, [system], indexed=bool(queries and not tools)) as chosen:
         found = evaluate(sets, chosen, split=split, limit=limit, seed=seed)
     for data in sets:
@@ -192,27 +193,6 @@ def mistakes(
                 print_json(about | asdict(made))
             else:
                 print_mistakes(f"{data.name}: {name}", made)
-
-
-def _load(
-    context: typer.Context,
-    datasets: list[str] | None,
-    store: str | None,
-    tools: str | None,
-    queries: Path | None,
-) -> list[Any]:
-    from toolcrib.evaluation.loaders.folder import with_tools
-    from toolcrib.evaluation.loaders.opening import load
-
-    if bool(datasets) == bool(queries) or (tools is not None and queries is None):
-        raise typer.BadParameter("name data sets, or give --queries", param_hint="DATASET")
-    if datasets:
-        return [load(name) for name in datasets]
-    if tools is not None:
-        return [load(tools=tools, queries=queries)]
-    assert queries is not None
-    with open_crib(context, store) as crib:
-        return [with_tools(queries.name.split(".")[0], list(crib.list_tools()), queries)]
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -15,7 +15,10 @@ from toolcrib.records import IndexProgress
 from toolcrib.settings import load_settings
 from toolcrib.store.filters import AnyOf, Filter, all_of
 
-__all__ = ["Json", "Servers", "Store", "Tags", "narrowing", "open_crib"]
+if TYPE_CHECKING:
+    from toolcrib.evaluation.dataset import DataSet
+
+__all__ = ["Json", "Servers", "Store", "Tags", "load_sets", "narrowing", "open_crib"]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Store: TypeAlias = Annotated[
@@ -63,3 +66,30 @@ def narrowing(servers: list[str] | None, tags: list[str] | None) -> Filter | Non
         AnyOf("server", servers) if servers else None,
         AnyOf("tags", tags) if tags else None,
     )
+
+
+def load_sets(
+    context: typer.Context,
+    datasets: list[str] | None,
+    store: str | None,
+    tools: str | None,
+    queries: Path | None,
+) -> list[DataSet]:
+    """The data sets that are named, or the one of `--tools` or the index with `--queries`.
+
+    Raises:
+        BadParameter: both are named, or neither.
+        ToolcribError: one cannot be read.
+    """
+    from toolcrib.evaluation.loaders.folder import with_tools
+    from toolcrib.evaluation.loaders.opening import load
+
+    if bool(datasets) == bool(queries) or (tools is not None and queries is None):
+        raise typer.BadParameter("name data sets, or give --queries", param_hint="DATASET")
+    if datasets:
+        return [load(name) for name in datasets]
+    if tools is not None:
+        return [load(tools=tools, queries=queries)]
+    assert queries is not None
+    with open_crib(context, store) as crib:
+        return [with_tools(queries.name.split(".")[0], list(crib.list_tools()), queries)]

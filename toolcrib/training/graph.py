@@ -1,4 +1,4 @@
-"""The graph of all-MiniLM-L6-v2, float or int8, written down node by node.
+"""The graph of a small BERT, float or int8, written down node by node (extra `train`).
 
 It is not traced from a framework, so no exporter's version can change it. Three things keep the
 int8 vectors near the float ones; docs/models.md has the figures:
@@ -11,6 +11,7 @@ int8 vectors near the float ones; docs/models.md has the figures:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,10 +20,15 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-DIMENSIONS, LAYERS, HEADS, EPSILON = 384, 6, 12, 1e-12
+__all__ = ["CONTRIB", "Floats", "Graph", "Ranges", "build", "layers"]
+
+EPSILON = 1e-12
 OPSET, IR_VERSION, CONTRIB = 20, 10, "com.microsoft"
 INPUTS = ("input_ids", "attention_mask")
 OUTPUTS = ("sentence_embedding", "token_embeddings")
+LOGIT, POOLER, HEAD = "logit", "pooler.dense", "classifier"
+"""What a cross-encoder gives, and its weights beside the encoder's own."""
+
 MARGIN = 1.05
 """Room above the largest activation seen while calibrating."""
 
@@ -38,7 +44,8 @@ Ranges = dict[str, tuple[Floats, Floats]]
 class Graph:
     """An ONNX graph as it is written; `taps` names the tensor that enters each site."""
 
-    weights: dict[str, Floats]
+    weights: Mapping[str, Floats]
+    heads: int
     ranges: Ranges | None = None
     nodes: list[onnx.NodeProto] = field(default_factory=list[onnx.NodeProto])
     constants: list[onnx.TensorProto] = field(default_factory=list[onnx.TensorProto])
@@ -72,6 +79,7 @@ def quantise_weights(weight: Floats) -> tuple[NDArray[np.int8], Floats]:
     sums = [np.maximum(sign * pairs, 0).sum(axis=1).max(axis=0) for sign in (1, -1)]
     largest = np.maximum(np.abs(weight).max(axis=0), np.maximum(*sums))
     scale = (largest / 127).astype(np.float32)
+    scale[scale == 0] = 1  # nothing but zeros
     return np.rint(weight / scale).astype(np.int8), scale
 
 
@@ -129,11 +137,11 @@ def attention(graph: Graph, x: str, site: str, source: str, mask: str) -> str:
     graph.taps[site] = x
     if graph.ranges is None:
         inputs = [x, graph.const(f"{site}.w", weight), bias, mask]
-        return graph.add("Attention", inputs, domain=CONTRIB, num_heads=HEADS)
+        return graph.add("Attention", inputs, domain=CONTRIB, num_heads=graph.heads)
     (xq, xs, xz), divisors = quantised_input(graph, x, site)
     wq, ws, wz = quantised_weight(graph, site, weight * divisors[:, None])
     inputs = [xq, wq, bias, xs, ws, mask, xz, wz]
-    return graph.add("QAttention", inputs, domain=CONTRIB, num_heads=HEADS)
+    return graph.add("QAttention", inputs, domain=CONTRIB, num_heads=graph.heads)
 
 
 def normalise(graph: Graph, x: str, source: str, output: str = "") -> str:
@@ -153,6 +161,7 @@ def embed(graph: Graph) -> str:
         x = graph.add("Gather", [graph.const("words", words), "input_ids"])
     else:
         scale = (np.abs(words).max(axis=1, keepdims=True) / 127).astype(np.float32)
+        scale[scale == 0] = 1  # a word without a vector, as [PAD] often is
         values = graph.const("words", np.rint(words / scale).astype(np.int8))
         x = graph.add("Cast", [graph.add("Gather", [values, "input_ids"])], to=TensorProto.FLOAT)
         x = graph.add("Mul", [x, graph.add("Gather", [graph.const("scales", scale), "input_ids"])])
@@ -162,7 +171,7 @@ def embed(graph: Graph) -> str:
     return normalise(graph, graph.add("Add", [x, position]), f"{source}.LayerNorm")
 
 
-def layer(graph: Graph, x: str, number: int, mask: str) -> str:
+def layer(graph: Graph, x: str, number: int, mask: str, output: str) -> str:
     """Add one transformer layer."""
     source = f"encoder.layer.{number}"
     y = attention(graph, x, f"{number}.attention", f"{source}.attention.self", mask)
@@ -170,33 +179,67 @@ def layer(graph: Graph, x: str, number: int, mask: str) -> str:
     x = normalise(graph, graph.add("Add", [y, x]), f"{source}.attention.output.LayerNorm")
     y = linear(graph, x, f"{number}.up", f"{source}.intermediate.dense")
     y = linear(graph, graph.add("Gelu", [y]), f"{number}.down", f"{source}.output.dense")
-    output = OUTPUTS[1] if number == LAYERS - 1 else ""
     return normalise(graph, graph.add("Add", [y, x]), f"{source}.output.LayerNorm", output)
 
 
-def build(weights: dict[str, Floats], ranges: Ranges | None) -> tuple[onnx.ModelProto, Graph]:
-    """Write the whole graph: float where `ranges` is None, otherwise int8."""
-    graph = Graph(weights, ranges)
+def layers(weights: Mapping[str, Floats]) -> int:
+    """How many layers the weights are of."""
+    return sum(name.endswith("attention.self.query.weight") for name in weights)
+
+
+def build(
+    weights: Mapping[str, Floats], heads: int, ranges: Ranges | None
+) -> tuple[onnx.ModelProto, Graph]:
+    """Write the whole graph: float where `ranges` is None, otherwise int8.
+
+    With weights of a head it is a cross-encoder and gives `logit` [batch] alone. Otherwise it
+    gives the text's vector and its tokens'.
+    """
+    graph = Graph(weights, heads, ranges)
     mask = graph.add("Cast", ["attention_mask"], to=TensorProto.INT32)
-    x = embed(graph)
-    for number in range(LAYERS):
-        x = layer(graph, x, number, mask)
+    x, depth = embed(graph), layers(weights)
+    for number in range(depth):
+        x = layer(graph, x, number, mask, OUTPUTS[1] if number == depth - 1 else "")
+    shapes = logit(graph, x) if f"{HEAD}.weight" in weights else vectors(graph, x)
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"])
+        for name in INPUTS
+    ]
+    outputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in shapes.items()
+    ]
+    proto = helper.make_graph(graph.nodes, "bert", inputs, outputs, initializer=graph.constants)
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)]
+    model = helper.make_model(proto, opset_imports=opsets, ir_version=IR_VERSION)
+    onnx.checker.check_model(model)  # pyright: ignore[reportUnknownMemberType]
+    return model, graph
+
+
+def vectors(graph: Graph, x: str) -> dict[str, list[Any]]:
+    """Add what an encoder gives; return the shape of each output."""
+    width = graph.weights["embeddings.LayerNorm.weight"].shape[0]
     # A sum over the tokens is enough: the mean's divisor falls out of the unit length.
     rows = graph.add("Cast", ["attention_mask"], to=TensorProto.FLOAT)
     axis = graph.const("axis", np.array([1], dtype=np.int64))
     pooled = graph.add("MatMul", [graph.add("Unsqueeze", [rows, axis]), x])
     graph.add("LpNormalization", [graph.add("Squeeze", [pooled, axis])], OUTPUTS[0], axis=-1, p=2)
-    shape = ["batch", "tokens"]
-    shapes = (["batch", DIMENSIONS], [*shape, DIMENSIONS])
-    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, shape) for name in INPUTS]
-    outputs = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, list(of))
-        for name, of in zip(OUTPUTS, shapes, strict=True)
-    ]
-    proto = helper.make_graph(
-        graph.nodes, "all-MiniLM-L6-v2", inputs, outputs, initializer=graph.constants
-    )
-    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)]
-    model = helper.make_model(proto, opset_imports=opsets, ir_version=IR_VERSION)
-    onnx.checker.check_model(model)
-    return model, graph
+    return {OUTPUTS[0]: ["batch", width], OUTPUTS[1]: ["batch", "tokens", width]}
+
+
+def product(graph: Graph, x: str, source: str) -> str:
+    """Add x @ weight + bias in float: one row a text costs nothing."""
+    weight, bias = graph.weights[f"{source}.weight"], graph.weights[f"{source}.bias"]
+    y = graph.add("MatMul", [x, graph.const(f"{source}.w", weight.T)])
+    return graph.add("Add", [y, graph.const(f"{source}.b", bias)])
+
+
+def logit(graph: Graph, x: str) -> dict[str, list[Any]]:
+    """Add the head of a cross-encoder, on the first token; return the shape of its output."""
+    first = graph.scalar("first_token", np.int64(0))
+    start = graph.add("Gather", [x, first], axis=1)
+    y = graph.add("Tanh", [product(graph, start, POOLER)])
+    y = product(graph, y, HEAD)
+    last = graph.const("last_axis", np.array([1], dtype=np.int64))
+    graph.add("Squeeze", [y, last], LOGIT)
+    return {LOGIT: ["batch"]}

@@ -1,0 +1,193 @@
+"""Fine-tuning an encoder: it learns, as often as one likes the same, and may go half-way back."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.training.tiny import base, jargon, judge, lesson
+from toolcrib.errors import MissingExtraError
+from toolcrib.training.development import retrieval_evaluator
+from toolcrib.training.encoder import MIXES, EncoderSettings, _trainer, train_encoder
+from toolcrib.training.export import read_weights
+from toolcrib.training.loop import CHECKPOINTS, LoopSettings
+
+SHORT = LoopSettings(epochs=2, batch=12, rate=5e-3, checks=1)
+LONG = replace(SHORT, epochs=10)
+WORDS = "embeddings.word_embeddings.weight"
+
+
+class School:
+    """A base, a lesson, and a folder for each training."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.base = base(folder / "base")
+        self.lesson = lesson()
+
+    def train(self, out: str, settings: EncoderSettings, marks: Any = None) -> dict[str, Any]:
+        return train_encoder(self.base, *self.lesson, self.folder / out, settings, evaluator=marks)
+
+    def weights(self, *parts: str) -> dict[str, Any]:
+        """Of the base, a training or a checkpoint, without the pooler, which nothing trains."""
+        tensors = read_weights(self.folder.joinpath(*parts)).tensors
+        return {name: value for name, value in tensors.items() if "pooler" not in name}
+
+    def found(self, folder: str) -> float:
+        """The nDCG@10 on test queries, which no training has seen."""
+        from sentence_transformers import SentenceTransformer
+
+        test = jargon("test")
+        asked = [replace(query, split="dev") for query in test.queries]
+        evaluator = retrieval_evaluator([replace(test, queries=tuple(asked))])
+        return evaluator(SentenceTransformer(str(self.folder / folder), device="cpu"))[
+            "dev_ndcg@10"
+        ]
+
+
+@pytest.fixture(scope="module")
+def school(tmp_path_factory: pytest.TempPathFactory) -> School:
+    return School(tmp_path_factory.mktemp("school"))
+
+
+@pytest.fixture(scope="module")
+def trained(school: School) -> dict[str, Any]:
+    """A training of ten epochs, in the folder `trained`."""
+    return school.train("trained", EncoderSettings(LONG, mix=0.0))
+
+
+def _far(some: dict[str, Any], others: dict[str, Any]) -> float:
+    assert set(some) == set(others)
+    return max(float(np.abs(value - others[name]).max()) for name, value in some.items())
+
+
+class TestLearning:
+    """What training is for."""
+
+    def test_the_loss_falls_far_below_guessing(self, trained: dict[str, Any]) -> None:
+        candidates = 2 * LONG.batch  # each row of a batch brings a positive and a negative
+        assert trained["loss"] < 0.7 * math.log(candidates)
+
+    def test_code_words_lead_to_their_tools_in_sentences_never_seen(
+        self, school: School, trained: dict[str, Any]
+    ) -> None:
+        assert school.found("base") < 0.45
+        assert school.found("trained") > 0.65
+
+    def test_words_stay_where_they_are_and_layers_move(
+        self, school: School, trained: dict[str, Any]
+    ) -> None:
+        before, after = school.weights("base"), school.weights("trained")
+        moved = {name for name in before if not np.array_equal(before[name], after[name])}
+        assert moved == {name for name in before if name.startswith("encoder")}
+
+    def test_words_move_where_it_is_asked_for(self, school: School) -> None:
+        school.train("words", EncoderSettings(SHORT, words=True, mix=0.0))
+        assert not np.array_equal(school.weights("words")[WORDS], school.weights("base")[WORDS])
+
+
+class TestTheSameAgain:
+    """A seed stands for everything that is random."""
+
+    def test_the_same_seed_gives_the_same_weights(self, school: School) -> None:
+        accounts = [school.train(name, EncoderSettings(SHORT, mix=0.0)) for name in ("one", "two")]
+        assert _far(school.weights("one"), school.weights("two")) == 0
+        assert accounts[0]["loss"] == accounts[1]["loss"]
+
+    def test_another_seed_gives_others(self, school: School, trained: dict[str, Any]) -> None:
+        for seed in (0, 1):
+            school.train(f"seed-{seed}", EncoderSettings(replace(SHORT, seed=seed), mix=0.0))
+        assert _far(school.weights("seed-0"), school.weights("seed-1")) > 1e-3
+
+
+class TestMixing:
+    """The share of the base's weights in the result; what is trained already is mixed anew."""
+
+    @pytest.fixture
+    def mixed(self, school: School, trained: dict[str, Any]) -> Any:
+        def train(mix: float | None, *marks: float) -> tuple[float, dict[str, Any]]:
+            # The finished run has its last checkpoint to go on from: no step is left to take.
+            marks_or_none = judge(*marks) if marks else None
+            account = school.train("trained", EncoderSettings(LONG, mix=mix), marks_or_none)
+            return account["mix"], school.weights("trained")
+
+        return train
+
+    def test_all_of_the_base_is_the_base(self, school: School, mixed: Any) -> None:
+        share, found = mixed(1.0)
+        assert share == 1
+        assert _far(found, school.weights("base")) < 1e-6
+
+    def test_nothing_of_it_is_what_was_trained(self, school: School, mixed: Any) -> None:
+        share, found = mixed(0.0)
+        assert share == 0
+        assert _far(found, school.weights("trained", CHECKPOINTS, "checkpoint-40")) == 0
+
+    def test_a_quarter_is_on_the_way_back(self, school: School, mixed: Any) -> None:
+        _, found = mixed(0.25)
+        start, end = school.weights("base"), school.weights("trained", CHECKPOINTS, "checkpoint-40")
+        between = {name: 0.25 * start[name] + 0.75 * end[name] for name in start}
+        assert _far(found, between) < 1e-5
+
+    def test_without_development_queries_it_is_half(self, mixed: Any) -> None:
+        assert mixed(None)[0] == 0.5
+
+    @pytest.mark.parametrize("best", MIXES)
+    def test_with_them_it_is_what_serves_best(self, school: School, best: float) -> None:
+        figures = [float(mix == best) for mix in MIXES]
+        name = f"best-{best}"
+        account = school.train(name, EncoderSettings(SHORT), judge(0.0, 0.1, *figures))
+        assert account["mix"] == best
+        start, end = school.weights("base"), school.weights(name, CHECKPOINTS, "checkpoint-8")
+        between = {name: best * start[name] + (1 - best) * end[name] for name in start}
+        assert _far(school.weights(name), between) < 1e-5
+
+
+class TestBatches:
+    """Which pairs share a batch."""
+
+    @staticmethod
+    def _sampler(homogeneous: float) -> Any:
+        import torch
+
+        settings = EncoderSettings(SHORT, homogeneous=homogeneous)
+        trainer = _trainer(["a"] * 12 + ["b"] * 12, settings)
+        options = {"drop_last": True, "generator": torch.Generator(), "seed": 0}
+        return trainer.get_batch_sampler(None, list(range(24)), 4, **options)
+
+    def test_each_epoch_has_an_order_of_its_own(self) -> None:
+        sampler = self._sampler(0.5)
+        first = list(sampler)
+        assert list(sampler) == first
+        sampler.set_epoch(1)
+        assert list(sampler) != first
+        assert len(sampler) == len(first) == 6
+
+    def test_all_may_be_of_one_source(self) -> None:
+        for batch in self._sampler(1.0):
+            assert len({place < 12 for place in batch}) == 1
+
+    def test_or_all_mixed(self) -> None:
+        assert any(len({place < 12 for place in batch}) == 2 for batch in self._sampler(0.0))
+
+
+def test_texts_are_cut_where_the_settings_say(school: School) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    once = replace(SHORT, epochs=1)
+    school.train("cut", EncoderSettings(once, max_tokens=5, mix=0.0))
+    assert SentenceTransformer(str(school.folder / "cut"), device="cpu").max_seq_length == 5
+
+
+def test_without_the_extra_it_is_named(
+    school: School, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(MissingExtraError, match=r"training an encoder .*toolcrib\[train\]"):
+        train_encoder(school.base, *school.lesson, tmp_path, EncoderSettings())

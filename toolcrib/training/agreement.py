@@ -1,0 +1,75 @@
+"""Whether the exported model says what the trained one says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from toolcrib.encoders.bundled import BundledEncoder
+from toolcrib.encoders.bundled_reranker import BundledReranker
+from toolcrib.encoders.model_folder import read_card
+from toolcrib.errors import TrainingError
+from toolcrib.training.examples import TrainingData
+from toolcrib.training.extra import import_train
+
+__all__ = ["agreement"]
+
+FEATURE = "comparing an export with its source"
+TEXTS = 100
+AT_LEAST = {"encoder": 0.98, "reranker": 0.98}
+"""Mean cosine of the vectors; correlation of the scores."""
+
+
+def agreement(
+    kind: Literal["encoder", "reranker"], trained: Path, exported: Path, data: TrainingData
+) -> dict[str, float]:
+    """Run both on texts of the training data: mean and least cosine, or the scores' correlation.
+
+    Raises:
+        TrainingError: they differ too much to trust the export.
+    """
+    examples = data.examples[:TEXTS]
+    pairs = [(example.query, data.documents[example.positive]) for example in examples]
+    found = (
+        _encoders(trained, exported, pairs)
+        if kind == "encoder"
+        else _rerankers(trained, exported, data)
+    )
+    figure = next(iter(found.values()))
+    if not figure >= AT_LEAST[kind]:
+        raise TrainingError(
+            f"the exported model does not agree with the trained one ({found}); the trained "
+            f"weights are in {trained}, and can be used as sentence-transformers:{trained}",
+        )
+    return found
+
+
+def _encoders(trained: Path, exported: Path, pairs: list[tuple[str, str]]) -> dict[str, float]:
+    texts = [text for pair in pairs for text in pair]
+    st = import_train("sentence_transformers", FEATURE)
+    model: Any = st.SentenceTransformer(str(trained))
+    model.max_seq_length = read_card(exported).max_tokens
+    expected = model.encode(texts, normalize_embeddings=True, show_progress_bar=False)
+    encoder = BundledEncoder(exported)
+    cosines = (encoder.encode_documents(texts) * expected).sum(axis=1)
+    return {"cosine_mean": float(cosines.mean()), "cosine_min": float(cosines.min())}
+
+
+def _rerankers(trained: Path, exported: Path, data: TrainingData) -> dict[str, float]:
+    ce = import_train("sentence_transformers.cross_encoder", FEATURE)
+    model: Any = ce.CrossEncoder(str(trained))
+    model.tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    model.max_seq_length = read_card(exported).max_tokens
+    reranker = BundledReranker(exported)
+    expected: list[float] = []
+    given: list[float] = []
+    for example in data.examples[:TEXTS]:
+        texts = [data.documents[place] for place in (example.positive, *example.negatives)]
+        pairs = [(example.query, text) for text in texts]
+        torch = import_train("torch", FEATURE)
+        logits = model.predict(pairs, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+        expected += [float(logit) for logit in logits]
+        given += [float(score) for score in reranker.score(example.query, texts)]
+    return {"correlation": float(np.corrcoef(expected, given)[0, 1])}

@@ -1,0 +1,115 @@
+"""The losses; this module imports torch, so import it only where training starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from toolcrib.encoders.protocols import FloatArray
+from toolcrib.training.examples import Example
+from toolcrib.training.negatives import ALIKE
+
+__all__ = ["ListwiseLoss", "MaskedContrastiveLoss"]
+
+TEXTS = 16
+PAIRS = 32
+"""Texts, and pairs of query and text, that run together: those of like length, as padding is
+most of a batch otherwise."""
+
+SCALE = 20.0
+"""Inverse temperature on cosines, as all-MiniLM-L6-v2 was trained with."""
+
+
+class MaskedContrastiveLoss(nn.Module):
+    """InfoNCE over every text of a batch (van den Oord et al. 2018), false negatives masked.
+
+    For a query all positives and negatives of the batch are candidates, but those that answer
+    it as well, and those that the guide finds alike to its positive.
+
+    `examples` are all rows of the training data in order; a row's label is its place there.
+    `vectors`: the guide's of every text, float32 [texts, d].
+    """
+
+    def __init__(self, model: Any, examples: Sequence[Example], vectors: FloatArray) -> None:
+        super().__init__()
+        self.model = model
+        self._examples = examples
+        self._vectors = vectors
+
+    def forward(self, sentence_features: Sequence[dict[str, Tensor]], labels: Any) -> Tensor:
+        """The loss of a batch of (query, positive, negative...) rows."""
+        queries, *texts = (self._encoded(features) for features in sentence_features)
+        rows: list[int] = labels.tolist()
+        places = self._places(rows, len(texts))
+        masked = self._masked(rows, places).to(queries.device)
+        scores = (SCALE * queries @ torch.cat(texts).T).masked_fill(masked, -torch.inf)
+        target = torch.arange(len(rows), device=scores.device)
+        return nn.functional.cross_entropy(scores, target)
+
+    def _encoded(self, features: dict[str, Any]) -> Tensor:
+        """Unit vectors: float32 [texts, d]."""
+        lengths = features["attention_mask"].sum(dim=1)
+        order = torch.argsort(lengths)
+        chunks: list[Tensor] = []
+        for rows in _chunks(order, TEXTS):
+            longest = int(lengths[rows[-1]])
+            chunk = {
+                name: value[rows, :longest]
+                for name, value in features.items()
+                if isinstance(value, Tensor)
+            }
+            chunks.append(self.model(chunk)["sentence_embedding"].float())
+        return nn.functional.normalize(torch.cat(chunks)[torch.argsort(order)], dim=-1)
+
+    def _places(self, rows: Sequence[int], columns: int) -> list[int]:
+        """Where the batch's texts are: all positives, then each column of negatives."""
+        examples = [self._examples[row] for row in rows]
+        places = [example.positive for example in examples]
+        for column in range(columns - 1):
+            places += [example.negatives[column] for example in examples]
+        return places
+
+    def _masked(self, rows: Sequence[int], places: Sequence[int]) -> Tensor:
+        """Which candidates are no negatives of which query: bool [rows, places]."""
+        vectors = self._vectors[places]
+        alike = vectors[: len(rows)] @ vectors.T >= ALIKE
+        for row, number in enumerate(rows):
+            relevant = self._examples[number].relevant
+            alike[row] |= [place in relevant for place in places]
+            alike[row, row] = False
+        return torch.as_tensor(alike)
+
+
+class ListwiseLoss(nn.Module):
+    """Softmax over a query's texts, of which the first is right; for a cross-encoder."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs: Sequence[Any], _labels: Any = None, **_options: Any) -> Tensor:
+        """The loss of a batch: queries, and as many lists of texts of one length."""
+        queries, lists = inputs
+        pairs = [(q, text) for q, texts in zip(queries, lists, strict=True) for text in texts]
+        lengths = torch.as_tensor([len(query) + len(text) for query, text in pairs])
+        order = torch.argsort(lengths)
+        chunks: list[Tensor] = []
+        for rows in _chunks(order, PAIRS):
+            features = self.model.preprocess([pairs[row] for row in rows])
+            moved = {
+                name: value.to(self.model.device)
+                for name, value in features.items()
+                if isinstance(value, Tensor)
+            }
+            chunks.append(self.model(moved)["scores"].view(-1).float())
+        scores = torch.cat(chunks)[torch.argsort(order)].view(len(queries), -1)
+        first = torch.zeros(len(queries), dtype=torch.long, device=scores.device)
+        return nn.functional.cross_entropy(scores, first)
+
+
+def _chunks(order: Any, size: int) -> list[list[int]]:
+    rows: list[int] = order.tolist()
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
