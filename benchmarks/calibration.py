@@ -1,11 +1,13 @@
 """How the shipped calibration was fitted, and how it holds on sets that it never saw.
 
-    python benchmarks/calibration.py --data FOLDER --ship
+    python benchmarks/calibration.py --data FOLDER --ship [--model MODEL=set,set...]
 
-FOLDER holds one folder a data set. Only train and development splits are fitted on, up to 600
-queries a set; every set counts the same. Beside the labelled queries come the same ones with
-their right tools hidden, and queries of the other sets: nothing answers those. For each set, a
-calibration of all other sets is measured on the set's test split.
+A set that the bundled encoder was trained on gives its evidence with a MODEL that was not, as
+on a registry that nobody trained on. FOLDER holds one folder a data set. Only train and
+development splits are fitted on, up to 600 queries a set; every set counts the same. Beside the
+labelled queries come the same ones with their right tools hidden, and queries of the other sets:
+nothing answers those. For each set, a calibration of all other sets is measured on the set's
+test split.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from toolcrib.evaluation.gate_measures import gate_measures
 from toolcrib.evaluation.loaders.opening import load
 from toolcrib.retrieval import confidence
 from toolcrib.retrieval.confidence import Calibration
+from toolcrib.settings import EncoderSettings
 
 QUERIES_A_SET = 600
 UNANSWERABLE_SHARE = 0.1
@@ -35,7 +38,9 @@ SEED = 0
 RESULTS = Path(__file__).resolve().parent / "results" / "calibration.json"
 
 
-def gather(data: DataSet, foreign: list[LabelledQuery], split: str) -> list[LabelledEvidence]:
+def gather(
+    data: DataSet, foreign: list[LabelledQuery], split: str, settings: Settings
+) -> list[LabelledEvidence]:
     """Evidence of one set's split; real queries weigh 1 together, the others a ninth of that."""
     rng = random.Random(SEED)
     names = ("test",) if split == "test" else ("train", "dev")
@@ -43,7 +48,7 @@ def gather(data: DataSet, foreign: list[LabelledQuery], split: str) -> list[Labe
     rng.shuffle(queries)
     answerable = [q for q in queries if q.answerable][:QUERIES_A_SET]
     unanswerable = [q for q in queries if not q.answerable][:QUERIES_A_SET]
-    with tempfile.TemporaryDirectory() as folder, Crib.open(folder, settings=Settings()) as crib:
+    with tempfile.TemporaryDirectory() as folder, Crib.open(folder, settings=settings) as crib:
         crib.index_tools(data.tools)
         found = gather_evidence(crib, answerable)
         strange = gather_evidence(crib, [*unanswerable, *foreign]) if foreign else []
@@ -83,15 +88,22 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--ship", action="store_true", help="renew the calibration shipped")
     parser.add_argument("--json", type=Path, default=RESULTS)
+    parser.add_argument("--model", action="append", default=[], help="FOLDER=set,set...")
     options = parser.parse_args()
+    models = {
+        name: Settings(encoder=EncoderSettings(dense=f"bundled:{folder}"))
+        for folder, _, names in (given.partition("=") for given in options.model)
+        for name in names.split(",")
+    }
     sets = {folder.name: load(str(folder)) for folder in sorted(options.data.iterdir())}
     fitting: dict[str, list[LabelledEvidence]] = {}
     testing: dict[str, list[LabelledEvidence]] = {}
     for name, data in sets.items():
+        settings = models.get(name, Settings())
         if any(q.answerable for q in data.split("train", "dev")):
-            fitting[name] = gather(data, strangers(sets, name), "train")
+            fitting[name] = gather(data, strangers(sets, name), "train", settings)
         if data.split("test"):
-            testing[name] = gather(data, [], "test")
+            testing[name] = gather(data, [], "test", settings)
         print(f"{name}: {len(fitting.get(name, []))} to fit, {len(testing.get(name, []))} to test")
     with Crib.open(":memory:", settings=Settings()) as crib:
         identity = crib.calibration_identity()

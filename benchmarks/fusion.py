@@ -1,7 +1,8 @@
 """How the fusion defaults were chosen: nDCG@10 of every candidate on development splits.
 
-`python benchmarks/fusion.py --data FOLDER [--json OUT]`, where FOLDER holds one folder a data
-set, each with `tools.jsonl` and `queries.jsonl`. Test splits are never read.
+`python benchmarks/fusion.py --data FOLDER [--model MODEL=set,set...] [--json OUT]`, where FOLDER
+holds one folder a data set, each with `tools.jsonl` and `queries.jsonl`, and MODEL is an encoder
+that was trained without the sets named. Test splits are never read.
 """
 
 from __future__ import annotations
@@ -45,14 +46,18 @@ Scores = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Evidence:
-    """One data set: both legs' scores [queries, tools], and each query's graded tools."""
+    """One data set: scores [queries, tools] of both legs and of each query's best clause.
+
+    And each query's graded tools.
+    """
 
     dense: Scores
+    clauses: Scores
     lexical: Scores
     relevant: list[dict[int, float]]
 
 
-def gather(folder: Path, split: str) -> Evidence:
+def gather(folder: Path, split: str, encoder: BundledEncoder) -> Evidence:
     tools = [_spec(json.loads(line)) for line in (folder / "tools.jsonl").open()]
     queries = [json.loads(line) for line in (folder / "queries.jsonl").open()]
     queries = [q for q in queries if q["split"] == split and q["relevant"]]
@@ -60,15 +65,13 @@ def gather(folder: Path, split: str) -> Evidence:
     queries = queries[:QUERIES_A_SET]
     places = {tool.id: place for place, tool in enumerate(tools)}
     relevant = [{places[i]: g for i, g in q["relevant"].items() if i in places} for q in queries]
-    encoder = BundledEncoder()
     texts = [query["text"] for query in queries]
-    dense = (
-        encoder.encode_documents(texts)
-        @ encoder.encode_documents(
-            [dense_text(tool) for tool in tools],
-        ).T
-    )
-    return Evidence(dense, bm25(tools, texts), relevant)
+    vectors = encoder.encode_documents([dense_text(tool) for tool in tools])
+    encoded = [encoder.encode_clauses(text) for text in texts]
+    dense = np.array([rows[0] @ vectors.T for rows in encoded])
+    parts = [(rows[1:] if len(rows) > 1 else rows) @ vectors.T for rows in encoded]
+    clauses = np.array([part.max(axis=0) for part in parts])
+    return Evidence(dense, clauses, bm25(tools, texts), relevant)
 
 
 def _spec(fields: dict[str, Any]) -> ToolSpec:
@@ -116,8 +119,12 @@ def ranks(scores: Scores) -> Scores:
     return np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1).astype(np.float32) + 1
 
 
-def saturated(weight: float, scale: float) -> Callable[[Evidence], Scores]:
-    return lambda e: weight * e.dense + (1 - weight) * (1 - np.exp(-e.lexical / scale))
+def saturated(weight: float, scale: float, share: float) -> Callable[[Evidence], Scores]:
+    def fuse(e: Evidence) -> Scores:
+        dense = e.dense + share * (e.clauses - e.dense)
+        return weight * dense + (1 - weight) * (1 - np.exp(-e.lexical / scale))
+
+    return fuse
 
 
 def by_maximum(weight: float) -> Callable[[Evidence], Scores]:
@@ -132,12 +139,18 @@ def by_maximum(weight: float) -> Callable[[Evidence], Scores]:
 
 CANDIDATES: dict[str, Callable[[Evidence], Scores]] = {
     "dense alone": lambda e: e.dense,
+    "best clause alone": lambda e: e.clauses,
+    "both alone, half and half": lambda e: 0.5 * e.dense + 0.5 * e.clauses,
     "lexical alone": lambda e: e.lexical,
     "reciprocal rank, k=60": lambda e: 1 / (60 + ranks(e.dense)) + 1 / (60 + ranks(e.lexical)),
     **{f"query's own minimum and maximum, {w}": by_maximum(w) for w in (0.4, 0.5, 0.6, 0.7)},
     **{
-        f"cosine and 1-exp(-bm25/{scale}), {w:.2f}": saturated(w, scale)
-        for scale, w in ((60, 0.45), (60, 0.36), (100, 0.4), (100, 1 / 3), (100, 0.25))
+        f"cosine and 1-exp(-bm25/{scale}), {weight:.2f}, clauses {share}": saturated(
+            weight, scale, share
+        )
+        for scale in (60, 100)
+        for weight in (0.25, 1 / 3, 0.4, 0.45, 0.5)
+        for share in (0, 0.5, 1)
     },
 }
 
@@ -146,8 +159,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--model", action="append", default=[])
     options = parser.parse_args()
-    evidence = {name: gather(options.data / name, split) for name, split in SPLITS.items()}
+    models = {
+        name: BundledEncoder(Path(folder))
+        for folder, _, names in (given.partition("=") for given in options.model)
+        for name in names.split(",")
+    }
+    evidence = {
+        name: gather(options.data / name, split, models.get(name) or BundledEncoder())
+        for name, split in SPLITS.items()
+    }
     table: dict[str, dict[str, float]] = {}
     for label, fuse in CANDIDATES.items():
         row = {n: round(100 * ndcg(fuse(e), e.relevant), 2) for n, e in evidence.items()}

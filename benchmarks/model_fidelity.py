@@ -2,11 +2,12 @@
 
 Four questions, all answered in one run: how near the vectors are (cosine), whether retrieval
 notices (nDCG@10 of plain dense retrieval), whether a text's vector depends on its batch, and how
-long encoding takes. The float model comes from `scripts/export_minilm.py --float-out FLOAT`; the
-data is a folder of sets, each with `tools.jsonl` and `queries.jsonl`, and is not part of the
-project.
+long encoding takes. `scripts/export_base.py --out MODEL --float-out FLOAT` writes both models;
+without `--model` it is the one that ships, and FLOAT must hold the same weights. The data is a
+folder of sets, each with `tools.jsonl` and `queries.jsonl`, and is not part of the project.
 
-    python benchmarks/model_fidelity.py --float FLOAT --data DATA [--also DIR ...] [--note TEXT]
+    python benchmarks/model_fidelity.py --float FLOAT --data DATA [--model MODEL] [--also DIR ...]
+        [--note TEXT]
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
-SHIPPED = ROOT / "toolcrib" / "encoders" / "models" / "all-MiniLM-L6-v2-int8"
+SHIPPED = ROOT / "toolcrib" / "encoders" / "models" / "toolcrib-encoder"
 RESULTS = ROOT / "benchmarks" / "results" / "model_fidelity.json"
 TEXTS, SEED, BATCH, DEPTH = 500, 7, 8, 10
 BATCHES = (1, 2, 4, 8, 16, 32, 128)
