@@ -10,8 +10,8 @@ from toolcrib.errors import MissingExtraError
 __all__ = ["import_eval"]
 
 
-def import_eval(module: str, feature: str) -> Any:
-    """Import a module of the extra `eval`; untyped, as its packages bring few types.
+def import_eval(module: str, feature: str, extra: str = "eval") -> Any:
+    """Import a module of an extra; untyped, as its packages bring few types.
 
     Raises:
         MissingExtraError: the extra is not installed; `feature` is what needed it.
@@ -19,4 +19,4 @@ def import_eval(module: str, feature: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as missing:
-        raise MissingExtraError(feature, "eval") from missing
+        raise MissingExtraError(feature, extra) from missing

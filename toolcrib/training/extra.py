@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-from toolcrib.errors import MissingExtraError
+from toolcrib.evaluation.extra import import_eval
 
 __all__ = ["import_train"]
 
@@ -16,7 +15,4 @@ def import_train(module: str, feature: str) -> Any:
     Raises:
         MissingExtraError: the extra is not installed; `feature` is what needed it.
     """
-    try:
-        return importlib.import_module(module)
-    except ImportError as missing:
-        raise MissingExtraError(feature, "train") from missing
+    return import_eval(module, feature, "train")

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from toolcrib.crib import Crib
 from toolcrib.retrieval.confidence import Calibration
-from toolcrib.service.cli.opening import Json, Store, open_crib
+from toolcrib.service.cli.opening import Json, Seed, Store, open_crib
 from toolcrib.service.cli.screen import counting, err, out, print_json
 
 __all__ = ["calibrate"]
@@ -27,7 +27,7 @@ def calibrate(
         list[str] | None,
         typer.Option(help="Only queries of this split; may be repeated. Default: all but test."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of everything that is random.")] = 0,
+    seed: Seed = 0,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Fit and measure, and keep what is in use."),

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from toolcrib.errors import SettingsError, SourceError
-from toolcrib.service.cli.opening import Json, Store, load_sets, open_crib
+from toolcrib.service.cli.opening import Json, Queries, Seed, Store, Tools, load_sets, open_crib
 from toolcrib.service.cli.screen import counting, print_json
 from toolcrib.service.problems import EXIT_NOT_CLEAN
 from toolcrib.settings import load_settings
@@ -41,14 +41,6 @@ DataSets: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(help="Folders with tools.jsonl and queries.jsonl, BEIR folders, public names."),
 ]
-Tools: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="Tools in any format that can be indexed; with --queries."),
-]
-Queries: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(help="Labelled queries, JSONL; with --tools, or about the tools of the index."),
-]
 Split: TypeAlias = Annotated[str, typer.Option(help="Which queries: train, dev or test.")]
 Limit: TypeAlias = Annotated[
     int | None,
@@ -66,7 +58,6 @@ Shots: TypeAlias = Annotated[
     int,
     typer.Option(min=0, help="Training queries that become examples of each intent."),
 ]
-Seed: TypeAlias = Annotated[int, typer.Option(help="Of everything that is random.")]
 
 
 @app.command("run")

@@ -18,13 +18,33 @@ from toolcrib.store.filters import AnyOf, Filter, all_of
 if TYPE_CHECKING:
     from toolcrib.evaluation.dataset import DataSet
 
-__all__ = ["Json", "Servers", "Store", "Tags", "load_sets", "narrowing", "open_crib"]
+__all__ = [
+    "Json",
+    "Queries",
+    "Seed",
+    "Servers",
+    "Store",
+    "Tags",
+    "Tools",
+    "load_sets",
+    "narrowing",
+    "open_crib",
+]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Store: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Folder or Qdrant URL of the index; default: .toolcrib."),
 ]
+Tools: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Tools in any format that can be indexed; with --queries."),
+]
+Queries: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="Labelled queries, JSONL; with --tools, or about the tools of the index."),
+]
+Seed: TypeAlias = Annotated[int, typer.Option(help="Of everything that is random.")]
 Servers: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--server", help="Only tools of this server; may be repeated."),

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from toolcrib.records import Refusal, ToolSpec
-from toolcrib.service.cli.opening import Json, Store, load_sets
+from toolcrib.service.cli.opening import Json, Queries, Seed, Store, Tools, load_sets
 from toolcrib.service.cli.screen import counting, err, out, print_json
 from toolcrib.settings import load_settings
 
@@ -38,14 +38,6 @@ DataSets: TypeAlias = Annotated[
     typer.Argument(help="Data sets as `eval` reads them; their split `train` is learned from."),
 ]
 Out: TypeAlias = Annotated[Path, typer.Option(help="Folder for the model; a run resumes there.")]
-Tools: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="Tools in any format that can be indexed; with --queries."),
-]
-Queries: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(help="Labelled queries, JSONL; with --tools, or about the tools of the index."),
-]
 Corpora: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--corpus", help="Tools without queries to learn from; may be repeated."),
@@ -87,7 +79,6 @@ Mix: TypeAlias = Annotated[
         min=0.0, max=1.0, help="Share of the base kept in an encoder; default: as dev says."
     ),
 ]
-Seed: TypeAlias = Annotated[int, typer.Option(help="Of everything that is random.")]
 
 
 def train(
