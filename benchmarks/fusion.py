@@ -58,14 +58,8 @@ class Evidence:
 
 
 def gather(folder: Path, split: str, encoder: BundledEncoder) -> Evidence:
-    tools = [_spec(json.loads(line)) for line in (folder / "tools.jsonl").open()]
-    queries = [json.loads(line) for line in (folder / "queries.jsonl").open()]
-    queries = [q for q in queries if q["split"] == split and q["relevant"]]
-    random.Random(0).shuffle(queries)
-    queries = queries[:QUERIES_A_SET]
-    places = {tool.id: place for place, tool in enumerate(tools)}
-    relevant = [{places[i]: g for i, g in q["relevant"].items() if i in places} for q in queries]
-    texts = [query["text"] for query in queries]
+    tools = [spec(json.loads(line)) for line in (folder / "tools.jsonl").open()]
+    texts, relevant = questions(folder, split, tools)
     vectors = encoder.encode_documents([dense_text(tool) for tool in tools])
     encoded = [encoder.encode_clauses(text) for text in texts]
     dense = np.array([rows[0] @ vectors.T for rows in encoded])
@@ -74,7 +68,21 @@ def gather(folder: Path, split: str, encoder: BundledEncoder) -> Evidence:
     return Evidence(dense, clauses, bm25(tools, texts), relevant)
 
 
-def _spec(fields: dict[str, Any]) -> ToolSpec:
+def questions(
+    folder: Path, split: str, tools: list[ToolSpec]
+) -> tuple[list[str], list[dict[int, float]]]:
+    """At most 300 queries of a split that something answers, and the grades by tool's place."""
+    queries = [json.loads(line) for line in (folder / "queries.jsonl").open()]
+    queries = [q for q in queries if q["split"] == split and q["relevant"]]
+    random.Random(0).shuffle(queries)
+    queries = queries[:QUERIES_A_SET]
+    places = {tool.id: place for place, tool in enumerate(tools)}
+    relevant = [{places[i]: g for i, g in q["relevant"].items() if i in places} for q in queries]
+    return [query["text"] for query in queries], relevant
+
+
+def spec(fields: dict[str, Any]) -> ToolSpec:
+    """A tool without its examples."""
     known = {k: v for k, v in fields.items() if k in ToolSpec.model_fields and v is not None}
     return ToolSpec.model_validate(known | {"success_examples": ()})
 
