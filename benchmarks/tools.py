@@ -1,6 +1,7 @@
 """How well tools are found that no model was trained on: all systems, test splits.
 
-    python benchmarks/tools.py --data DATA --base BASE --model FOLDER=set,set... [--reranker]
+    python benchmarks/tools.py --data DATA --base BASE --model FOLDER=set,set...
+        [--reranker FOLDER]
     python benchmarks/tools.py --data DATA --model ... --learn --json OUT   # toolcrib alone
 
 The bundled encoder was trained on some of the sets. Each of those is measured with a FOLDER that
@@ -33,7 +34,7 @@ RESULTS = Path(__file__).resolve().parent / "results" / "eval-tools.json"
 OWN = ("toolcrib", "lexical", "dense")
 
 
-def measured(folder: Path, encoder: str, base: str, *, reranked: bool) -> Evaluation:
+def measured(folder: Path, encoder: str, base: str, reranker: str | None) -> Evaluation:
     """Every system on one set."""
     settings = Settings(encoder=EncoderSettings(dense=encoder))
     dense = wiring.make_dense(settings)
@@ -46,8 +47,9 @@ def measured(folder: Path, encoder: str, base: str, *, reranked: bool) -> Evalua
     )
     systems: dict[str, CreateSystem] = {n: lambda n=n: own.make(n) for n in OWN}
     shelves = [own, old]
-    if reranked:
-        second = OwnSystems(Settings(encoder=EncoderSettings(dense=encoder, reranker="bundled")))
+    if reranker is not None:
+        models = EncoderSettings(dense=encoder, reranker=f"bundled:{reranker}")
+        second = OwnSystems(Settings(encoder=models))
         systems["reranked"] = lambda: second.make("toolcrib")
         shelves.append(second)
     systems["untrained"] = lambda: old.make("toolcrib")
@@ -76,7 +78,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--base", default="bundled")
     parser.add_argument("--model", action="append", default=[], help="FOLDER=set,set...")
-    parser.add_argument("--reranker", action="store_true", help="also with the bundled reranker")
+    parser.add_argument("--reranker", help="also with this one, a folder")
     parser.add_argument("--learn", action="store_true", help="toolcrib alone, learning first")
     parser.add_argument("--json", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -92,7 +94,7 @@ def main() -> None:
         found = (
             learned(folder, encoder)
             if options.learn
-            else measured(folder, encoder, options.base, reranked=options.reranker)
+            else measured(folder, encoder, options.base, options.reranker)
         )
         if found is None:
             continue

@@ -91,6 +91,11 @@ def test_the_bundled_encoder_can_be_another_folder(empty_folder):
         make_dense(settings)
 
 
+def test_no_reranker_ships_so_a_folder_must_be_named():
+    with pytest.raises(SettingsError, match="name a folder, as in bundled:./my-reranker"):
+        make_reranker(Settings.model_validate({"encoder": {"reranker": "bundled"}}))
+
+
 def test_no_reranker_is_the_default():
     assert make_reranker(Settings()) is None
 

@@ -30,7 +30,7 @@ class EncoderSettings(BaseModel):
     """Which models are used.
 
     `dense`: `bundled`, `deterministic`, `fastembed:NAME` or `sentence-transformers:NAME`.
-    `reranker`: none, `bundled`, `fastembed:NAME` or `sentence-transformers:NAME`.
+    `reranker`: none, `bundled:FOLDER`, `fastembed:NAME` or `sentence-transformers:NAME`.
     `threads`: for encoding documents; 0 means all cores.
     """
 

@@ -103,7 +103,11 @@ def _sentence_transformers(model: str, _threads: int) -> DenseEncoder:
 def _bundled_reranker(model: str, threads: int) -> Reranker:
     from toolcrib.encoders.bundled_reranker import BundledReranker
 
-    return BundledReranker(Path(model) if model else None, threads)
+    if not model:
+        raise SettingsError(
+            "encoder.reranker: no reranker ships; name a folder, as in bundled:./my-reranker",
+        )
+    return BundledReranker(Path(model), threads)
 
 
 def _fastembed_reranker(model: str, threads: int) -> Reranker:

@@ -61,10 +61,31 @@ def _names(done: Reranked) -> str:
 
 def test_scores_are_blended_by_weight_worked_by_hand() -> None:
     # The sigmoid of 0 is 0.5, of ln 3 it is 0.75.
-    done = _rerank(Scripted({"a": 0.0, "b": math.log(3)}), _hits(a=0.6, b=0.4), weight=0.5)
+    done = _rerank(Scripted({"a": 0.0, "b": math.log(3)}), _hits(a=0.6, b=0.4), weight=0.5, lead=1)
     assert _names(done) == "ba"
     assert _scores(done) == {"b": 0.575, "a": 0.55}
     assert not done.late
+
+
+def test_where_the_first_leads_by_far_nothing_is_looked_at_and_scores_stand() -> None:
+    reranker, hits = Scripted({"a": -5.0, "b": 5.0}), _hits(a=0.65, b=0.4)
+    done = _rerank(reranker, hits, lead=0.2)
+    assert (done.hits, done.looked, done.late) == (hits, False, False)
+    assert reranker.seen == []
+
+
+def test_where_it_leads_by_less_or_stands_alone_it_is_looked_at() -> None:
+    for hits in (_hits(a=0.6, b=0.41), _hits(a=0.6)):
+        reranker = Scripted({"a": -5.0, "b": 5.0})
+        assert _rerank(reranker, hits, lead=0.2).looked
+        assert reranker.seen
+
+
+def test_a_tool_called_by_name_leads_nobody() -> None:
+    # It stands first whatever its score; how sure the others are is another question.
+    reranker = Scripted({"b": -5.0, "c": 5.0})
+    done = _rerank(reranker, _hits(a=1.0, b=0.42, c=0.4), lead=0.2, weight=0.5)
+    assert _names(done) == "acb"
 
 
 @pytest.mark.parametrize(("weight", "order"), [(0.0, "abc"), (1.0, "cba")])

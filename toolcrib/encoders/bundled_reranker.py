@@ -1,4 +1,4 @@
-"""A cross-encoder from a model folder: int8 ONNX, no network."""
+"""A cross-encoder from a model folder, as `toolcrib train reranker` makes it: int8 ONNX."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ import numpy as np
 
 from toolcrib.encoders.checks import finite_scores, readable, readable_all
 from toolcrib.encoders.loading import LoadOnce
-from toolcrib.encoders.model_folder import MODELS, open_model, read_card, usable_cores
+from toolcrib.encoders.model_folder import open_model, read_card, usable_cores
 from toolcrib.encoders.protocols import FloatArray
 from toolcrib.errors import EncoderError
 
-__all__ = ["DEFAULT_RERANKER", "BundledReranker"]
-
-DEFAULT_RERANKER = "toolcrib-reranker"
+__all__ = ["BundledReranker"]
 
 
 class BundledReranker:
@@ -31,8 +29,8 @@ class BundledReranker:
         EncoderError: `card.json` cannot be read or lacks something.
     """
 
-    def __init__(self, folder: Path | None = None, threads: int = 0) -> None:
-        self._folder = folder or MODELS / DEFAULT_RERANKER
+    def __init__(self, folder: Path, threads: int = 0) -> None:
+        self._folder = folder
         self._threads = threads or usable_cores()
         self._card = read_card(self._folder)
         self._model = LoadOnce(lambda: open_model(self._folder, self._card))

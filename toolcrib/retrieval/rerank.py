@@ -34,7 +34,7 @@ class RerankSettings:
     budget_ms: Annotated[float, Field(gt=0)] = 250.0
     batch: Annotated[int, Field(ge=1)] = 8
     weight: Annotated[float, Field(ge=0, le=1)] = 0.5
-    lead: Annotated[float, Field(gt=0)] = 0.2
+    lead: Annotated[float, Field(gt=0)] = 0.15
 
 
 @dataclass(frozen=True, slots=True)
