@@ -92,7 +92,7 @@ def test_the_bundled_encoder_can_be_another_folder(empty_folder):
 
 
 def test_no_reranker_ships_so_a_folder_must_be_named():
-    with pytest.raises(SettingsError, match="name a folder, as in bundled:./my-reranker"):
+    with pytest.raises(SettingsError, match=r"name a folder, as in bundled:\./my-reranker"):
         make_reranker(Settings.model_validate({"encoder": {"reranker": "bundled"}}))
 
 
