@@ -14,6 +14,7 @@ from tests.training.tiny import base, jargon
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.encoders.model_folder import read_card
 from toolcrib.errors import TrainingError
+from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.settings import EncoderSettings as Encoders
 from toolcrib.training.encoder import EncoderSettings
 from toolcrib.training.loop import LoopSettings
@@ -185,7 +186,8 @@ class TestReranker:
         assert found.verdict is not None
         assert found.verdict.outcome in {"no difference", "worse", "better"}
         assert _card(plan.out)["outputs"] == ["logit"]
-        chosen = Settings(encoder=Encoders(dense="deterministic", reranker=f"bundled:{plan.out}"))
+        models = Encoders(dense="deterministic", reranker=f"bundled:{plan.out}")
+        chosen = Settings(encoder=models, rerank=RerankSettings(lead=1))
         with Crib.open(":memory:", settings=chosen) as crib:
             crib.index_tools(*jargon().tools)
             hits = crib.find_tools("play a song", k=3, explain=True, gate=False).tools
