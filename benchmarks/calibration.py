@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import held_out
 import numpy as np
 
 from toolcrib import Crib, Settings
@@ -88,12 +89,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--ship", action="store_true", help="renew the calibration shipped")
     parser.add_argument("--json", type=Path, default=RESULTS)
-    parser.add_argument("--model", action="append", default=[], help="FOLDER=set,set...")
+    parser.add_argument("--model", action="append", default=[], help=held_out.USAGE)
     options = parser.parse_args()
     models = {
         name: Settings(encoder=EncoderSettings(dense=f"bundled:{folder}"))
-        for folder, _, names in (given.partition("=") for given in options.model)
-        for name in names.split(",")
+        for name, folder in held_out.models(options.model).items()
     }
     sets = {folder.name: load(str(folder)) for folder in sorted(options.data.iterdir())}
     fitting: dict[str, list[LabelledEvidence]] = {}

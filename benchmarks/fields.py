@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import held_out
 import numpy as np
 from fusion import SPLITS, bm25, ndcg, questions, spec
 
@@ -91,15 +92,11 @@ def measured(folder: Path, split: str, encoder: BundledEncoder) -> dict[str, tup
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", action="append", default=[])
+    parser.add_argument("--model", action="append", default=[], help=held_out.USAGE)
     options = parser.parse_args()
-    models = {
-        name: BundledEncoder(Path(folder))
-        for folder, _, names in (given.partition("=") for given in options.model)
-        for name in names.split(",")
-    }
+    models = held_out.models(options.model)
     found = [
-        measured(options.data / name, split, models.get(name) or BundledEncoder())
+        measured(options.data / name, split, held_out.encoder(models, name))
         for name, split in SPLITS.items()
     ]
     print("| | dense | fused |\n| --- | --: | --: |")

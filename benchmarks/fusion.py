@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import held_out
 import numpy as np
 from numpy.typing import NDArray
 
@@ -167,15 +168,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--model", action="append", default=[])
+    parser.add_argument("--model", action="append", default=[], help=held_out.USAGE)
     options = parser.parse_args()
-    models = {
-        name: BundledEncoder(Path(folder))
-        for folder, _, names in (given.partition("=") for given in options.model)
-        for name in names.split(",")
-    }
+    models = held_out.models(options.model)
     evidence = {
-        name: gather(options.data / name, split, models.get(name) or BundledEncoder())
+        name: gather(options.data / name, split, held_out.encoder(models, name))
         for name, split in SPLITS.items()
     }
     table: dict[str, dict[str, float]] = {}

@@ -18,6 +18,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import held_out
+
 from toolcrib import Settings, wiring
 from toolcrib.evaluation.export import as_json
 from toolcrib.evaluation.loaders.opening import load
@@ -77,20 +79,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--base", default="bundled")
-    parser.add_argument("--model", action="append", default=[], help="FOLDER=set,set...")
+    parser.add_argument("--model", action="append", default=[], help=held_out.USAGE)
     parser.add_argument("--reranker", help="also with this one, a folder")
     parser.add_argument("--learn", action="store_true", help="toolcrib alone, learning first")
     parser.add_argument("--json", type=Path, default=RESULTS)
     options = parser.parse_args()
-    models = {
-        name: f"bundled:{folder}"
-        for folder, _, names in (given.partition("=") for given in options.model)
-        for name in names.split(",")
-    }
+    models = held_out.models(options.model)
     sets: dict[str, SetResult] = {}
     last: Evaluation | None = None
     for folder in sorted(options.data.iterdir()):
-        encoder = models.get(folder.name, "bundled")
+        encoder = f"bundled:{models.get(folder.name, '')}"
         found = (
             learned(folder, encoder)
             if options.learn

@@ -13,7 +13,6 @@ from toolcrib.encoders.clauses import clauses
 from toolcrib.encoders.loading import LoadOnce
 from toolcrib.encoders.model_folder import MODELS, open_model, read_card, usable_cores
 from toolcrib.encoders.protocols import FloatArray
-from toolcrib.errors import EncoderError
 
 __all__ = ["DEFAULT_MODEL", "BundledEncoder"]
 
@@ -76,11 +75,11 @@ class BundledEncoder:
             EncoderError: the model cannot be loaded, or gives no usable vector.
         """
         query = readable(text)
-        spans = clauses(query)
-        if len(spans) < MIN_CLAUSES or not self._model().gives(TOKENS):
+        spans, model = clauses(query), self._model()
+        if len(spans) < MIN_CLAUSES or not model.gives(TOKENS):
             return self._encode(query)[np.newaxis]
-        encoded = self._model().tokenizer.encode(query)
-        whole, tokens = self._run(encoded.ids, [VECTOR, TOKENS])
+        encoded = model.tokenizer.encode(query)
+        whole, tokens = model.run(encoded.ids, [VECTOR, TOKENS])
         pooled = [tokens[0, rows].mean(axis=0) for rows in _rows(encoded.offsets, spans)]
         if len(pooled) < MIN_CLAUSES:
             pooled = []
@@ -106,17 +105,9 @@ class BundledEncoder:
         return vectors
 
     def _encode(self, text: str) -> FloatArray:
-        ids = self._model().tokenizer.encode(text).ids
-        (vectors,) = self._run(ids, [VECTOR])
+        model = self._model()
+        (vectors,) = model.run(model.tokenizer.encode(text).ids, [VECTOR])
         return unit_rows(vectors, 1, self.dimensions, self.name)[0]
-
-    def _run(self, tokens: Sequence[int], outputs: list[str]) -> list[FloatArray]:
-        ids = np.array([tokens], dtype=np.int64)
-        feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-        try:
-            return self._model().session.run(outputs, feeds)
-        except Exception as error:  # onnxruntime's own classes share no base
-            raise EncoderError(f"{self._folder / 'model.onnx'} cannot be run: {error}") from error
 
 
 def _rows(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[list[int]]:

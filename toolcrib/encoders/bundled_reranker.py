@@ -7,13 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from toolcrib.encoders.checks import finite_scores, readable, readable_all
 from toolcrib.encoders.loading import LoadOnce
 from toolcrib.encoders.model_folder import open_model, read_card, usable_cores
 from toolcrib.encoders.protocols import FloatArray
-from toolcrib.errors import EncoderError
 
 __all__ = ["BundledReranker"]
 
@@ -57,9 +54,5 @@ class BundledReranker:
 
     def _score(self, query: str, text: str) -> float:
         model = self._model()
-        ids = np.array([model.tokenizer.encode(query, text).ids], dtype=np.int64)
-        feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-        try:
-            return float(model.session.run(["logit"], feeds)[0][0])
-        except Exception as error:  # onnxruntime's own classes share no base
-            raise EncoderError(f"{self._folder / 'model.onnx'} cannot be run: {error}") from error
+        (logits,) = model.run(model.tokenizer.encode(query, text).ids, ["logit"])
+        return float(logits[0])

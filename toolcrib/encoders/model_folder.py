@@ -8,11 +8,15 @@ from __future__ import annotations
 import importlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from toolcrib.encoders.loading import DIGEST_DIGITS
+from toolcrib.encoders.protocols import FloatArray
 from toolcrib.errors import EncoderError
 
 if TYPE_CHECKING:
@@ -45,6 +49,7 @@ class Card:
 class Model:
     """A model that is loaded: its tokenizer, which truncates, and its onnxruntime session."""
 
+    folder: Path
     tokenizer: tokenizers.Tokenizer
     session: Any
     outputs: frozenset[str]
@@ -52,6 +57,19 @@ class Model:
     def gives(self, output: str) -> bool:
         """Whether the graph has this output."""
         return output in self.outputs
+
+    def run(self, tokens: Sequence[int], outputs: Sequence[str]) -> list[FloatArray]:
+        """What the graph gives for one text's tokens, each with a first dimension of 1.
+
+        Raises:
+            EncoderError: it cannot be run.
+        """
+        ids = np.array([tokens], dtype=np.int64)
+        feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        try:
+            return self.session.run(outputs, feeds)
+        except Exception as error:  # onnxruntime's own classes share no base
+            raise EncoderError(f"{self.folder / 'model.onnx'} cannot be run: {error}") from error
 
 
 def open_model(folder: Path, card: Card) -> Model:
@@ -62,7 +80,8 @@ def open_model(folder: Path, card: Card) -> Model:
     """
     session = _open_session(folder / "model.onnx")
     outputs = frozenset(str(output.name) for output in session.get_outputs())
-    return Model(_open_tokenizer(folder / "tokenizer.json", card.max_tokens), session, outputs)
+    tokenizer = _open_tokenizer(folder / "tokenizer.json", card.max_tokens)
+    return Model(folder, tokenizer, session, outputs)
 
 
 def read_card(folder: Path) -> Card:

@@ -18,7 +18,7 @@ __all__ = ["agreement"]
 
 FEATURE = "comparing an export with its source"
 TEXTS = 100
-AT_LEAST = {"encoder": 0.98, "reranker": 0.98}
+AT_LEAST = 0.98
 """Mean cosine of the vectors; correlation of the scores."""
 
 
@@ -30,15 +30,10 @@ def agreement(
     Raises:
         TrainingError: they differ too much to trust the export.
     """
-    examples = data.examples[:TEXTS]
-    pairs = [(example.query, data.documents[example.positive]) for example in examples]
-    found = (
-        _encoders(trained, exported, pairs)
-        if kind == "encoder"
-        else _rerankers(trained, exported, data)
-    )
+    compare = _encoders if kind == "encoder" else _rerankers
+    found = compare(trained, exported, data)
     figure = next(iter(found.values()))
-    if not figure >= AT_LEAST[kind]:
+    if not figure >= AT_LEAST:
         raise TrainingError(
             f"the exported model does not agree with the trained one ({found}); the trained "
             f"weights are in {trained}, and can be used as sentence-transformers:{trained}",
@@ -46,8 +41,9 @@ def agreement(
     return found
 
 
-def _encoders(trained: Path, exported: Path, pairs: list[tuple[str, str]]) -> dict[str, float]:
-    texts = [text for pair in pairs for text in pair]
+def _encoders(trained: Path, exported: Path, data: TrainingData) -> dict[str, float]:
+    examples = data.examples[:TEXTS]
+    texts = [text for e in examples for text in (e.query, data.documents[e.positive])]
     st = import_train("sentence_transformers", FEATURE)
     model: Any = st.SentenceTransformer(str(trained))
     model.max_seq_length = read_card(exported).max_tokens
@@ -63,12 +59,12 @@ def _rerankers(trained: Path, exported: Path, data: TrainingData) -> dict[str, f
     model.tokenizer.model_input_names = ["input_ids", "attention_mask"]
     model.max_seq_length = read_card(exported).max_tokens
     reranker = BundledReranker(exported)
+    torch = import_train("torch", FEATURE)
     expected: list[float] = []
     given: list[float] = []
     for example in data.examples[:TEXTS]:
         texts = [data.documents[place] for place in (example.positive, *example.negatives)]
         pairs = [(example.query, text) for text in texts]
-        torch = import_train("torch", FEATURE)
         logits = model.predict(pairs, activation_fn=torch.nn.Identity(), show_progress_bar=False)
         expected += [float(logit) for logit in logits]
         given += [float(score) for score in reranker.score(example.query, texts)]

@@ -87,7 +87,7 @@ def write_for_training(weights: Weights, folder: Path) -> None:
     config = transformers.BertConfig(
         vocab_size=words.shape[0],
         hidden_size=words.shape[1],
-        num_hidden_layers=sum(name.endswith("query.weight") for name in weights.tensors),
+        num_hidden_layers=import_train("toolcrib.training.graph", FEATURE).layers(weights.tensors),
         num_attention_heads=weights.heads,
         intermediate_size=up.shape[0],
         max_position_embeddings=positions.shape[0],

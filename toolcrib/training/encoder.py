@@ -50,8 +50,8 @@ def train_encoder(
     """Train from `base` (a folder or a hub name) into `out`, a sentence-transformers folder.
 
     `data` has negatives, and `vectors` are the guide's of its texts (`negatives.mine`). With an
-    `evaluator` (`development`) the best checkpoint is kept. A run that
-    was killed goes on from its last checkpoint.
+    `evaluator` (`development`) the best checkpoint is kept. A run that was killed goes on from
+    its last checkpoint.
 
     Returns the trainer's own account: steps, seconds, the mean loss, the best figure.
 

@@ -70,15 +70,17 @@ def export(weights: Weights, out: Path, card: Mapping[str, Any], *, quantised: b
         "onnxruntime": ">=1.20",
         "sha256": {file: hashlib.sha256(content).hexdigest() for file, content in files.items()},
     }
-    (out / "card.json").write_text("{}", encoding="utf-8")
-    add_to_card(out, written)
+    _write_card(out, written)
 
 
 def add_to_card(folder: Path, facts: Mapping[str, Any]) -> None:
     """Write more into a model's card."""
-    path = folder / "card.json"
-    card = {**json.loads(path.read_bytes()), **facts}
-    path.write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    _write_card(folder, {**json.loads((folder / "card.json").read_bytes()), **facts})
+
+
+def _write_card(folder: Path, card: Mapping[str, Any]) -> None:
+    text = json.dumps(card, indent=2, ensure_ascii=False) + "\n"
+    (folder / "card.json").write_text(text, encoding="utf-8")
 
 
 def _neutral(source: bytes) -> Any:
