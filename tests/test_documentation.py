@@ -21,7 +21,10 @@ BLOCK = re.compile(
 )
 LINK = re.compile(r"\]\((?!https?:|#)(?P<target>[^)#\s]+)")
 
-COMMANDS = {"index", "search", "list", "show", "remove", "doctor", "calibrate", "eval", "train"}
+COMMANDS = {
+    *("index", "search", "list", "show", "remove", "doctor", "calibrate", "eval", "train"),
+    *("index-docs", "collections", "route", "report"),
+}
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ def blocks(page: Path) -> list[Block]:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_examples_of_a_page_run(name, tmp_path):
     found = blocks(ROOT / name)
+    # Pages show the sample data under the path that it has in a clone.
+    (tmp_path / "data").symlink_to(ROOT / "data")
     for block in found:
         if block.file:
             (tmp_path / block.file).write_text(block.body)

@@ -1,4 +1,4 @@
-"""toolcrib hands an AI agent the few tools that its current turn needs, out of thousands."""
+"""toolcrib hands an AI agent the tools and passages that its turn needs, out of thousands."""
 
 from __future__ import annotations
 
@@ -8,34 +8,58 @@ if TYPE_CHECKING:
     from toolcrib.crib import Crib
     from toolcrib.errors import ToolcribError
     from toolcrib.records import (
+        Attachment,
+        Collection,
+        Context,
+        Decision,
+        Entity,
         FindResult,
         IndexProgress,
         IndexReport,
+        KnowledgeResult,
+        Message,
+        Passage,
+        PassageHit,
         Refusal,
+        Route,
         Scope,
         ToolHit,
         ToolSpec,
+        Turn,
     )
+    from toolcrib.router.policy import RecoveryPolicy
     from toolcrib.settings import Settings
     from toolcrib.store.filters import And, AnyOf, Equals, Not, Or, Range
 
 __all__ = [
     "And",
     "AnyOf",
+    "Attachment",
+    "Collection",
+    "Context",
     "Crib",
+    "Decision",
+    "Entity",
     "Equals",
     "FindResult",
     "IndexProgress",
     "IndexReport",
+    "KnowledgeResult",
+    "Message",
     "Not",
     "Or",
+    "Passage",
+    "PassageHit",
     "Range",
+    "RecoveryPolicy",
     "Refusal",
+    "Route",
     "Scope",
     "Settings",
     "ToolHit",
     "ToolSpec",
     "ToolcribError",
+    "Turn",
     "__version__",
 ]
 
@@ -46,8 +70,28 @@ _HOMES = {
     "Settings": "toolcrib.settings",
     "ToolcribError": "toolcrib.errors",
     **dict.fromkeys(("And", "AnyOf", "Equals", "Not", "Or", "Range"), "toolcrib.store.filters"),
+    "RecoveryPolicy": "toolcrib.router.policy",
     **dict.fromkeys(
-        ("FindResult", "IndexProgress", "IndexReport", "Refusal", "Scope", "ToolHit", "ToolSpec"),
+        (
+            "Attachment",
+            "Collection",
+            "Context",
+            "Decision",
+            "Entity",
+            "FindResult",
+            "IndexProgress",
+            "IndexReport",
+            "KnowledgeResult",
+            "Message",
+            "Passage",
+            "PassageHit",
+            "Refusal",
+            "Route",
+            "Scope",
+            "ToolHit",
+            "ToolSpec",
+            "Turn",
+        ),
         "toolcrib.records",
     ),
 }

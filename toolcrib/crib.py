@@ -4,56 +4,63 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self
 
 from toolcrib import wiring
-from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray
-from toolcrib.errors import IndexMismatchError, UnknownToolError
-from toolcrib.identity import calibration_identity, difference, index_identity
+from toolcrib.clock import Clock, SystemClock
+from toolcrib.desk import Desk, Stock
+from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.errors import StoreError
 from toolcrib.indexers.points import layout
-from toolcrib.indexers.sources import ToolSource, entries
-from toolcrib.indexers.sync import ToolSync, ignore
-from toolcrib.records import FindResult, IndexProgress, IndexReport, Scope, ToolSpec
-from toolcrib.retrieval.assessment import Assessor
-from toolcrib.retrieval.calibration_store import (
-    META_KEY,
-    load_calibration,
-    save_calibration,
-    usable_calibration,
+from toolcrib.indexers.sources import ToolSource
+from toolcrib.library import Library
+from toolcrib.reading import Reading
+from toolcrib.records import (
+    Collection,
+    Context,
+    Decision,
+    FindResult,
+    IndexReport,
+    KnowledgeResult,
+    Outcome,
+    Passage,
+    Scope,
+    ToolHit,
+    Turn,
 )
-from toolcrib.retrieval.confidence import Calibration
-from toolcrib.retrieval.head import Head
-from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
+from toolcrib.router.policy import RecoveryPolicy
 from toolcrib.settings import Settings, load_settings
-from toolcrib.store.filters import Filter, all_of, from_scope, validate
-from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Identity, Store, StoreInfo, point_id
+from toolcrib.store.protocol import Identity, Store, StoreInfo
+from toolcrib.tool_counter import Listener, ToolCounter
 
 __all__ = ["Crib"]
 
-Listener: TypeAlias = Callable[[IndexProgress], None]
 
-
-class Crib:
-    """A counter of tools: put them in, ask for those that fit.
+class Crib(ToolCounter):
+    """A counter of tools and a library of passages: put them in, ask for what a turn needs.
 
     Safe for several threads; one process at a time holds a folder. A context manager.
     """
 
-    def __init__(self, store: Store, dense: DenseEncoder, settings: Settings) -> None:
-        lexical = LexicalEncoder(settings.lexical)
-        self._settings = settings
-        self._store = store
-        self._dense = dense
-        self._lexical, self._reranker = lexical, wiring.make_reranker(settings)
-        self._identity = index_identity(dense, lexical, settings)
-        self._writing = threading.Lock()
-        self._sync = ToolSync(store, dense, lexical, settings.fields)
-        self.use_calibration(usable_calibration(self._store, self.calibration_identity()))
+    def __init__(
+        self,
+        store: Store,
+        dense: DenseEncoder,
+        settings: Settings,
+        *,
+        library: Callable[[], Library] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._open_library = library
+        self._library: Library | None = None
+        self._opening = threading.Lock()
+        self._desk = Desk(settings, clock or SystemClock())
+        self._reading = Reading(store, dense, settings)
+        self._stocked = False
+        super().__init__(store, dense, settings)
 
     @classmethod
     def open(
@@ -78,163 +85,176 @@ class Crib:
         dense = wiring.make_dense(settings)
         where = str(location if location is not None else settings.store)
         store = wiring.open_store(where, layout(dense.dimensions), settings)
+
+        opened = partial(Library.open, where, dense, settings, rebuild=rebuild)
         try:
-            crib = cls(store, dense, settings)
+            crib = cls(store, dense, settings, library=opened)
             crib._claim(rebuild=rebuild, progress=progress)
+            if wiring.has_library(where):
+                _ = crib.library
         except BaseException:
             store.close()
             raise
         return crib
 
-    # -- tools in ----------------------------------------------------------------------------
+    # -- knowledge ---------------------------------------------------------------------------
 
-    def index_tools(
+    @property
+    def library(self) -> Library:
+        """The collections and their passages; made when they are first asked for.
+
+        Raises:
+            StoreError: it cannot be opened, or other models made it.
+        """
+        with self._opening:
+            if self._library is None:
+                if self._open_library is None:
+                    raise StoreError("this crib was made without a library; use Crib.open")
+                self._library = self._open_library()
+        return self._library
+
+    def index_docs(
         self,
-        *sources: ToolSource,
-        server: str | None = None,
-        format: str | None = None,
+        *sources: str | Path,
+        collection: str,
         prune: bool = False,
         progress: Listener | None = None,
     ) -> IndexReport:
-        """Bring the index up to date with the sources; what is unchanged is not encoded again.
+        """Bring a collection up to date with files, folders and URLs of documents.
 
-        `server` overrides every tool's server. `format` forces a reader. `prune` removes
-        tools that no source names (of `server` only, when given). Wrong entries are
-        refused in the report, and never keep the good ones out.
+        What is unchanged is not encoded again. `prune` removes documents of the collection that
+        no source names. What cannot be read is refused in the report, and keeps nothing out.
 
         Raises:
-            StoreError: the store refused; tools reported to `progress` before are durable.
+            MissingExtraError: the extra `docs` is not installed.
+            StoreError: the store refused; what was reported to `progress` before is durable.
         """
-        found = [entry for source in sources for entry in entries(source, server, format)]
-        with self._writing:
-            return self._sync.run(
-                found,
-                prune=prune,
-                prune_server=server,
-                progress=progress or ignore,
-            )
+        from toolcrib.indexers.documents.sources import passages
 
-    def remove_tools(self, *ids: str) -> None:
-        """Remove tools by id.
+        found = [entry for source in sources for entry in passages(source, collection)]
+        return self._put(found, collection if prune else None, progress)
 
-        Raises:
-            UnknownToolError: there is no such tool; none is removed then.
-        """
-        with self._writing:
-            for tool_id in ids:
-                self.get_tool(tool_id)
-            self._store.delete([point_id(tool_id) for tool_id in ids])
+    def index_passages(
+        self, passages: Iterable[Passage], *, progress: Listener | None = None
+    ) -> IndexReport:
+        """Bring the library up to date with passages that were split elsewhere."""
+        return self._put([("", passage) for passage in passages], None, progress)
 
-    # -- tools out ---------------------------------------------------------------------------
+    def remove_docs(self, collection: str, *documents: str) -> int:
+        """As `Library.remove`: documents of a collection; without any, all of it."""
+        removed = self.library.remove(collection, documents)
+        self._changed(tools=False)
+        return removed
 
-    def find_tools(
-        self,
-        query: str,
-        k: int | Literal["auto"] = 5,
-        *,
-        scope: Scope | None = None,
-        where: Filter | None = None,
-        explain: bool = False,
-        gate: bool = True,
-        coverage: float = 0.95,
-    ) -> FindResult:
-        """The `k` tools that fit the query best, ranked; none when the gate finds none to fit.
+    def add_collections(self, *collections: Collection) -> None:
+        """Make collections known, or describe them anew."""
+        self.library.define(collections)
+        self._changed(tools=False)
 
-        `scope` is what the caller may use; `where` narrows further. Both hold inside every
-        leg; only the scope decides over which tools word frequencies are counted. `explain`
-        adds what each leg contributed and which words matched nothing. Without `gate` the
-        verdict is given, but nothing is withheld for it. With `k="auto"` come as many tools as
-        hold all that are needed with the probability `coverage`, if the query is like those
-        that `calibrate` saw.
+    def find_knowledge(self, query: str, *, scope: Scope | None = None) -> KnowledgeResult:
+        """The passages that answer a question, out of the collections that fit it.
 
         Raises:
-            QueryError: an empty query, an impossible `k`, or an unknown field in `where`.
-            CalibrationError: `k="auto"` or the gate asks what no calibration tells.
+            QueryError: a query without words.
             StoreError: the store does not answer.
         """
-        return self._retriever.find(
-            query,
-            k,
-            scope=scope,
-            where=where,
-            explain=explain,
-            gate=gate,
-            coverage=coverage,
-        )
+        return self._at_desk().find_knowledge(query, scope)
 
-    def get_tool(self, tool_id: str) -> ToolSpec:
-        """The specification with this id.
+    # -- turns -------------------------------------------------------------------------------
 
-        Raises:
-            UnknownToolError: there is none; the nearest ids are named.
-        """
-        records = self._store.retrieve([point_id(tool_id)])
-        if not records:
-            known = [record.payload["id"] for record in self._store.scroll(fields=("id",))]
-            raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, known, n=3)))
-        return read_tool(records[0].payload)
+    def detect(self, turn: Turn | str) -> Context:
+        """What kind of turn it is; nothing is called or written for it."""
+        return self._at_desk().detect(_turn(turn))
 
-    def list_tools(
-        self,
-        *,
-        scope: Scope | None = None,
-        where: Filter | None = None,
-    ) -> Iterator[ToolSpec]:
-        """Every tool in reach, disabled ones too, in no particular order."""
-        if where is not None:
-            validate(where)
-        for record in self._store.scroll(all_of(from_scope(scope), where), ("spec",)):
-            yield read_tool(record.payload)
+    def learn_labels(self) -> None:
+        """Fit the settings' own labels and cues, and keep what was fitted beside the index.
 
-    # -- calibration -------------------------------------------------------------------------
-
-    def encode(self, texts: Sequence[str]) -> FloatArray:
-        """The dense vectors of documents, as the index has them: float32 [n, dimensions]."""
-        return self._dense.encode_documents(texts)
-
-    def evidence(
-        self, query: str, *, where: Filter | None = None, head: Head | None = None
-    ) -> Evidence:
-        """What is known of the ranking of a query, with this head; `calibrate` learns from it.
+        Without that every process fits them anew for its first turn.
 
         Raises:
-            QueryError, StoreError: as `find_tools`.
-        """
-        return self._retriever.evidence(query, where=where, head=head)
-
-    def calibration_identity(self) -> Identity:
-        """The models and settings whose scores a calibration maps."""
-        return calibration_identity(self._identity, self._settings, self._reranker)
-
-    def calibration(self) -> Calibration | None:
-        """The calibration of the index: its own, or the shipped one where it holds.
-
-        Raises:
-            CalibrationError: its own is damaged or for other models, and so is not used.
-        """
-        return load_calibration(self._store, self.calibration_identity())
-
-    def save_calibration(self, calibration: Calibration | None) -> None:
-        """Keep a calibration beside the index and judge by it; None goes back to the shipped one.
-
-        Raises:
-            CalibrationError: it was made for other models or settings.
+            SettingsError: labels or cues cannot be read.
         """
         with self._writing:
-            save_calibration(self._store, self.calibration_identity(), calibration)
-        self.use_calibration(usable_calibration(self._store, self.calibration_identity()))
+            self._reading.keep()
 
-    def use_calibration(self, calibration: Calibration | None) -> None:
-        """Judge by this calibration until the crib is closed; None gives no confidence."""
-        self._retriever = HybridRetriever(
-            self._store,
-            self._dense,
-            self._lexical,
-            self._settings.fusion,
-            reranker=self._reranker,
-            rerank_settings=self._settings.rerank,
-            assessor=Assessor(self._store, self._settings.gate, calibration),
-        )
+    def route(
+        self,
+        turn: Turn | str,
+        *,
+        k: int | None = None,
+        budget_ms: float | None = None,
+        shown: Sequence[str] = (),
+    ) -> Decision:
+        """Decide a turn: what kind it is, which tools and which passages it needs.
+
+        `k` tools and `budget_ms` milliseconds in place of the settings'. `shown` are ids of
+        tools that the conversation's earlier turns had, for an append-only order.
+
+        Raises:
+            QueryError: an impossible `k`.
+            StoreError: a store does not answer.
+        """
+        return self._at_desk().route(_turn(turn), k=k, budget_ms=budget_ms, shown=shown)
+
+    def alternates(
+        self, failed_tool: str, turn: Turn | str, *, decision_id: str | None = None, k: int = 3
+    ) -> tuple[ToolHit, ...]:
+        """The next best tools for what a failed one was to do, never one that failed before.
+
+        `decision_id` is that of the turn, where outcomes were reported for it.
+
+        Raises:
+            UnknownToolError: no tool has the id of the failed one.
+            StoreError: the store does not answer.
+        """
+        failed = self.get_tool(failed_tool)
+        return self._at_desk().alternates(failed, _turn(turn), decision_id, k)
+
+    def report_outcome(
+        self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
+    ) -> None:
+        """Say how a call of a tool ended: `alternates` avoids what failed, and it is logged."""
+        self._desk.report_outcome(decision_id, tool, outcome, took_ms)
+
+    @property
+    def recovery(self) -> RecoveryPolicy:
+        """What an agent's loop asks after a failed call; it never waits by itself."""
+        return RecoveryPolicy(self._settings.recovery)
+
+    def feedback(self, decision_id: str, **said: Any) -> None:
+        """Say what would have been right for a decision, in the fields of `Feedback`.
+
+        Raises:
+            SettingsError: no log is kept (`telemetry.path`).
+            UnknownDecisionError: the log has no such decision.
+            FeedbackError: a field is unknown, or nothing is said.
+        """
+        self._desk.feedback(decision_id, said)
+
+    def _put(
+        self, entries: Sequence[Any], prune: str | None, progress: Listener | None
+    ) -> IndexReport:
+        report = self.library.put(entries, prune=prune, progress=progress)
+        self._changed(tools=False)
+        return report
+
+    def _at_desk(self) -> Desk:
+        """The desk, with what is in stock now."""
+        with self._opening:
+            if not self._stocked:
+                detector = self._reading.detector()
+                # Before the stock is looked at: what changes meanwhile must be seen next time.
+                self._stocked = True
+                self._desk.supply(
+                    Stock(self._retriever, self._store, self._dense, detector, self._library)
+                )
+        return self._desk
+
+    def _changed(self, *, tools: bool) -> None:
+        """Tools or what judges them changed: the desk must hear of it before the next turn."""
+        if tools:
+            self._reading.forget_names()
+        self._stocked = False
 
     # -- asynchronous twins ------------------------------------------------------------------
 
@@ -246,6 +266,10 @@ class Crib:
         """As `find_tools`, with its keywords, in a thread."""
         return await asyncio.to_thread(self.find_tools, query, k, **how)
 
+    async def aroute(self, turn: Turn | str, **how: Any) -> Decision:
+        """As `route`, with its keywords, in a thread."""
+        return await asyncio.to_thread(self.route, turn, **how)
+
     # -- life --------------------------------------------------------------------------------
 
     def info(self) -> tuple[StoreInfo, Identity]:
@@ -253,7 +277,10 @@ class Crib:
         return self._store.info(), dict(self._identity)
 
     def close(self) -> None:
-        """Flush and let go of the store; a second call does nothing."""
+        """Flush and let go of the stores; a second call does nothing."""
+        self._desk.close()
+        if self._library is not None:
+            self._library.close()
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -268,23 +295,6 @@ class Crib:
     async def __aexit__(self, *_exc: object) -> None:
         await asyncio.to_thread(self.close)
 
-    def _claim(self, *, rebuild: bool, progress: Listener | None) -> None:
-        """Check that the index is ours to use, or make it so."""
-        meta = self._store.read_meta()
-        found = meta.get("identity")
-        if found is None:
-            self._store.write_meta({**meta, "identity": self._identity})
-        elif found != self._identity and not rebuild:
-            raise IndexMismatchError(difference(found, self._identity))
-        elif rebuild:
-            self._rebuild(progress)
 
-    def _rebuild(self, progress: Listener | None) -> None:
-        """Encode every tool again into a store beside, and swap it in."""
-        specs = [("the index", read_tool(r.payload)) for r in self._store.scroll(fields=("spec",))]
-        with self._store.renew(layout(self._dense.dimensions)) as beside:
-            # The calibration goes along: where it does not hold any more, it is refused with why.
-            kept = {k: v for k, v in self._store.read_meta().items() if k == META_KEY}
-            beside.write_meta({**kept, "identity": self._identity})
-            sync = ToolSync(beside, self._dense, self._lexical, self._settings.fields)
-            sync.run(specs, progress=progress or ignore)
+def _turn(turn: Turn | str) -> Turn:
+    return Turn(text=turn) if isinstance(turn, str) else turn

@@ -8,8 +8,11 @@ ToolcribError
 │   └── UnknownFormatError                   no reader recognises the source
 ├── QueryError               (ValueError)    a query cannot be answered as asked
 ├── CalibrationError         (ValueError)    a calibration cannot be made, read or used
+├── FeedbackError            (ValueError)    what was said of a decision cannot be understood
 ├── TrainingError            (ValueError)    a model cannot be trained from what was given
 ├── UnknownToolError         (LookupError)   no tool has this id
+├── UnknownCollectionError   (LookupError)   no collection has this name
+├── UnknownDecisionError     (LookupError)   no decision has this id
 ├── EncoderError             (RuntimeError)  a model cannot be loaded, or returned what it must not
 └── StoreError               (RuntimeError)  the store cannot do what was asked
     ├── StoreLockedError                     another process holds the folder
@@ -26,6 +29,7 @@ __all__ = [
     "BadPointError",
     "CalibrationError",
     "EncoderError",
+    "FeedbackError",
     "IndexMismatchError",
     "MissingExtraError",
     "QueryError",
@@ -39,6 +43,8 @@ __all__ = [
     "StoreWriteError",
     "ToolcribError",
     "TrainingError",
+    "UnknownCollectionError",
+    "UnknownDecisionError",
     "UnknownFormatError",
     "UnknownToolError",
 ]
@@ -98,6 +104,10 @@ class CalibrationError(ToolcribError, ValueError):
     """A calibration cannot be made from these queries, cannot be read, or does not hold here."""
 
 
+class FeedbackError(ToolcribError, ValueError):
+    """What was said of a decision names an unknown field, or says nothing."""
+
+
 class TrainingError(ToolcribError, ValueError):
     """A model cannot be trained from what was given, or did not come out as it went in."""
 
@@ -110,6 +120,20 @@ class UnknownToolError(ToolcribError, LookupError):
         self.nearest = nearest
         hint = f"; did you mean {', '.join(map(repr, nearest))}?" if nearest else ""
         super().__init__(f"no tool has the id {tool_id!r}{hint}")
+
+
+class UnknownCollectionError(ToolcribError, LookupError):
+    """No collection has this name; `nearest` holds names that look like it."""
+
+    def __init__(self, name: str, nearest: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.nearest = nearest
+        hint = f"; did you mean {', '.join(map(repr, nearest))}?" if nearest else ""
+        super().__init__(f"there is no collection {name!r}{hint}")
+
+
+class UnknownDecisionError(ToolcribError, LookupError):
+    """No decision has this id, or it is no longer known."""
 
 
 class EncoderError(ToolcribError, RuntimeError):

@@ -6,13 +6,14 @@ from dataclasses import asdict
 
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.indexers.passages import PASSAGE_VERSION
 from toolcrib.indexers.render import RENDER_VERSION
 from toolcrib.retrieval.confidence import FEATURES_VERSION, differences
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.settings import Settings
 from toolcrib.store.protocol import Identity
 
-__all__ = ["calibration_identity", "difference", "index_identity"]
+__all__ = ["calibration_identity", "difference", "index_identity", "library_identity"]
 
 FORMAT_VERSION = 1
 """Raise it when points are laid out in another way: indexes of another format are refused."""
@@ -26,6 +27,17 @@ def index_identity(dense: DenseEncoder, lexical: LexicalEncoder, settings: Setti
         "dimensions": dense.dimensions,
         "lexical": lexical.name,
         "fields": {"version": RENDER_VERSION, **asdict(settings.fields)},
+    }
+
+
+def library_identity(dense: DenseEncoder, lexical: LexicalEncoder) -> Identity:
+    """The models and versions that every passage of a library was made with."""
+    return {
+        "format": FORMAT_VERSION,
+        "dense": dense.name,
+        "dimensions": dense.dimensions,
+        "lexical": lexical.name,
+        "passages": PASSAGE_VERSION,
     }
 
 

@@ -17,9 +17,17 @@ from yaml import YAMLError
 from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError
 from toolcrib.indexers.render import FieldWeights
+from toolcrib.records import Collection
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import GateSettings
+from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.retrieval.rerank import RerankSettings
+from toolcrib.router.budget import Limits
+from toolcrib.router.context.settings import ContextSettings
+from toolcrib.router.knowledge import KnowledgeSettings
+from toolcrib.router.policy import RecoverySettings
+from toolcrib.router.telemetry import TelemetrySettings
+from toolcrib.router.tools import ToolSettings
 
 __all__ = ["EncoderSettings", "ServerSettings", "Settings", "load_settings"]
 
@@ -71,6 +79,14 @@ class Settings(BaseSettings):
     fusion: FusionWeights = FusionWeights()
     rerank: RerankSettings = RerankSettings()
     gate: GateSettings = GateSettings()
+    tools: ToolSettings = ToolSettings()
+    passages: PassageWeights = PassageWeights()
+    knowledge: KnowledgeSettings = KnowledgeSettings()
+    collections: tuple[Collection, ...] = ()
+    context: ContextSettings = ContextSettings()
+    limits: Limits = Limits()
+    recovery: RecoverySettings = RecoverySettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     server: ServerSettings = ServerSettings()
 
 

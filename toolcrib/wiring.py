@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
 from toolcrib.encoders.protocols import DenseEncoder, Reranker
 from toolcrib.errors import SettingsError
+from toolcrib.router.context.detector import Detector
+from toolcrib.router.context.model import ContextModel
 from toolcrib.settings import Settings
 from toolcrib.store.protocol import Layout, Store
 
-__all__ = ["has_index", "is_url", "make_dense", "make_reranker", "open_store"]
+__all__ = [
+    "has_index",
+    "has_library",
+    "is_shipped",
+    "is_url",
+    "make_context_model",
+    "make_dense",
+    "make_detector",
+    "make_reranker",
+    "open_library",
+    "open_store",
+]
 
 MEMORY = ":memory:"
+LIBRARY = "library"
 
 Made = TypeVar("Made")
 
@@ -43,9 +57,85 @@ def make_reranker(settings: Settings) -> Reranker | None:
     return _choose("encoder.reranker", kind, _RERANKERS)(model, settings.encoder.threads)
 
 
+def make_context_model(
+    settings: Settings, dense: DenseEncoder, kept: bytes | None = None
+) -> ContextModel | None:
+    """What turns are read by: the shipped model, `kept` where it holds, or one fitted here.
+
+    None where the settings want cues alone. Fitting takes some seconds for each field that has
+    labels of its own, a minute or two for other cues or another encoder.
+
+    Raises:
+        SettingsError: labels or cues cannot be read.
+    """
+    from toolcrib.router.context.cues import load_cues
+    from toolcrib.router.context.entities import EntityFinder
+    from toolcrib.router.context.label_sets import label_sets
+    from toolcrib.router.context.model import (
+        fit_context,
+        identity_of,
+        read_context,
+        shipped_context,
+    )
+
+    chosen = settings.context
+    if chosen.detector == "heuristic":
+        return None
+    cues = load_cues(Path(chosen.cues) if chosen.cues else None)
+    shipped = shipped_context(cues)
+    is_default = not chosen.labels and not chosen.cues
+    if is_default and shipped.identity["encoder"] == dense.name:
+        return shipped
+    sets = label_sets({field: Path(file) for field, file in chosen.labels.items()})
+    if kept is not None:
+        own = read_context(kept, cues)
+        if own.identity == identity_of(sets, cues, dense):
+            return own
+    return fit_context(sets, cues, EntityFinder(chosen.gazetteers), dense, shipped)
+
+
+def is_shipped(model: ContextModel) -> bool:
+    """Whether a model is the one that comes with the package."""
+    from toolcrib.router.context.cues import load_cues
+    from toolcrib.router.context.model import shipped_context
+
+    return model.identity == shipped_context(load_cues()).identity
+
+
+def make_detector(settings: Settings, model: ContextModel | None, names: Iterable[str]) -> Detector:
+    """What reads turns by a model, or by cues alone; `names` are those of the registry's tools."""
+    from toolcrib.router.context.cues import load_cues
+    from toolcrib.router.context.entities import EntityFinder
+    from toolcrib.router.context.heuristic import HeuristicDetector
+    from toolcrib.router.context.semantic import SemanticDetector
+
+    chosen = settings.context
+    finder = EntityFinder(chosen.gazetteers, names, region=chosen.region)
+    by_cues = HeuristicDetector(load_cues(Path(chosen.cues) if chosen.cues else None), finder)
+    return by_cues if model is None else SemanticDetector(model, finder, by_cues)
+
+
 def is_url(location: str) -> bool:
     """Whether a store's location is a server."""
     return location.startswith(("http://", "https://"))
+
+
+def has_library(location: str) -> bool:
+    """Whether passages were ever kept beside the tools of a location; servers are asked."""
+    if is_url(location):
+        return True
+    return location != MEMORY and (Path(location) / LIBRARY / "current").is_file()
+
+
+def open_library(location: str, layout: Layout, settings: Settings) -> Store:
+    """The store of passages that belongs to a location: a folder in its folder, or beside it."""
+    if location == MEMORY:
+        return open_store(MEMORY, layout, settings)
+    if not is_url(location):
+        return open_store(str(Path(location) / LIBRARY), layout, settings)
+    beside = f"{settings.server.collection}-{LIBRARY}"
+    server = settings.server.model_copy(update={"collection": beside})
+    return open_store(location, layout, settings.model_copy(update={"server": server}))
 
 
 def has_index(location: str) -> bool:

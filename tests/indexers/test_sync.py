@@ -15,7 +15,8 @@ from toolcrib.errors import StoreError
 from toolcrib.indexers.lexical_context import LexicalContext
 from toolcrib.indexers.points import layout
 from toolcrib.indexers.render import FieldWeights
-from toolcrib.indexers.sync import PAGE, Entry, ToolSync
+from toolcrib.indexers.sync import Entry, ToolSync
+from toolcrib.indexers.writing import PAGE
 from toolcrib.records import IndexProgress, Refusal, ToolSpec
 from toolcrib.store.edge import EdgeStore
 from toolcrib.store.payload import read_tool

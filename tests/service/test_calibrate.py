@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import ROOT, SOURCES
 from tests.retrieval.calibrations import flat
+from tests.router.sample_decisions import MARCH, decision, record, said
 from tests.service.conftest import Shell
 from toolcrib import Crib, Settings
 
@@ -126,6 +127,47 @@ def _rows() -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(QUERIES).read_text().splitlines()]
 
 
+class TestFromFeedback:
+    """What was said of decisions is worth as much as a file of queries."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def log(cls, story: Story) -> str:
+        records = []
+        for place, row in enumerate(row for row in _rows() if row["split"] != "test"):
+            made = decision(row["id"], search_text=row["text"])
+            records.append(record(made, at=MARCH + place, text=True))
+            records.append(said(row["id"], at=MARCH + place, tools=list(row["relevant"])))
+        silent = (record(id="no text"), said("no text", tools=["mail/send_mail"]))
+        return story.shell.write("decisions.jsonl", *records, *silent)
+
+    def test_it_learns_what_the_same_queries_in_a_file_teach(self, story: Story, log: str) -> None:
+        learned = story.shell.json("calibrate", "--from-feedback", log, "--dry-run")
+        assert learned == story.summary | {"saved": False}
+
+    def test_decisions_without_a_text_are_counted_and_named(self, story: Story, log: str) -> None:
+        done = story.shell("calibrate", "--from-feedback", log, "--dry-run")
+        assert "queries left out: 1 (decisions.jsonl: decision no text: was" in done.stderr
+
+    def test_the_log_is_that_of_the_settings_unless_one_is_named(
+        self, story: Story, log: str
+    ) -> None:
+        options = ("calibrate", "--from-feedback", "--dry-run")
+        learned = story.shell.json(*options, TOOLCRIB_TELEMETRY__PATH=log)
+        assert learned["data_digest"] == story.summary["data_digest"]
+
+    def test_a_log_in_which_nobody_named_a_tool_teaches_nothing(self, indexed: Shell) -> None:
+        log = indexed.write("a.jsonl", record(text=True), said(route="tools"))
+        done = indexed("calibrate", "--from-feedback", log)
+        assert done.returncode == 2
+        assert "holds no decision with feedback that names its right tools" in done.stderr
+
+    def test_a_log_alone_does_not_say_what_to_do(self, shell: Shell) -> None:
+        done = shell("calibrate", "decisions.jsonl", "--reset")
+        assert done.returncode == 2
+        assert "it goes with --from-feedback" in done.stderr
+
+
 class TestSearching:
     """`search` with a calibration."""
 
@@ -173,10 +215,12 @@ class TestWrongUsage:
         assert (done.returncode, done.stdout) == (3, "")
         assert "there is no index in .toolcrib" in done.stderr
 
-    @pytest.mark.parametrize("arguments", [(), ("--queries", QUERIES, "--reset")])
-    def test_queries_or_a_reset_but_one_of_them(
+    @pytest.mark.parametrize(
+        "arguments", [(), ("--queries", QUERIES, "--reset"), ("--from-feedback", "--reset")]
+    )
+    def test_queries_or_feedback_or_a_reset_but_one_of_them(
         self, shell: Shell, arguments: tuple[str, ...]
     ) -> None:
         done = shell("calibrate", *arguments)
         assert done.returncode == 2
-        assert "give --queries, or --reset" in done.stderr
+        assert "give one of --queries, --from-feedback, --labels and --reset" in done.stderr

@@ -8,31 +8,25 @@ are weighed anew and the mark goes. A run that finds a mark finishes that work.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray, SparseVector
+from toolcrib.encoders.protocols import DenseEncoder, SparseVector
 from toolcrib.errors import SpecError
 from toolcrib.indexers.lexical_context import LexicalContext, shared_prefixes
 from toolcrib.indexers.points import Draft, draft
 from toolcrib.indexers.render import FieldWeights, lexical_counts
+from toolcrib.indexers.writing import PAGE, Writer, ignore, pages
 from toolcrib.records import IndexProgress, IndexReport, Refusal, ToolSpec
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Point, Store, point_id
+from toolcrib.store.protocol import Store, point_id
 
-__all__ = ["Entry", "ToolSync", "ignore"]
-
-PAGE = 128
-"""Tools encoded and written together: half a second of encoding, so progress is seen to move."""
+__all__ = ["Entry", "ToolSync"]
 
 Entry: TypeAlias = tuple[str, ToolSpec | Refusal]
 """Where something came from, and what it is."""
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +51,6 @@ class _Plan:
     refused: list[Refusal] = field(default_factory=list[Refusal])
 
 
-def ignore(_progress: IndexProgress) -> None:
-    """Listen to nothing: the default."""
-
-
 class ToolSync:
     """Brings a store up to date with what readers yield."""
 
@@ -72,7 +62,7 @@ class ToolSync:
         weights: FieldWeights,
     ) -> None:
         self._store = store
-        self._dense = dense
+        self._writer = Writer(store, dense, lexical)
         self._lexical = lexical
         self._weights = weights
 
@@ -106,7 +96,7 @@ class ToolSync:
         context = context.with_lengths([k.length for k in kept], [d.length for d in drafts])
         if context != before:
             self._save(context)
-        self._write(drafts, context.average, progress)
+        self._writer.write(drafts, context.average, progress)
         self._store.delete([point_id(tool_id) for tool_id in plan.removed])
         if context.stale or context.all_stale:
             self._reweigh(context, fresh={d.id for d in drafts})
@@ -148,40 +138,7 @@ class ToolSync:
                 except SpecError as error:
                     ids.remove(tool_id)
                     plan.refused.append(Refusal("", tool_id, str(error)))
-        # Texts of like length are encoded together: padding is what slows an encoder down.
-        return sorted(drafts, key=lambda d: (len(d.text), d.id))
-
-    def _write(
-        self,
-        drafts: Sequence[Draft],
-        average: float,
-        progress: Callable[[IndexProgress], None],
-    ) -> None:
-        done = 0
-        progress(IndexProgress(done, len(drafts)))
-        for page, vectors in self._encoded(drafts):
-            points: list[Point] = []
-            start = 0
-            for each in page:
-                rows = vectors[start : start + each.rows]
-                points.append(each.point(rows, self._lexical, average))
-                start += each.rows
-            self._store.upsert(points)
-            done += len(page)
-            progress(IndexProgress(done, len(drafts), tuple(each.id for each in page)))
-
-    def _encoded(self, drafts: Sequence[Draft]) -> Iterator[tuple[Sequence[Draft], FloatArray]]:
-        """Encode page by page, one ahead of the writing, so that neither waits for the other."""
-        with ThreadPoolExecutor(1, "toolcrib-ahead") as ahead:
-            coming: deque[tuple[Sequence[Draft], Future[FloatArray]]] = deque()
-            for page in _pages(drafts, PAGE):
-                texts = [text for each in page for text in each.texts()]
-                coming.append((page, ahead.submit(self._dense.encode_documents, texts)))
-                if len(coming) > 1:
-                    ready, vectors = coming.popleft()
-                    yield ready, vectors.result()
-            for ready, vectors in coming:
-                yield ready, vectors.result()
+        return drafts
 
     def _reweigh(self, context: LexicalContext, fresh: set[str]) -> None:
         """Renew the lexical vectors of stale points; needs no dense encoding."""
@@ -190,7 +147,7 @@ class ToolSync:
             for record in self._store.scroll(fields=("id", "server", "spec"))
             if record.payload["id"] not in fresh and context.is_stale(record.payload["server"])
         )
-        for page in _pages(list(stale), PAGE):
+        for page in pages(list(stale), PAGE):
             vectors: dict[int, SparseVector] = {}
             for record in page:
                 spec = read_tool(record.payload)
@@ -242,8 +199,3 @@ def _plan_removals(plan: _Plan, known: Mapping[str, _Known], server: str | None)
         plan.refused.append(Refusal("--prune", "", reason))
     else:
         plan.removed.extend(sorted(gone))
-
-
-def _pages(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

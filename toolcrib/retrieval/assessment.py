@@ -67,7 +67,7 @@ class Assessor:
     def judge(self, result: FindResult, allowed: Filter | None, *, withhold: bool) -> FindResult:
         """The result with the gate's verdict, and without the tools that it withholds."""
         judgement = self._judgement(result)
-        general = None if judgement.fits else self._general(allowed)
+        general = None if judgement.fits else self.general(allowed)
         first = result.tools[0] if result.tools else None
         judged = replace(
             result,
@@ -89,7 +89,7 @@ class Assessor:
             return Judgement(fits=True, threshold=None, reason="called by its name")
         return self._gate.judge(first.probability, first.server)
 
-    def _general(self, allowed: Filter | None) -> ToolHit | None:
+    def general(self, allowed: Filter | None) -> ToolHit | None:
         """The tool to fall back to, where one is named, enabled and in the caller's reach."""
         if self._settings.fallback is None:
             return None

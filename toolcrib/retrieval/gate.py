@@ -33,6 +33,12 @@ class GateSettings:
     fallback: str | None = None
     enabled: bool = True
 
+    @property
+    def is_explicit(self) -> bool:
+        """Whether a user chose when an answer is good enough."""
+        given = (self.threshold, self.target_precision, self.max_false_acceptance)
+        return any(value is not None for value in given)
+
     def __post_init__(self) -> None:
         given = (self.threshold, self.target_precision, self.max_false_acceptance)
         if sum(value is not None for value in given) > 1:

@@ -11,7 +11,7 @@ import numpy as np
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.protocols import ClauseEncoder, DenseEncoder, FloatArray, Reranker
-from toolcrib.errors import QueryError, ToolcribError
+from toolcrib.errors import ToolcribError
 from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
 from toolcrib.retrieval.assessment import ENABLED, Assessor
 from toolcrib.retrieval.confidence import COMPETITORS, Floats, features
@@ -20,10 +20,11 @@ from toolcrib.retrieval.fusion import FusionWeights, fuse
 from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.head import Head
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Legs
+from toolcrib.retrieval.queries import check_query, wordless
 from toolcrib.retrieval.ranking import Found, Place, contributions, rank
 from toolcrib.retrieval.rerank import RerankSettings, rerank
 from toolcrib.retrieval.timing import Stopwatch
-from toolcrib.store.filters import Filter, all_of, from_scope, validate
+from toolcrib.store.filters import Filter, all_of, from_scope
 from toolcrib.store.payload import read_tool
 from toolcrib.store.protocol import Store, point_id
 
@@ -80,9 +81,29 @@ class HybridRetriever:
         self._clock = clock or SystemClock()
         self._assessor = assessor or Assessor(store, GateSettings(), None)
 
+    @property
+    def reranks(self) -> bool:
+        """Whether candidates are looked at twice."""
+        return self._reranker is not None
+
+    def first_stage(self) -> HybridRetriever:
+        """The same without its reranker, for whoever has no time for a second look."""
+        return HybridRetriever(
+            self._store,
+            self._dense,
+            self._lexical,
+            self._weights,
+            assessor=self._assessor,
+            clock=self._clock,
+        )
+
+    def general(self, allowed: Filter | None) -> ToolHit | None:
+        """The tool to fall back to, where the gate's settings name one in reach."""
+        return self._assessor.general(allowed)
+
     def find(
         self,
-        query: str,
+        query: str | EncodedQuery,
         k: int | Literal["auto"] = 5,
         *,
         scope: Scope | None = None,
@@ -93,19 +114,21 @@ class HybridRetriever:
     ) -> FindResult:
         """Rank the tools that fit a query, best first; ties are broken by id.
 
-        With `k="auto"` as many as hold every needed tool with the probability `coverage`.
-        Without `gate` the verdict is given, and nothing is withheld for it.
+        A query that somebody has encoded already (`encode`) is not encoded again. With `k="auto"`
+        come as many as hold every needed tool with the probability `coverage`. Without `gate`
+        the verdict is given, and nothing is withheld for it.
 
         Raises:
             QueryError: `k` < 1, a query of white space only, or a filter on an unknown field.
             CalibrationError: `k="auto"` or the gate need a calibration that is not there.
             StoreError: the store does not answer.
         """
-        _check(query, k, where)
-        if not any(letter.isalnum() for letter in query):
-            return _wordless(query)
+        text = query if isinstance(query, str) else query.text
+        check_query(text, k, where)
+        if not any(letter.isalnum() for letter in text):
+            return wordless(text)
         watch = Stopwatch(self._clock)
-        encoded = self.encode(query)
+        encoded = self.encode(query) if isinstance(query, str) else query
         watch.lap("encode")
         allowed = from_scope(scope)
         depth = MAX_SET if k == "auto" else max(DEPTH, 2 * k)
@@ -115,7 +138,7 @@ class HybridRetriever:
             hits, short = self._assessor.complete(hits, coverage)
             lacking += short
         result = FindResult(
-            query=query,
+            query=text,
             tools=tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)),
             took_ms={},
             degraded=encoded.degraded + lacking,
@@ -156,7 +179,7 @@ class HybridRetriever:
             QueryError: a query of white space only, or a filter on an unknown field.
             StoreError: the store does not answer.
         """
-        _check(query, MAX_SET, where)
+        check_query(query, MAX_SET, where)
         encoded = self.encode(query)
         legs = Legs(self._store, encoded, all_of(ENABLED, where), None, MAX_SET)
         watch = Stopwatch(self._clock)
@@ -272,23 +295,3 @@ class HybridRetriever:
         words = list(dict.fromkeys(self._lexical.terms(text)))
         matching = legs.matching([(word, self._lexical.encode_terms([word])) for word in words])
         return tuple(word for word in words if word not in matching)
-
-
-def _wordless(query: str) -> FindResult:
-    return FindResult(
-        query=query,
-        tools=(),
-        took_ms={"total": 0.0},
-        verdict="abstain",
-        reason="the query holds no words",
-        degraded=("no-words",),
-    )
-
-
-def _check(query: str, k: int | Literal["auto"], where: Filter | None) -> None:
-    if not query.strip():
-        raise QueryError("the query is empty: say in a few words what the tool must do")
-    if k != "auto" and k < 1:
-        raise QueryError(f"k is {k}; at least one tool must be asked for")
-    if where is not None:
-        validate(where)

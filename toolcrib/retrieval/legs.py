@@ -62,7 +62,8 @@ class Legs:
     """One query's searches.
 
     `where` holds for every leg; `idf_corpus` is the part of it that is the caller's scope, over
-    which word frequencies are counted, so that what is out of scope changes no score.
+    which word frequencies are counted, so that what is out of scope changes no score. `hints`:
+    whether the store's points have examples and anti-patterns, as tools do and passages do not.
     """
 
     def __init__(
@@ -72,14 +73,17 @@ class Legs:
         where: Filter | None,
         idf_corpus: Filter | None,
         depth: int = DEPTH,
+        *,
+        hints: bool = True,
     ) -> None:
         self._store = store
         self._where = where
         self._depth = depth
         self._text = query.text
+        self._hints = hints
         self._questions = {
             name: LegQuery(name, query.dense, depth, where)
-            for name in ("dense", "examples")
+            for name in (("dense", "examples") if hints else ("dense",))
             if query.dense is not None
         }
         clauses = () if query.clauses is None else query.clauses
@@ -142,7 +146,7 @@ class Legs:
         scores: dict[str, dict[int, float]],
     ) -> dict[str, list[Scored]]:
         """What each leg says of the points that only others brought."""
-        if "dense" in questions:
+        if "dense" in questions and self._hints:
             anti_patterns = replace(questions["dense"], using="anti_patterns")
             questions = {**questions, "anti_patterns": anti_patterns}
         asked: dict[str, LegQuery] = {}

@@ -36,6 +36,7 @@ from toolcrib.store.protocol import (
 __all__ = ["EdgeStore"]
 
 SCROLL_PAGE = 1000
+FIRST_PAGE = 64  # who asks whether there is anything need not wait for a thousand
 UPSERT_PAGE = 64
 """The engine holds the interpreter lock while it writes: 64 points stop other threads for 2 ms."""
 
@@ -217,7 +218,7 @@ class EdgeStore:
                 page, offset = self._open_shard().scroll(
                     engine.ScrollRequest(
                         offset=offset,
-                        limit=SCROLL_PAGE,
+                        limit=FIRST_PAGE if offset is None else SCROLL_PAGE,
                         filter=requests.condition(where),
                         with_payload=True if fields is None else list(fields),
                         with_vector=False,

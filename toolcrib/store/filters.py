@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from toolcrib.errors import QueryError
-from toolcrib.records import Scope
+from toolcrib.records import SENSITIVITIES, Scope, Sensitivity
 
 __all__ = [
     "KEYWORD_FIELDS",
@@ -28,6 +28,7 @@ __all__ = [
     "all_of",
     "from_scope",
     "matches",
+    "up_to",
     "validate",
 ]
 
@@ -46,6 +47,9 @@ KEYWORD_FIELDS = frozenset(
         "enabled",
         "always_active",
         "deprecated",
+        "sensitivity",
+        "collection",
+        "document",
     },
 )
 """Payload fields that can be compared; booleans are kept as "true" and "false" (DESIGN.md: the
@@ -154,7 +158,13 @@ def from_scope(scope: Scope | None) -> Filter | None:
     ]
     if scope.without_safety_tags:
         parts.append(Not(AnyOf("safety_tags", sorted(scope.without_safety_tags))))
-    return all_of(*parts)
+    return all_of(*parts, up_to(scope.max_sensitivity))
+
+
+def up_to(ceiling: Sensitivity | None) -> Filter | None:
+    """What is no more sensitive than this; None for no ceiling."""
+    above = () if ceiling is None else SENSITIVITIES[SENSITIVITIES.index(ceiling) + 1 :]
+    return Not(AnyOf("sensitivity", above)) if above else None
 
 
 def as_keyword(value: Keyword) -> str:

@@ -1,4 +1,4 @@
-"""What is kept of a tool beside its vectors: the fields to filter by, and the whole of it."""
+"""What is kept of a tool or a passage beside its vectors: fields to filter by, and all of it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from pydantic_core import PydanticSerializationError
 
 from toolcrib.errors import SpecError
-from toolcrib.records import ToolSpec
+from toolcrib.records import Passage, ToolSpec
 
-__all__ = ["read_tool", "squeeze", "tool_payload"]
+__all__ = ["passage_payload", "read_passage", "read_tool", "squeeze", "tool_payload"]
 
 
 def squeeze(name: str) -> str:
@@ -41,6 +41,7 @@ def tool_payload(spec: ToolSpec, length: float) -> dict[str, Any]:
         "requires": list(spec.requires),
         "provides": list(spec.provides),
         "version": spec.version,
+        "sensitivity": spec.sensitivity,
         # As words: the embedded engine's boolean index is fifty times slower.
         "enabled": str(spec.enabled).lower(),
         "always_active": str(spec.always_active).lower(),
@@ -56,3 +57,30 @@ def tool_payload(spec: ToolSpec, length: float) -> dict[str, Any]:
 def read_tool(payload: Mapping[str, Any]) -> ToolSpec:
     """The specification that a payload holds."""
     return ToolSpec.model_validate_json(payload["spec"])
+
+
+def passage_payload(passage: Passage, length: float, digest: str) -> dict[str, Any]:
+    """The payload of a passage's point; `length`: its number of terms."""
+    return {
+        "id": passage.id,
+        "collection": passage.collection,
+        "document": passage.document,
+        "title": list(passage.title),
+        "text": passage.text,
+        "position": passage.position,
+        "start": passage.start,
+        "length": length,
+        "digest": digest,
+    }
+
+
+def read_passage(payload: Mapping[str, Any]) -> Passage:
+    """The passage that a payload holds."""
+    return Passage(
+        collection=payload["collection"],
+        document=payload["document"],
+        text=payload["text"],
+        title=tuple(payload["title"]),
+        position=payload["position"],
+        start=payload["start"],
+    )

@@ -11,7 +11,7 @@ import pytest
 
 from toolcrib.errors import MissingExtraError
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.report import page as page_module
+from toolcrib.evaluation.report import template
 from toolcrib.evaluation.report.page import render
 from toolcrib.evaluation.report.plots import STAGES
 from toolcrib.evaluation.results import Evaluation, Outcome, SetResult, SystemResult
@@ -199,7 +199,7 @@ def test_letters_that_no_file_can_hold_do_not_stop_the_page():
 def test_a_missing_library_is_named_by_its_extra(
     module: str, evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
 ):
-    page_module._template.cache_clear()
+    template._template.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=r"the evaluation report needs .*toolcrib\[eval\]"):
         render(evaluation)

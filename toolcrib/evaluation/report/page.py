@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
-from typing import Any
 
-from toolcrib.errors import MissingExtraError
 from toolcrib.evaluation.report.canvas import Look
 from toolcrib.evaluation.report.confidence_plots import (
     confidence_distribution,
@@ -33,6 +29,7 @@ from toolcrib.evaluation.report.tables import (
     per_set_table,
     spoken,
 )
+from toolcrib.evaluation.report.template import fill
 from toolcrib.evaluation.results import Evaluation, SetResult
 
 __all__ = ["render"]
@@ -69,8 +66,8 @@ def render(evaluation: Evaluation) -> str:
     whole = overall(evaluation)
     looks = looks_of(whole)
     several = len(evaluation.sets) > 1
-    page = _template().render(
-        css=_css(),
+    return fill(
+        "page.html.jinja",
         headline=headline(evaluation, whole),
         whole=whole,
         several=several,
@@ -80,8 +77,6 @@ def render(evaluation: Evaluation) -> str:
         settings=evaluation.settings,
         first=next(iter(whole.systems), ""),
     )
-    # Lone surrogates, which a query may hold, cannot be written to a file.
-    return page.encode("utf-8", "replace").decode("utf-8")
 
 
 def _chapter(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> _Chapter:
@@ -109,23 +104,3 @@ def _chapter(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) 
         misses=worst_table(first) if first else (),
         confused=confusion_table(first) if first else (),
     )
-
-
-@lru_cache(maxsize=1)
-def _template() -> Any:
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ModuleNotFoundError as missing:
-        raise MissingExtraError("the evaluation report", "eval") from missing
-    environment = Environment(
-        loader=PackageLoader("toolcrib.evaluation.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html.jinja")
-
-
-def _css() -> str:
-    return (files("toolcrib.evaluation.report") / "style.css").read_text(encoding="utf-8")

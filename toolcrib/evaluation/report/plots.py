@@ -164,7 +164,8 @@ def latency_bars(systems: Sequence[SystemResult], looks: Mapping[str, Look]) -> 
     def scale(axes: Any) -> None:
         axes.set_xscale("log")
         ends = [ms for system in timed for ms in system.latency_ms.values()]
-        axes.set_xlim(_decade(min(ends), math.floor), _decade(max(ends), math.ceil))
+        lower = _decade(min(ends), math.floor)
+        axes.set_xlim(lower, max(10 * lower, _decade(max(ends), math.ceil)))
         axes.xaxis.set_major_formatter(_milliseconds)
         axes.minorticks_off()
 

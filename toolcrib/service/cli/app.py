@@ -8,7 +8,18 @@ from typing import Annotated
 import typer
 
 from toolcrib.errors import ToolcribError
-from toolcrib.service.cli import browse, calibrate, doctor, evaluate, index, search, train
+from toolcrib.service.cli import (
+    browse,
+    calibrate,
+    doctor,
+    documents,
+    evaluate,
+    index,
+    route,
+    search,
+    train,
+)
+from toolcrib.service.cli.report import report as decision_report
 from toolcrib.service.cli.screen import print_error
 from toolcrib.service.problems import exit_code
 
@@ -49,6 +60,10 @@ def _configure(
 
 app.command("index")(index.index)
 app.command("search")(search.search)
+app.command("index-docs")(documents.index_docs)
+app.command("collections")(documents.collections)
+app.command("route")(route.route)
+app.command("report")(decision_report)
 app.command("list")(browse.list_tools)
 app.command("show")(browse.show)
 app.command("remove")(browse.remove)

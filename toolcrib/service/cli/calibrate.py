@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from toolcrib.crib import Crib
+from toolcrib.errors import SourceError
 from toolcrib.retrieval.confidence import Calibration
+from toolcrib.service.cli.logs import Log, logged_records
 from toolcrib.service.cli.opening import Json, Seed, Store, open_crib
 from toolcrib.service.cli.screen import counting, err, out, print_json
+
+if TYPE_CHECKING:
+    from toolcrib.evaluation.dataset import DataSet
 
 __all__ = ["calibrate"]
 
 
 def calibrate(
     context: typer.Context,
+    log: Log = None,
     queries: Annotated[
         Path | None,
         typer.Option(help="Labelled queries about the tools of the index, JSONL."),
     ] = None,
+    from_feedback: Annotated[
+        bool,
+        typer.Option("--from-feedback", help="Learn from what was said of the decisions of LOG."),
+    ] = False,
+    labels: Annotated[
+        bool,
+        typer.Option("--labels", help="Fit the labels and cues of the settings (context.*)."),
+    ] = False,
     store: Store = None,
     split: Annotated[
         list[str] | None,
@@ -39,24 +53,51 @@ def calibrate(
     json: Json = False,
 ) -> None:
     """Fit the confidence to your own tools and queries, and keep it beside the index."""
-    if (queries is None) == (not reset):
-        raise typer.BadParameter("give --queries, or --reset", param_hint="--queries")
+    _require_one((queries is not None, from_feedback, reset, labels), log)
     with open_crib(context, store) as crib:
-        if queries is None:
+        if labels:
+            crib.learn_labels()
+            _say({"labels": "fitted", "saved": True}, json=json)
+            return
+        if reset:
             crib.save_calibration(None)
             _say({"method": "default", "saved": True}, json=json)
             return
-        fitted = _fit(crib, queries, split, seed)
+        data = _from_feedback(crib, context, log) if queries is None else _from_file(crib, queries)
+        fitted = _fit(crib, data, split, seed)
         if not dry_run:
             crib.save_calibration(fitted)
     _say(_summary(fitted, saved=not dry_run), json=json)
 
 
-def _fit(crib: Crib, queries: Path, split: list[str] | None, seed: int) -> Calibration:
-    from toolcrib.evaluation.learning import learn
+def _require_one(given: tuple[bool, ...], log: Path | None) -> None:
+    if sum(given) != 1:
+        reason = "give one of --queries, --from-feedback, --labels and --reset"
+        raise typer.BadParameter(reason, param_hint="--queries")
+    if log is not None and not given[1]:
+        raise typer.BadParameter("it goes with --from-feedback", param_hint="LOG")
+
+
+def _from_file(crib: Crib, queries: Path) -> DataSet:
     from toolcrib.evaluation.loaders.folder import with_tools
 
-    data = with_tools(queries.name, list(crib.list_tools()), queries)
+    return with_tools(queries.name, list(crib.list_tools()), queries)
+
+
+def _from_feedback(crib: Crib, context: typer.Context, log: Path | None) -> DataSet:
+    from toolcrib.evaluation.decision_log import labelled_queries
+    from toolcrib.evaluation.loaders.checks import checked
+
+    path, records = logged_records(context, log)
+    queries = labelled_queries(records, path)
+    if not queries:
+        raise SourceError(path, "", "holds no decision with feedback that names its right tools")
+    return checked(path, crib.list_tools(), queries)
+
+
+def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Calibration:
+    from toolcrib.evaluation.learning import learn
+
     for note in data.notes:
         err.print(f"[yellow]{escape(note)}[/]", soft_wrap=True)
     wanted = split or sorted({query.split for query in data.queries} - {"test"}) or ["test"]

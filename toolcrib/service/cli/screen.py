@@ -134,7 +134,7 @@ def _ranking(hits: tuple[ToolHit, ...]) -> Table:
     table.add_column("what it does", no_wrap=True)
     taken = 12 + max(len(hit.id) for hit in hits)
     for hit in hits:
-        about = _in_short(hit.tool, out.width - taken)
+        about = in_short(hit.tool.description, out.width - taken)
         table.add_row(str(hit.rank), f"{hit.score:.3f}", escape(hit.id), about)
     return table
 
@@ -151,9 +151,9 @@ def _explained(hits: tuple[ToolHit, ...]) -> Table:
     return table
 
 
-def _in_short(tool: ToolSpec, width: int) -> str:
-    """The description's first line, cut to what is left of the screen."""
-    text = Text(tool.description.strip().partition("\n")[0])
+def in_short(said: str, width: int) -> str:
+    """The first line of a description, cut to what is left of the screen."""
+    text = Text(said.strip().partition("\n")[0])
     text.truncate(max(width, 20), overflow="ellipsis")
     return escape(text.plain)
 
@@ -165,7 +165,7 @@ def print_tools(tools: list[ToolSpec]) -> None:
     table.add_column("what it does", no_wrap=True)
     taken = 2 + max((len(tool.id) for tool in tools), default=0)
     for tool in tools:
-        about = _in_short(tool, out.width - taken - (0 if tool.enabled else 11))
+        about = in_short(tool.description, out.width - taken - (0 if tool.enabled else 11))
         mark = "" if tool.enabled else "[yellow]disabled[/]  "
         table.add_row(escape(tool.id), mark + about)
     out.print(table)

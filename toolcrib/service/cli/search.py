@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.markup import escape
 
-from toolcrib.errors import QueryError, SourceError
+from toolcrib.errors import QueryError
 from toolcrib.integrations.formats import FORMATS, export
 from toolcrib.records import FindResult
+from toolcrib.service.cli.lines import lines_of
 from toolcrib.service.cli.opening import Json, Servers, Store, Tags, narrowing, open_crib
 from toolcrib.service.cli.screen import out, print_json, print_result
 
@@ -69,7 +69,7 @@ def search(
         if query is not None:
             _print(ask(query), as_, explain=explain, json=json)
         else:
-            for line in _lines(str(batch)):
+            for line in lines_of(str(batch)):
                 _answer_line(ask, line, as_, explain=explain, json=json)
 
 
@@ -91,14 +91,14 @@ def _answer_line(
 ) -> None:
     """One line of a batch: a bad one is answered with its error, so that lines stay in step."""
     if not json and as_ is None:
-        out.rule(line[:80], align="left", style="dim")
+        out.rule(escape(line[:80]), align="left", style="dim")
     try:
         result = ask(line)
     except QueryError as error:
         if json or as_ is not None:
             print_json({"query": line, "tools": [], "error": str(error)})
         else:
-            out.print(f"[yellow]{error}[/]")
+            out.print(f"[yellow]{escape(str(error))}[/]")
     else:
         _print(result, as_, explain=explain, json=json)
 
@@ -110,16 +110,3 @@ def _print(result: FindResult, as_: str | None, *, explain: bool, json: bool) ->
         print_json(result.as_dict())
     else:
         print_result(result, explain=explain)
-
-
-def _lines(name: str) -> Iterator[str]:
-    if name == "-":
-        yield from (line.rstrip("\r\n") for line in sys.stdin)
-        return
-    try:
-        with Path(name).open(encoding="utf-8") as file:
-            yield from (line.rstrip("\r\n") for line in file)
-    except OSError as error:
-        raise SourceError(name, "", f"cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SourceError(name, "", f"is not UTF-8 text: {error.reason}") from error

@@ -1,0 +1,267 @@
+"""Whole turns, measured: how the project's own labelled turns are read and routed.
+
+    python benchmarks/turns.py --out benchmarks/results/turns.json
+    python benchmarks/turns.py --fit        # the supervisor's constants, on train and dev
+
+The registry and the collections of data/ are indexed as a user would; data/turns.jsonl is asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from toolcrib import Crib, Decision, Route, Turn
+from toolcrib.router import router
+from toolcrib.router.context.label_sets import label_sets
+from toolcrib.router.context.settings import ContextSettings
+from toolcrib.router.supervisor import Evidence, supervise
+from toolcrib.settings import load_settings
+from toolcrib.wiring import make_context_model, make_dense
+
+DATA = Path(__file__).parent.parent / "data"
+FIELDS = ("intent", "domain", "urgency", "sensitivity", "smalltalk")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A labelled turn, and what was decided for it."""
+
+    labels: Mapping[str, Any]
+    split: str
+    tags: tuple[str, ...]
+    decision: Decision
+
+
+def ask(splits: Iterable[str]) -> list[Asked]:
+    """Route the turns of some splits over the project's own tools and documents."""
+    with _own() as crib:
+        return [
+            Asked(row["labels"], row["split"], tuple(row["tags"]), crib.route(_turn(row)))
+            for row in _rows(splits)
+        ]
+
+
+@contextmanager
+def _own() -> Iterator[Crib]:
+    with Crib.open(":memory:", settings=load_settings()) as crib:
+        crib.index_tools(DATA / "registry", f"{DATA}/registry/home_tools.py:TOOLS")
+        for folder in sorted(each for each in (DATA / "collections").iterdir() if each.is_dir()):
+            crib.index_docs(folder, collection=folder.name)
+        yield crib
+
+
+def _rows(splits: Iterable[str]) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in (DATA / "turns.jsonl").read_text().splitlines()]
+    return [row for row in rows if row["split"] in splits]
+
+
+def _turn(row: Mapping[str, Any]) -> Turn:
+    fields = {name: row[name] for name in ("text", "history", "attachments") if name in row}
+    return Turn.model_validate(fields)
+
+
+def macro_f1(pairs: Sequence[tuple[Any, Any]]) -> float:
+    """Mean F1 of the labels that occur; pairs are (right, told)."""
+    values: list[float] = []
+    for label in {right for right, _ in pairs}:
+        hits = sum(right == told == label for right, told in pairs)
+        missed = sum(right == label != told for right, told in pairs)
+        wrong = sum(told == label != right for right, told in pairs)
+        values.append(2 * hits / (2 * hits + missed + wrong))
+    return float(np.mean(values))
+
+
+def accuracy(pairs: Sequence[tuple[Any, Any]]) -> float:
+    return float(np.mean([right == told for right, told in pairs]))
+
+
+def fields(asked: Sequence[Asked]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in FIELDS:
+        pairs = [(a.labels.get(name), getattr(a.decision.context, name)) for a in asked]
+        found[name] = {"accuracy": accuracy(pairs), "macro F1": macro_f1(pairs)}
+    return found
+
+
+def routes(asked: Sequence[Asked]) -> dict[str, Any]:
+    """Where turns went, the first collection, the tools, and what follow-ups were joined."""
+    kinds = [(a.labels["route"], a.decision.route.kind) for a in asked]
+    knowing = [a for a in asked if a.labels["collections"]]
+    doing = [a for a in asked if a.labels["tools"]]
+    first = [_first_collection(a.decision) in a.labels["collections"] for a in knowing]
+    given = [{hit.id for hit in a.decision.tools.tools} & set(a.labels["tools"]) for a in doing]
+    joined = [
+        (a.labels["follow_up"] == "joined", any("follow-up:" in s for s in a.decision.signals))
+        for a in asked
+        if "follow_up" in a.labels
+    ]
+    return {
+        "turns": len(asked),
+        "route accuracy": accuracy(kinds),
+        "by route": {
+            kind: {"turns": len(own), "right": accuracy(own)}
+            for kind in sorted({right for right, _ in kinds})
+            if (own := [pair for pair in kinds if pair[0] == kind])
+        },
+        "knowledge accuracy": float(np.mean(first)),
+        "a right tool among those given": float(np.mean([bool(each) for each in given])),
+        "follow-ups": accuracy(joined) if joined else None,
+    }
+
+
+def _first_collection(decision: Decision) -> str | None:
+    found = decision.knowledge.collections
+    return found[0].id if found else None
+
+
+def entities(asked: Sequence[Asked]) -> dict[str, Any]:
+    """Exact spans of the turns that have them labelled, over all types and by type."""
+    right: set[tuple[int, int, int, str]] = set()
+    told: set[tuple[int, int, int, str]] = set()
+    for number, each in enumerate(asked):
+        if "entities" in each.labels:
+            right |= {(number, *span) for span in map(tuple, each.labels["entities"])}
+            found = each.decision.context.entities
+            told |= {(number, e.start, e.end, e.type) for e in found}
+    kinds = {span[-1] for span in right}
+    told = {span for span in told if span[-1] in kinds}
+    hits = len(right & told)
+    return {"labelled": len(right), "recall": hits / len(right), "precision": hits / len(told)}
+
+
+def fit() -> None:
+    """Fit the supervisor's regression; print it.
+
+    On data/routes.jsonl and the development turns, read by a context model that has seen none of
+    their texts: of those that it was fitted on it would be too sure.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold
+
+    pairs = [pair for pair in _evidence() if pair[0] != "none"]
+    right = np.array([route for route, _ in pairs])
+    known = np.array([evidence.known() for _, evidence in pairs])
+    usual = Counter(row["labels"]["route"] for row in _rows(("train",)))
+    weights = np.array([usual[route] / (right == route).sum() for route in right])
+    weights *= len(right) / weights.sum()
+    model = LogisticRegression(C=1.0, fit_intercept=False, max_iter=1000)
+    folds = StratifiedKFold(10, shuffle=True, random_state=0)
+    told = np.empty_like(right)
+    for seen, unseen in folds.split(known, right):
+        model.fit(known[seen], right[seen], sample_weight=weights[seen])
+        told[unseen] = model.predict(known[unseen])
+    print(f"cross-validated {np.average(told == right, weights=weights):.3f} of {len(right)}")
+    model.fit(known, right, sample_weight=weights)
+    for route, row in zip(model.classes_, model.coef_.round(2).tolist(), strict=True):
+        print(f'    "{route}": {tuple(row)},')
+
+
+def _evidence() -> list[tuple[str, Evidence]]:
+    """The right route of each turn to fit on, and what the supervisor is shown of it."""
+    lines = (DATA / "routes.jsonl").read_text().splitlines()
+    rows = [*map(json.loads, lines), *_rows(("dev",))]
+    seen: list[Evidence] = []
+
+    def watched(evidence: Evidence) -> Route:
+        seen.append(evidence)
+        return supervise(evidence)
+
+    router.supervise = watched
+    with _own() as crib, TemporaryDirectory() as folder:
+        files = _labels_without({row["text"] for row in rows}, Path(folder))
+        settings = load_settings().model_copy(update={"context": ContextSettings(labels=files)})
+        model = make_context_model(settings, make_dense(settings))
+        crib._reading._model, crib._reading._has_model = model, True  # noqa: SLF001
+        for row in rows:
+            crib.route(_turn(row))
+    return [(row["labels"]["route"], e) for row, e in zip(rows, seen, strict=True)]
+
+
+def _labels_without(texts: set[str], folder: Path) -> dict[str, str]:
+    """The shipped label sets without some texts, as files."""
+    files: dict[str, str] = {}
+    for field, chosen in label_sets({}).items():
+        kept = chosen.model_dump(mode="json")
+        for label in kept["labels"].values():
+            label["utterances"] = [text for text in label["utterances"] if text not in texts]
+        kept["outside"] = [text for text in kept["outside"] if text not in texts]
+        files[field] = str(folder / f"{field}.yaml")
+        Path(files[field]).write_text(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
+    return files
+
+
+def search_texts() -> None:
+    """Whether the search is better with what was detected glued to the text; print both."""
+    found: dict[str, list[bool]] = {}
+    with _own() as crib:
+        for row in _rows(("train", "dev")):
+            if "history" in row:
+                continue
+            text, context = row["text"], crib.detect(row["text"])
+            words = " ".join(filter(None, (context.domain, context.intent)))
+            for name, searched in (("plain", text), ("glued", f"{words}: {text}")):
+                tools = {hit.id for hit in crib.find_tools(searched, k=5, gate=False).tools}
+                first = [c.id for c in crib.find_knowledge(searched).collections[:1]]
+                if row["labels"]["tools"]:
+                    right = bool(tools & set(row["labels"]["tools"]))
+                    found.setdefault(f"a right tool of five, {name}", []).append(right)
+                if row["labels"]["collections"]:
+                    right = bool(set(first) & set(row["labels"]["collections"]))
+                    found.setdefault(f"right collection, {name}", []).append(right)
+    for name, values in found.items():
+        print(f"{name}: {np.mean(values):.3f} of {len(values)}")
+
+
+def measure(split: str) -> dict[str, Any]:
+    asked = ask((split,))
+    took = [a.decision.took_ms["total"] for a in asked]
+    return {
+        "split": split,
+        **routes(asked),
+        "fields": fields(asked),
+        "entities": entities(asked),
+        "hard": routes([a for a in asked if "hard" in a.tags]),
+        "median ms": median(took),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--search-text", action="store_true", help="plain against glued labels")
+    chosen = parser.parse_args()
+    if chosen.fit or chosen.search_text:
+        (fit if chosen.fit else search_texts)()
+        return
+    found = measure(chosen.split)
+    table = Table("what", "figure")
+    for name in ("turns", "route accuracy", "knowledge accuracy", "a right tool among those given"):
+        table.add_row(name, f"{found[name]:.3f}")
+    table.add_row("follow-ups", f"{found['follow-ups']:.3f}")
+    for name, values in found["fields"].items():
+        table.add_row(name, f"accuracy {values['accuracy']:.3f}, macro F1 {values['macro F1']:.3f}")
+    table.add_row("entities", json.dumps({k: round(v, 3) for k, v in found["entities"].items()}))
+    table.add_row("by route", json.dumps(found["by route"]))
+    Console().print(table)
+    if chosen.out:
+        chosen.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Fit the context model that ships with the package, on the shipped labels, cues and encoder.
+
+    python scripts/fit_context.py [--check]
+
+Run it whenever a file in toolcrib/router/context/presets or the bundled encoder changes; a test
+fails until then. `--check` only says whether it must be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from toolcrib.router.context.cues import load_cues
+from toolcrib.router.context.entities import EntityFinder
+from toolcrib.router.context.label_sets import label_sets
+from toolcrib.router.context.model import (
+    SHIPPED,
+    fit_context,
+    identity_of,
+    shipped_context,
+    write_context,
+)
+from toolcrib.settings import Settings
+from toolcrib.wiring import make_dense
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    dense, cues, sets = make_dense(Settings()), load_cues(), label_sets({})
+    if parser.parse_args().check:
+        sys.exit(shipped_context(cues).identity != identity_of(sets, cues, dense))
+    model = fit_context(sets, cues, EntityFinder(), dense)
+    SHIPPED.write_bytes(write_context(model))
+    print(f"{SHIPPED.name}: {SHIPPED.stat().st_size / 2**20:.1f} MiB")
+
+
+if __name__ == "__main__":
+    main()

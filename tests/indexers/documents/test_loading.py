@@ -1,0 +1,251 @@
+"""Every kind of document becomes text that can be split, whatever it was written in."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import logging
+import sys
+import warnings
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.indexers.documents.making import docx, notebook, pdf
+from toolcrib.errors import MissingExtraError, SourceError
+from toolcrib.indexers.documents import converting
+from toolcrib.indexers.documents.loading import kind_of_name, kind_of_type, load
+
+GERMAN = "Die Zugriffsberechtigung für Benutzerkonten wird täglich überprüft. " * 5
+RUSSIAN = "Поисковая система делит длинный документ на небольшие части. "
+
+
+def text_of(content, name, charset=None):
+    if isinstance(content, str):
+        content = content.encode()
+    return load(content, name, kind_of_name(name), charset).text
+
+
+def reason(content, name):
+    with pytest.raises(SourceError) as caught:
+        text_of(content, name)
+    assert caught.value.source == name
+    return caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.md", "markdown"),
+        ("a/b.MDX", "markdown"),
+        ("a.rst", "rst"),
+        ("a.htm", "html"),
+        ("a.adoc", "text"),
+        ("a.pdf", "pdf"),
+        ("a.docx", "docx"),
+        ("a.ipynb", "notebook"),
+        ("a.tsx", "source"),
+        ("a.exe", None),
+        ("md", None),
+    ],
+)
+def test_a_name_tells_the_kind(name, kind):
+    assert kind_of_name(name) == kind
+
+
+@pytest.mark.parametrize(
+    ("content_type", "path", "kind"),
+    [
+        ("text/html", "/page.md", "html"),
+        ("text/markdown", "/", "markdown"),
+        ("text/plain", "/raw/README.rst", "rst"),
+        ("text/plain", "/LICENSE", "text"),
+        ("application/octet-stream", "/paper.pdf", "pdf"),
+        ("application/octet-stream", "/paper", None),
+        ("image/png", "/logo", None),
+    ],
+)
+def test_a_server_tells_the_kind_and_where_it_does_not_the_name_does(content_type, path, kind):
+    assert kind_of_type(content_type, path) == kind
+
+
+@pytest.mark.parametrize(
+    ("encoding", "mark"),
+    [
+        ("utf-8", codecs.BOM_UTF8),
+        ("utf-16-le", codecs.BOM_UTF16_LE),
+        ("utf-16-be", codecs.BOM_UTF16_BE),
+        ("utf-32-le", codecs.BOM_UTF32_LE),
+    ],
+)
+def test_a_byte_order_mark_says_the_encoding_and_is_no_text(encoding, mark):
+    assert text_of(mark + GERMAN.encode(encoding), "a.txt") == GERMAN
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        (GERMAN, "cp1252"),
+        ("Café", "latin-1"),
+        (RUSSIAN, "cp1251"),
+        ("検索システムは長い文書を分割します。見出しごとに分けられます。", "shift_jis"),
+        ("检索系统把长文档切成小段,每一段都带有它上面的标题。", "gb18030"),
+    ],
+)
+def test_what_is_no_unicode_is_guessed(text, encoding):
+    assert text_of(text.encode(encoding), "a.txt") == text
+
+
+def test_a_charset_that_was_declared_comes_before_a_guess_and_after_unicode():
+    assert text_of("Ελλάδα".encode("iso8859-7"), "a.txt", charset="iso-8859-7") == "Ελλάδα"
+    assert text_of("Ελλάδα", "a.txt", charset="iso-8859-7") == "Ελλάδα"
+    assert text_of("Café".encode("latin-1"), "a.txt", charset="no such charset") == "Café"
+
+
+def test_damaged_unicode_loses_only_what_is_damaged():
+    assert text_of(f"{RUSSIAN}".encode() + b"\xd0 end", "a.txt") == f"{RUSSIAN}\ufffd end"
+
+
+def test_without_charset_normalizer_what_is_no_unicode_is_western(monkeypatch):
+    monkeypatch.setitem(sys.modules, "charset_normalizer", None)
+    assert text_of(GERMAN.encode("cp1252"), "a.txt") == GERMAN
+
+
+def test_a_binary_file_is_refused_whatever_its_name():
+    assert reason(b"\x00\x01\x02", "a.md").startswith("holds NUL bytes")
+
+
+def test_line_ends_are_those_of_unix():
+    assert text_of("a\r\nb\rc\n", "a.txt") == "a\nb\nc\n"
+
+
+def test_front_matter_is_no_text_but_names_a_document():
+    page = load(b"---\r\ntitle: Set up\r\ntags: [a]\r\n---\r\nText.\n", "a.md", "markdown")
+    assert (page.text, page.title) == ("Text.\n", "Set up")
+    assert load(b"---\ndraft: true\n---\nText.\n", "b.md", "markdown").title == "b"
+
+
+@pytest.mark.parametrize("text", ["---\nwords\n---\nText.", "---\na: [\n---\nText.", "--- \nText."])
+def test_what_only_looks_like_front_matter_stays(text):
+    assert text_of(text, "a.md") == text
+
+
+def test_texts_and_source_files_are_as_they_are_and_go_by_their_names():
+    code = "# no heading\nx = 1\n"
+    source = load(code.encode(), "lib/main.py", "source")
+    assert (source.text, source.kind, source.title) == (code, "text", "main.py")
+    assert load(b"words", "logs/today.log", "text").title == "today"
+
+
+def test_a_notebook_is_its_words_and_its_code_without_what_came_out():
+    content = notebook(
+        ("markdown", "# Load\n\nRead *it*."),
+        ("code", "x = 1\nx"),
+        ("code", " "),
+        ("raw", "left out"),
+        ("code", 'print("```")'),
+        language="julia",
+    )
+    assert text_of(content, "a.ipynb") == (
+        '# Load\n\nRead *it*.\n\n```julia\nx = 1\nx\n```\n\n````julia\nprint("```")\n````'
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "not a notebook: not valid JSON: EOF"),
+        ("[]", "not a notebook of format 4"),
+        (json.dumps({"cells": "none"}), "not a notebook of format 4"),
+    ],
+)
+def test_what_is_no_notebook_is_refused(content, said):
+    assert said in reason(content, "a.ipynb")
+
+
+def test_cells_of_another_shape_do_not_matter():
+    cells = [7, {"cell_type": "code", "source": "x"}, {"cell_type": "markdown"}]
+    assert text_of(json.dumps({"cells": cells}), "a.ipynb") == "```\nx\n```\n\n"
+
+
+def test_word_documents_keep_their_headings():
+    content = docx(("Heading1", "Leave"), ("", "Ask the_lead *first*."), ("Heading2", "Sick"))
+    assert text_of(content, "a.docx") == "# Leave\n\nAsk the_lead *first*.\n\n## Sick"
+
+
+def test_a_word_document_that_unpacks_to_too_much_is_refused(monkeypatch):
+    monkeypatch.setattr(converting, "MAX_UNPACKED_BYTES", 100)
+    assert "100 are read at most" in reason(docx(("", "Text.")), "a.docx")
+
+
+def test_the_lines_of_a_pdf_are_text():
+    page = load(pdf("Rotate every key", "within ninety days."), "policy.pdf", "pdf")
+    assert (page.text.split(), page.kind, page.title) == (
+        ["Rotate", "every", "key", "within", "ninety", "days."],
+        "text",
+        "policy",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("a.docx", "cannot be read as DOCX: BadZipFile"), ("a.pdf", "cannot be read as PDF: ")],
+)
+def test_a_damaged_document_is_refused_in_one_line(name, said):
+    told = reason(b"%PDF-1.4 no more than that", name)
+    assert told.startswith(said)
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        ("a.html", "bs4"),
+        ("a.html", "markitdown.converters"),
+        ("a.rst", "docutils.core"),
+        ("a.docx", "markitdown"),
+        ("a.pdf", "pdfminer.high_level"),
+    ],
+)
+def test_what_needs_a_library_that_is_missing_names_the_extra(monkeypatch, name, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtraError, match="needs the extra 'docs'"):
+        text_of(docx(("", "Text.")), name) if name == "a.docx" else text_of("Text.", name)
+
+
+def test_what_markitdown_itself_misses_names_the_extra(monkeypatch):
+    import markitdown.converters._docx_converter as module
+
+    error = ImportError("no mammoth")
+    monkeypatch.setattr(module, "_dependency_exc_info", (ImportError, error, None))
+    with pytest.raises(MissingExtraError, match="needs the extra 'docs'"):
+        text_of(docx(("", "Text.")), "a.docx")
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.txt", "a.py", "a.ipynb"])
+def test_markdown_text_and_code_need_no_converter(monkeypatch, name):
+    for module in ("markitdown", "docutils", "bs4", "charset_normalizer"):
+        monkeypatch.setitem(sys.modules, module, None)
+    content = notebook(("markdown", "# A\n\nText.")) if name == "a.ipynb" else b"# A\n\nText."
+    assert text_of(content, name) == "# A\n\nText."
+
+
+def test_libraries_say_nothing_while_they_read(capfd):
+    logger = logging.getLogger("pdfminer.test")
+    with converting._reading("PDF"):
+        logger.warning("of no interest")
+        warnings.warn("of no interest either", stacklevel=1)
+    assert capfd.readouterr() == ("", "")
+    assert logging.getLogger("pdfminer").handlers == []
+
+
+@given(st.binary(max_size=200), st.sampled_from(["a.md", "a.txt", "a.html", "a.rst", "a.ipynb"]))
+def test_any_bytes_are_text_or_refused(content, name):
+    try:
+        text = text_of(content, name)
+    except SourceError as error:
+        text = error.reason
+        assert text
+    assert text.encode().decode() == text
+    assert not {"\r", "\0"} & set(text)

@@ -1,0 +1,226 @@
+"""Whatever is named gives passages, or a refusal that says why there are none."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.indexers.documents.making import docx, notebook, pdf
+from tests.indexers.documents.serving import Answer, serving
+from toolcrib.errors import MissingExtraError
+from toolcrib.indexers.documents import sources
+from toolcrib.indexers.documents.sources import passages
+from toolcrib.records import Passage, Refusal
+
+
+def write(folder, **files):
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def read(source, **options):
+    """Give the passages of a source and its refusals."""
+    found = list(passages(source, "handbook", **options))
+    refused = [item for _, item in found if isinstance(item, Refusal)]
+    assert [where for where, item in found if isinstance(item, Refusal)] == [
+        refusal.source for refusal in refused
+    ]
+    return [item for _, item in found if isinstance(item, Passage)], refused
+
+
+def below(folder, found):
+    """Give the documents of passages as they lie in a folder."""
+    return [Path(passage.document).relative_to(folder).as_posix() for passage in found]
+
+
+def reasons(source):
+    found, refused = read(source)
+    assert found == []
+    return [refusal.reason for refusal in refused]
+
+
+def test_a_file_becomes_passages_that_say_where_they_stand(tmp_path):
+    write(tmp_path, **{"leave.md": "# Leave\n\nAsk first.\n\n## Sick\n\nCall in.\n"})
+    assert list(passages(tmp_path / "leave.md", "handbook")) == [
+        (
+            str(tmp_path / "leave.md"),
+            Passage("handbook", str(tmp_path / "leave.md"), "Ask first.", ("Leave",), 0, 9),
+        ),
+        (
+            str(tmp_path / "leave.md"),
+            Passage("handbook", str(tmp_path / "leave.md"), "Call in.", ("Leave", "Sick"), 1, 30),
+        ),
+    ]
+
+
+def test_a_document_is_called_as_it_was_named(tmp_path, monkeypatch):
+    write(tmp_path, **{"docs/team/leave.md": "Ask first."})
+    monkeypatch.chdir(tmp_path)
+    for named in ("docs", "./docs/", "docs/team/leave.md", "docs/../docs/team"):
+        found, _ = read(named)
+        assert [passage.document for passage in found] == ["docs/team/leave.md"]
+
+
+def test_documents_of_every_kind_are_read_from_one_folder(tmp_path):
+    write(
+        tmp_path,
+        **{
+            "a.md": "# Words of a\n\nkeys",
+            "b.rst": "Words of b\n==========\n\nkeys",
+            "c.html": "<h1>Words of c</h1><p>keys</p>",
+            "d.txt": "keys",
+            "e.pdf": pdf("keys"),
+            "f.docx": docx(("Heading1", "Words of f"), ("", "keys")),
+            "g.ipynb": notebook(("markdown", "# Words of g\n\nkeys")),
+            "h.py": "keys",
+        },
+    )
+    found, refused = read(tmp_path)
+    assert refused == []
+    assert [(Path(p.document).name, p.title, p.text.strip()) for p in found] == [
+        ("a.md", ("Words of a",), "keys"),
+        ("b.rst", ("Words of b",), "keys"),
+        ("c.html", ("Words of c",), "keys"),
+        ("d.txt", ("d",), "keys"),
+        ("e.pdf", ("e",), "keys"),
+        ("f.docx", ("Words of f",), "keys"),
+        ("g.ipynb", ("Words of g",), "keys"),
+        ("h.py", ("h.py",), "keys"),
+    ]
+
+
+def test_a_folder_is_walked_in_order_and_without_what_is_no_document(tmp_path):
+    files = ["b/two.md", "a.txt", ".hidden.md", ".git/x.md", "node_modules/x.md", "x.png", "x.ts"]
+    write(tmp_path, **dict.fromkeys(files, "Text."))
+    write(tmp_path, **{"b/one.md": "Text.", "x.ts": b"G\0\0", "pkg/__init__.py": "\n"})
+    found, refused = read(str(tmp_path))
+    assert below(tmp_path, found) == ["a.txt", "b/one.md", "b/two.md"]
+    assert refused == []
+
+
+def test_a_bad_file_does_not_lose_the_good_ones(tmp_path):
+    write(tmp_path, **{"a.docx": "no zip", "b.md": "Text.", "c.ipynb": "{", "d.md": "# Alone"})
+    found, refused = read(tmp_path)
+    assert below(tmp_path, found) == ["b.md"]
+    assert [Path(refusal.source).name for refusal in refused] == ["a.docx", "c.ipynb", "d.md"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.exe", b"MZ", "a file of no known kind; documents"),
+        ("a.md", b"\0", "holds NUL bytes"),
+        ("a.txt", b" \n", "holds no text"),
+        ("a.py", b"", "holds no text"),
+        ("a.md", b"# Alone", "holds no text beside its headings"),
+        ("a.pdf", pdf(), "holds no text; if it was scanned"),
+    ],
+)
+def test_a_file_that_was_named_is_read_or_refused(tmp_path, name, content, said):
+    write(tmp_path, **{name: content})
+    (reason,) = reasons(tmp_path / name)
+    assert reason.startswith(said)
+
+
+@pytest.mark.parametrize("name", ["nowhere.md", "nowhere", "a\0b.md", "x" * 5000])
+def test_what_is_not_there_is_refused(tmp_path, name):
+    assert reasons(f"{tmp_path}/{name}") == ["there is no such file or folder"]
+
+
+def test_a_folder_without_documents_is_refused(tmp_path):
+    write(tmp_path, **{"x.png": "no text"})
+    (reason,) = reasons(tmp_path)
+    assert reason.startswith("the folder holds nothing that is read; documents (.md")
+
+
+def test_a_file_that_is_too_large_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "MAX_FILE_BYTES", 1_000)
+    write(tmp_path, **{"a.md": "x" * 1_001})
+    assert reasons(tmp_path) == ["larger than 1,000 bytes, the most that is read"]
+
+
+def test_links_inside_a_folder_are_followed_and_those_out_of_it_refused(tmp_path):
+    write(tmp_path, **{"docs/a.md": "Text.", "secret.md": "Text."})
+    (tmp_path / "docs" / "b.md").symlink_to("a.md")
+    (tmp_path / "docs" / "c.md").symlink_to("../secret.md")
+    (tmp_path / "docs" / "d.md").symlink_to("gone.md")
+    (tmp_path / "docs" / "e.md").symlink_to("e.md")
+    found, refused = read(tmp_path / "docs")
+    assert below(tmp_path / "docs", found) == ["a.md", "b.md"]
+    assert [refusal.reason.split(";")[0] for refusal in refused] == [
+        "a link out of the folder",
+        "not a file",
+        "not a file",
+    ]
+
+
+def test_a_pipe_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "a.md")
+    assert reasons(tmp_path) == ["not a file"]
+
+
+def test_a_name_that_is_no_text_is_spelled_as_far_as_it_can_be(tmp_path):
+    (tmp_path / os.fsdecode(b"caf\xe9.md")).write_text("Text.", encoding="utf-8")
+    ((passage,), _) = read(tmp_path)
+    assert (Path(passage.document).name, passage.title) == ("caf\ufffd.md", ("caf\ufffd",))
+
+
+def test_what_may_not_be_read_is_refused(tmp_path, monkeypatch):
+    def deny(path, *_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    def walk(folder, onerror):
+        onerror(PermissionError(13, "Permission denied", str(folder)))
+        return iter(())
+
+    write(tmp_path, **{"a.md": "Text."})
+    monkeypatch.setattr(Path, "open", deny)
+    assert reasons(tmp_path / "a.md") == ["cannot be read: Permission denied"]
+    monkeypatch.setattr(sources.os, "walk", walk)
+    assert reasons(tmp_path) == ["cannot be read: Permission denied"]
+
+
+def test_passages_are_numbered_and_as_large_as_was_asked(tmp_path):
+    write(tmp_path, **{"a.txt": " ".join(f"word{n}" for n in range(100))})
+    found, _ = read(tmp_path, max_tokens=10, count=lambda text: len(text.split()))
+    assert [p.position for p in found] == list(range(10))
+    assert all(len(p.text.split()) == 10 for p in found)
+
+
+def test_without_the_splitter_nothing_can_be_read(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "semantic_text_splitter", None)
+    with pytest.raises(MissingExtraError, match="needs the extra 'docs'"):
+        list(passages(tmp_path, "handbook"))
+
+
+def test_without_a_converter_the_other_documents_are_still_read(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "markitdown", None)
+    write(tmp_path, **{"a.docx": docx(("", "keys")), "b.md": "Text."})
+    found, (refusal,) = read(tmp_path)
+    assert below(tmp_path, found) == ["b.md"]
+    assert refusal.reason.startswith("reading documents needs the extra 'docs'")
+
+
+def test_a_url_is_its_document_wherever_it_leads(monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    with serving() as site:
+        site.put("/guide/set%20up.md", "Ask first.", "text/plain")
+        site.answers["/old"] = Answer(status=301, headers={"Location": "/guide/set%20up.md"})
+        url = site.url("/old")
+        assert list(passages(url, "handbook")) == [
+            (url, Passage("handbook", url, "Ask first.", ("set up",), 0, 0)),
+        ]
+
+
+def test_a_url_without_a_document_is_refused(monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    with serving() as site:
+        assert reasons(site.url("/gone"))[0].startswith("the server answered 404")
+        picture = reasons(site.put("/logo", b"\x89PNG", "image/png"))[0]
+        assert picture.startswith("the server sent image/png; documents")
+        assert "a kind that it does not name" in reasons(site.put("/x", b"x"))[0]

@@ -1,0 +1,200 @@
+"""Passages are ranked by meaning and words together, inside what may be searched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.indexers.passage_sync import PassageSync
+from toolcrib.indexers.passages import passage_layout
+from toolcrib.records import Passage
+from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.retrieval.passages import DEPTH, PassageRetriever, PassageWeights
+from toolcrib.store.edge import EdgeStore
+from toolcrib.store.filters import AnyOf, Equals
+
+DENSE, LEXICAL = DeterministicEncoder(), LexicalEncoder()
+# Four words of each count, so that the mean length is the same whichever there are.
+GARDEN = [
+    Passage("garden", "water.md", "Water the tomatoes every morning."),
+    Passage("garden", "sow.md", "Sow carrots after frost."),
+    Passage("garden", "prune.md", "Prune apple trees in winter."),
+]
+KITCHEN = [
+    Passage("kitchen", "soup.md", "Simmer tomatoes, salt, pepper."),
+    Passage("kitchen", "pie.md", "Peel apples, roll pastry."),
+]
+CROWD = [Passage("crowd", f"{n:03}.md", f"tomatoes tomatoes batch {n}") for n in range(DEPTH + 9)]
+RARE = Passage("rare", "r.md", "zebra " + "unlike anything else " * 9)
+TWINS = [Passage("copies", f"{n:02}.md", "Sow carrots after frost.") for n in range(20)]
+COPIES = Equals("collection", "copies")
+QUESTION = "when do I water tomatoes"
+
+
+def ask(text: str) -> EncodedQuery:
+    return EncodedQuery(text, DENSE.encode_query(text), LEXICAL.encode_query(text))
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    """Makes stores of passages, which no test writes to."""
+    opened = []
+
+    def make(*passages: Passage) -> EdgeStore:
+        folder = tmp_path_factory.mktemp("passages")
+        store = EdgeStore.open(folder, passage_layout(DENSE.dimensions))
+        opened.append(store)
+        PassageSync(store, DENSE, LEXICAL).run([("", passage) for passage in passages])
+        return store
+
+    yield make
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture(scope="module")
+def shelf(stores):
+    return stores(*GARDEN, *KITCHEN)
+
+
+@pytest.fixture(scope="module")
+def crowded(stores):
+    return stores(*GARDEN, *KITCHEN, *CROWD, *TWINS, RARE)
+
+
+def retriever(store, **weights) -> PassageRetriever:
+    return PassageRetriever(store, PassageWeights(**weights))
+
+
+def ids(found) -> list[str]:
+    return [each.passage.id for each in found]
+
+
+def test_the_passage_that_answers_comes_first_and_whole(shelf):
+    found = retriever(shelf).find(ask(QUESTION), 3)
+    assert found[0].passage == GARDEN[0]
+    assert [each.score for each in found] == sorted((e.score for e in found), reverse=True)
+    assert len(found) == 3
+
+
+def test_no_more_are_found_than_there_are(shelf):
+    assert len(retriever(shelf).find(ask(QUESTION), 100)) == len(GARDEN) + len(KITCHEN)
+
+
+def test_as_many_are_found_as_are_wanted(crowded):
+    assert len(retriever(crowded).find(ask("tomatoes"), DEPTH + 20)) == DEPTH + 20
+
+
+def test_an_empty_store_holds_no_answer(stores):
+    assert retriever(stores()).find(ask(QUESTION), 5) == []
+
+
+def test_without_a_share_of_words_the_score_is_the_cosine(shelf):
+    for each in retriever(shelf, lexical=0).find(ask(QUESTION), 5):
+        cosine = float(DENSE.encode_documents([each.passage.text])[0] @ ask(QUESTION).dense)
+        assert each.score == pytest.approx(max(0.0, cosine), abs=1e-5)
+
+
+def test_by_words_alone_who_shares_none_has_no_score(shelf):
+    found = {e.passage.id: e.score for e in retriever(shelf, lexical=1).find(ask("tomatoes"), 5)}
+    assert {name for name, score in found.items() if score} == {
+        "garden/water.md#0",
+        "kitchen/soup.md#0",
+    }
+
+
+def test_words_that_fit_as_well_as_words_can_are_worth_their_whole_share(shelf):
+    [best, *_] = retriever(shelf, lexical=1, term_scale=0.01).find(ask("tomatoes"), 5)
+    assert best.score == 1.0
+
+
+def test_half_as_good_words_are_worth_a_quarter(shelf):
+    [near, *_] = retriever(shelf, lexical=1, term_scale=10).find(ask("carrots"), 1)
+    [far, *_] = retriever(shelf, lexical=1, term_scale=20).find(ask("carrots"), 1)
+    assert near.score > 0
+    assert far.score == pytest.approx(near.score / 4)
+
+
+@given(
+    st.lists(st.sampled_from(["water", "tomatoes", "zebra", "the", "pie", "7", "?"]), min_size=1),
+    st.floats(0, 1),
+    st.floats(0.001, 100),
+)
+def test_every_score_is_a_share_and_never_rises_with_rank(shelf, words, lexical, scale):
+    found = retriever(shelf, lexical=lexical, term_scale=scale).find(ask(" ".join(words)), 5)
+    scores = [each.score for each in found]
+    assert all(0 <= score <= 1 for score in scores)
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_what_each_leg_said_is_told(shelf):
+    [best, *_] = retriever(shelf).find(ask(QUESTION), 1)
+    assert 0 < best.legs.dense <= 1
+    assert best.legs.lexical > 0
+    assert (best.legs.examples, best.legs.anti_patterns, best.legs.clauses) == (None, None, None)
+
+
+def test_when_the_encoder_failed_words_still_find(shelf):
+    found = retriever(shelf).find(replace(ask("sow carrots"), dense=None), 5)
+    assert ids(found) == ["garden/sow.md#0"]
+
+
+def test_a_question_without_a_known_word_is_judged_by_meaning(shelf):
+    found = retriever(shelf).find(ask("?!"), 5)
+    assert {each.legs.lexical for each in found} == {0.0}
+    assert len(found) == 5
+
+
+def test_clauses_of_a_question_are_not_asked_for_alone(shelf):
+    whole = ask(QUESTION)
+    split = replace(whole, clauses=DENSE.encode_documents(["roll pastry", "peel apples"]))
+    assert retriever(shelf).find(split, 5) == retriever(shelf).find(whole, 5)
+
+
+def test_a_filter_keeps_out_what_it_does_not_name(shelf):
+    found = retriever(shelf).find(ask(QUESTION), 5, Equals("collection", "kitchen"))
+    assert set(ids(found)) == {"kitchen/soup.md#0", "kitchen/pie.md#0"}
+
+
+def test_a_filter_that_names_nothing_finds_nothing(shelf):
+    assert retriever(shelf).find(ask(QUESTION), 5, AnyOf("collection", [])) == []
+
+
+def test_however_many_others_fit_better_those_in_reach_are_found(crowded):
+    found = retriever(crowded).find(ask("tomatoes"), 3, Equals("collection", "kitchen"))
+    assert set(ids(found)) == {"kitchen/soup.md#0", "kitchen/pie.md#0"}
+
+
+def test_what_a_filter_keeps_out_changes_no_score(stores, shelf):
+    never = retriever(stores(*GARDEN)).find(ask(QUESTION), 5)
+    kept_out = retriever(shelf).find(ask(QUESTION), 5, Equals("collection", "garden"))
+    assert kept_out == never
+
+
+def test_a_passage_that_one_leg_brought_is_scored_by_the_other_too(crowded):
+    # More passages share its letters than are looked at: only its rare word brings it.
+    question = ask("tomatoes batch zebra")
+    found = {e.passage.id: e.legs for e in retriever(crowded, lexical=1).find(question, 9)}
+    [alone] = retriever(crowded).find(question, 1, Equals("collection", "rare"))
+    assert found["rare/r.md#0"].lexical > 0
+    assert found["rare/r.md#0"].dense == pytest.approx(alone.legs.dense, abs=1e-5)
+
+
+def test_asking_for_more_adds_at_the_end(crowded):
+    all_ = ids(retriever(crowded).find(ask(QUESTION), 40))
+    assert ids(retriever(crowded).find(ask(QUESTION), 3)) == all_[:3]
+
+
+def test_equals_are_ordered_by_id(crowded):
+    found = retriever(crowded).find(ask("carrots"), len(TWINS), COPIES)
+    assert ids(found) == [twin.id for twin in TWINS]
+
+
+def test_of_equals_those_are_kept_whose_ids_come_first(crowded):
+    found = retriever(crowded).find(ask("carrots"), 3, COPIES)
+    assert ids(found) == [twin.id for twin in TWINS[:3]]

@@ -1,0 +1,114 @@
+"""Cues are data: what ships can be replaced by a file of the same shape."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from toolcrib.errors import SettingsError
+from toolcrib.router.context.cues import PRESET, load_cues
+from toolcrib.router.context.phrases import words_of
+
+SMALL = """
+intents:
+  ask: {need: know, leads: [what], phrases: [no idea]}
+domains:
+  api: [404, endpoint]
+"""
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text):
+        file = tmp_path / "cues.yaml"
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    return write
+
+
+def test_the_shipped_cues_know_all_labels():
+    cues = load_cues()
+    assert set(cues.intents) == {"ask", "transform", "generate", "plan", "debug", "review"}
+    assert set(cues.domains) == {"product", "code", "legal", "agile", "architecture", "api"}
+    assert set(cues.smalltalk.labels) == {"greeting", "thanks", "farewell", "assistant"}
+
+
+def test_the_shipped_cues_are_read_once():
+    assert load_cues() is load_cues()
+    assert load_cues().indexes is load_cues().indexes
+
+
+def test_the_shipped_cues_are_the_same_to_both_parsers_of_yaml():
+    text = PRESET.read_text(encoding="utf-8")
+    # The one in C takes some phrases with marks that the one in Python refuses.
+    assert yaml.load(text, Loader=yaml.BaseLoader) == yaml.load(text, Loader=yaml.CBaseLoader)
+
+
+def test_every_list_of_the_shipped_cues_has_forty_phrases_and_none_twice():
+    cues = load_cues()
+    lists = {
+        "politeness": cues.politeness,
+        **{f"{k} leads": v.leads + v.weak_leads for k, v in cues.intents.items()},
+        **{f"{k} phrases": v.phrases for k, v in cues.intents.items()},
+        **cues.domains,
+        **cues.smalltalk.labels,
+        **dict(cues.urgency),
+        **dict(cues.sensitivity),
+        **dict(cues.need),
+        **dict(cues.follow_ups),
+    }
+    assert {name for name, phrases in lists.items() if len(phrases) < 40} == set()
+    assert {name for name, phrases in lists.items() if len(set(phrases)) < len(phrases)} == set()
+
+
+def test_the_entities_of_the_shipped_cues_speak_for_known_labels():
+    cues = load_cues()
+    labels = {label for spoken in cues.entities.values() for label in spoken}
+    assert labels <= {*cues.intents, *cues.domains}
+
+
+def test_a_file_takes_the_place_of_the_shipped_cues(written):
+    cues = load_cues(written(SMALL))
+    assert list(cues.intents) == ["ask"]
+    assert cues.urgency.high == ()
+    assert cues.indexes.urgency.find(words_of("urgent")) == []
+
+
+def test_words_that_yaml_knows_otherwise_stay_words(written):
+    cues = load_cues(written(SMALL + "politeness: [no, yes, on, 1.0, null]"))
+    assert cues.politeness == ("no", "yes", "on", "1.0", "null")
+    assert [m.labels for m in cues.indexes.domains.find(words_of("a 404"))] == [("api",)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("domains: {}", "intents: Field required"),
+        (SMALL + "urgency: {hi: [asap]}", "urgency.hi: Extra inputs"),
+        (SMALL.replace("know", "maybe"), "intents.ask.need: Input should be 'act' or 'know'"),
+        (SMALL.replace("[404", "[' ', 404"), "domains.api.0: Value error, a phrase has 1 to 12"),
+        (SMALL.replace("endpoint", "a " * 13), "domains.api.1: Value error"),
+        ("- a", "the file: Input should be"),
+        ("", "the file: Input should be"),
+        ("intents: [", "are no YAML"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_said_with_file_and_field(written, text, said):
+    file = written(text)
+    with pytest.raises(SettingsError) as caught:
+        load_cues(file)
+    assert said in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+def test_a_file_that_is_missing_is_named(tmp_path):
+    with pytest.raises(SettingsError, match=r"cannot read the cues .*gone\.yaml.*No such file"):
+        load_cues(tmp_path / "gone.yaml")
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    file = tmp_path / "cues.yaml"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SettingsError, match="are no YAML"):
+        load_cues(file)

@@ -1,0 +1,39 @@
+"""The language is told where the text is long enough, and left open where it is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcrib.router.context.language import LANGUAGES, language_of
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("could you tell me where the invoices of last month are", "en"),
+        ("Kannst du mir bitte sagen, wo die Rechnungen vom letzten Monat liegen?", "de"),
+        ("¿Dónde están las facturas del mes pasado, por favor?", "es"),
+        ("où se trouvent les factures du mois dernier", "fr"),
+        ("Где находятся счета за прошлый месяц?", "ru"),
+        ("先月の請求書はどこにありますか", "ja"),
+    ],
+)
+def test_a_sentence_is_of_a_language(text, language):
+    assert language_of(text) == language
+
+
+@pytest.mark.parametrize(
+    "text", ["", "retry policy", "ok", "12 34 56", "a b c", "`for x in y: pass`"]
+)
+def test_where_there_are_not_three_words_there_is_none(text):
+    assert language_of(text) is None
+
+
+def test_addresses_and_code_have_no_say():
+    text = "where is the file /srv/rechnungen/monat.txt and `das_ist_code()` at http://a.example/wo"
+    assert language_of(text) == "en"
+
+
+def test_the_languages_are_told_by_two_letters():
+    assert {len(language) for language in LANGUAGES} == {2}
+    assert len(set(LANGUAGES)) == len(LANGUAGES)

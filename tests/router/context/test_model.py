@@ -1,0 +1,183 @@
+"""All that was fitted to read turns: made, kept in a file, read again; and the one that ships."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.router.conftest import LABELS, CountingEncoder, write_labels
+from toolcrib import Settings
+from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.router.context.cues import load_cues
+from toolcrib.router.context.entities import EntityFinder
+from toolcrib.router.context.features import read
+from toolcrib.router.context.label_sets import FIELDS, label_sets
+from toolcrib.router.context.model import (
+    ARRAYS,
+    SHIPPED,
+    fit_context,
+    identity_of,
+    read_context,
+    shipped_context,
+    write_context,
+)
+from toolcrib.wiring import make_dense
+
+DENSE = DeterministicEncoder()
+FINDER = EntityFinder()
+CUES = load_cues()
+
+
+@pytest.fixture(scope="module")
+def own_sets(tmp_path_factory):
+    files = write_labels(tmp_path_factory.mktemp("labels"))
+    return label_sets({field: Path(file) for field, file in files.items()})
+
+
+@pytest.fixture(scope="module")
+def fitted(own_sets):
+    return fit_context(own_sets, CUES, FINDER, DENSE)
+
+
+def predict(model, text):
+    return model.predict(DENSE.encode_query(text), read(text, FINDER.find(text)))
+
+
+def labels_of(model, text):
+    return {field: told.label for field, told in predict(model, text).items()}
+
+
+def test_every_field_is_told(fitted):
+    told = predict(fitted, "please buy me apples")
+    assert set(told) == set(FIELDS)
+    assert all(0 <= one.confidence <= 1 for one in told.values())
+
+
+@pytest.mark.parametrize(
+    ("field", "label", "text"),
+    [
+        (field, label, text)
+        for field in ("urgency", "sensitivity", "need")
+        for label, texts in LABELS[field].items()
+        for text in texts[:1]
+    ],
+)
+def test_what_was_fitted_is_told_again(fitted, field, label, text):
+    assert predict(fitted, text)[field].label == label
+
+
+def test_what_is_small_talk_is_no_request_and_the_other_way_round(fitted):
+    assert labels_of(fitted, "thank you so much")["smalltalk"] == "thanks"
+    assert labels_of(fitted, "I want to sell a saw")["smalltalk"] is None
+
+
+def test_other_words_for_intents_come_along(fitted):
+    assert fitted.aliases == {"purchase": "buy"}
+
+
+def test_the_same_labels_make_the_same_model(fitted, own_sets):
+    again = fit_context(own_sets, CUES, FINDER, DENSE)
+    assert write_context(again) == write_context(fitted)
+
+
+def test_what_is_written_is_read_as_it_was(fitted):
+    kept = read_context(write_context(fitted), CUES)
+    assert dict(kept.identity) == dict(fitted.identity)
+    assert dict(kept.aliases) == dict(fitted.aliases)
+    assert kept.features.places == fitted.features.places
+    assert kept.features.width == fitted.features.width
+    assert kept.classifiers.keys() == fitted.classifiers.keys()
+
+
+def test_after_the_first_writing_nothing_is_lost_any_more(fitted):
+    kept = read_context(write_context(fitted), CUES)
+    again = read_context(write_context(kept), CUES)
+    for field, one in kept.classifiers.items():
+        other = again.classifiers[field]
+        assert one.labels == other.labels
+        assert all(np.array_equal(getattr(one, n), getattr(other, n)) for n in ARRAYS)
+
+
+@given(st.text(max_size=80) | st.sampled_from([t for s in LABELS["domain"].values() for t in s]))
+def test_what_is_read_again_tells_the_same(fitted, text):
+    kept = predict(read_context(write_context(fitted), CUES), text)
+    for field, told in predict(fitted, text).items():
+        close = pytest.approx(told.confidence, abs=2e-3)
+        assert kept[field].confidence == close
+        assert kept[field].shares == pytest.approx(told.shares, abs=2e-3)
+
+
+@pytest.mark.parametrize("text", [t for sets in LABELS.values() for s in sets.values() for t in s])
+def test_what_is_read_again_gives_what_it_was_fitted_with_the_same_labels(fitted, text):
+    assert labels_of(read_context(write_context(fitted), CUES), text) == labels_of(fitted, text)
+
+
+def test_the_identity_tells_labels_cues_and_encoder(own_sets):
+    own = identity_of(own_sets, CUES, DENSE)
+    other_cues = CUES.model_copy(update={"politeness": ()})
+    changed = [
+        identity_of({**own_sets, "intent": own_sets["domain"]}, CUES, DENSE),
+        identity_of(own_sets, other_cues, DENSE),
+        identity_of(own_sets, CUES, DeterministicEncoder(32)),
+    ]
+    parts = [{name for name, value in other.items() if value != own[name]} for other in changed]
+    assert [len(part) for part in parts] == [1, 1, 1]
+    assert len(set.union(*parts)) == 3
+    assert identity_of(own_sets, CUES, DENSE) == own
+
+
+def test_what_was_fitted_alike_is_taken_over_and_the_rest_is_fitted_anew(own_sets, fitted):
+    dense = CountingEncoder()
+    sets = {**own_sets, "urgency": own_sets["need"]}
+    again = fit_context(sets, CUES, FINDER, dense, fitted)
+    assert set(dense.documents) == {text for text, _ in own_sets["need"].texts()}
+    assert again.classifiers["urgency"].labels == ("act", "know")
+    assert again.classifiers["intent"] is fitted.classifiers["intent"]
+    assert dict(again.identity) == identity_of(sets, CUES, DENSE)
+
+
+def test_nothing_is_taken_over_from_another_encoder(own_sets, fitted):
+    again = fit_context(own_sets, CUES, FINDER, DeterministicEncoder(32), fitted)
+    width = 32 + again.features.width
+    assert {each.weights.shape[0] for each in again.classifiers.values()} == {width}
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return shipped_context(CUES)
+
+
+@pytest.fixture(scope="module")
+def bundled():
+    return make_dense(Settings())
+
+
+def test_the_shipped_model_was_fitted_with_what_ships(shipped, bundled):
+    assert dict(shipped.identity) == identity_of(label_sets({}), CUES, bundled)
+
+
+def test_the_shipped_model_knows_the_shipped_labels(shipped):
+    sets = label_sets({})
+    assert {f: each.labels for f, each in shipped.classifiers.items()} == {
+        field: tuple(chosen.labels) for field, chosen in sets.items()
+    }
+    aliases = {a: n for n, label in sets["intent"].labels.items() for a in label.aliases}
+    assert dict(shipped.aliases) == aliases
+
+
+def test_the_shipped_model_is_of_the_width_of_its_inputs(shipped, bundled):
+    width = bundled.dimensions + shipped.features.width
+    assert {c.weights.shape[0] for c in shipped.classifiers.values()} == {width}
+
+
+def test_the_shipped_model_stays_small_enough_to_ship():
+    assert SHIPPED.stat().st_size < 2_000_000
+
+
+def test_the_shipped_model_holds_no_objects_that_could_run_code():
+    with np.load(SHIPPED, allow_pickle=False) as kept:
+        assert all(kept[name].dtype.kind in "fiu" for name in kept.files)

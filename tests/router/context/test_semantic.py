@@ -1,0 +1,192 @@
+"""The detector by utterances: the shipped one on clear cases, and one of a user's own labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.router.conftest import write_labels
+from toolcrib import Settings
+from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.records import SENSITIVITIES
+from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.router.context.cues import load_cues
+from toolcrib.router.context.detector import Detector
+from toolcrib.router.context.entities import EntityFinder
+from toolcrib.router.context.heuristic import HeuristicDetector
+from toolcrib.router.context.label_sets import label_sets
+from toolcrib.router.context.model import fit_context, shipped_context
+from toolcrib.router.context.semantic import SemanticDetector
+from toolcrib.wiring import make_dense
+
+CUES = load_cues()
+FINDER = EntityFinder()
+HEURISTIC = HeuristicDetector(CUES, FINDER)
+WORDS = LexicalEncoder(Settings().lexical)
+
+
+def query_of(text, dense):
+    return EncodedQuery(text, dense.encode_query(text), WORDS.encode_query(text))
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    """Detects with the shipped model."""
+    dense = make_dense(Settings())
+    detector = SemanticDetector(shipped_context(CUES), FINDER, HEURISTIC)
+    return lambda text, **how: detector.detect(text, query_of(text, dense), **how)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A detector of a user's own labels, and what encodes for it."""
+    files = write_labels(tmp_path_factory.mktemp("labels"))
+    dense = DeterministicEncoder()
+    sets = label_sets({field: Path(file) for field, file in files.items()})
+    return SemanticDetector(fit_context(sets, CUES, FINDER, dense), FINDER, HEURISTIC), dense
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("hi", "greeting"),
+        ("Good morning!", "greeting"),
+        ("Thanks a lot, that helped!", "thanks"),
+        ("goodbye", "farewell"),
+        ("what can you do?", "assistant"),
+        ("Who are you?", "assistant"),
+    ],
+)
+def test_small_talk_is_told_and_has_no_intent_domain_or_need(shipped, text, kind):
+    context = shipped(text)
+    assert (context.smalltalk, context.intent, context.domain, context.need) == (
+        kind, None, None, None,
+    )  # fmt: skip
+
+
+def test_what_is_asked_for_in_few_words_is_no_small_talk(shipped):
+    asked = (
+        "Translate this paragraph into Spanish",
+        "Make this shorter",
+        "Fix this typo",
+        "delete it",
+        "stop the server",
+        "book a flight to Lisbon",
+    )
+    assert {text for text in asked if shipped(text).smalltalk} == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "intent"),
+    [
+        ("What is our notice period for rented offices?", "ask"),
+        ("Summarise this report in three sentences", "transform"),
+        ("Write unit tests for the invoice parser", "generate"),
+        ("Why does the login fail with a 500 since the last deployment?", "debug"),
+        ("Please review my pull request and tell me what you think of it", "review"),
+    ],
+)
+def test_clear_intents_are_told(shipped, text, intent):
+    context = shipped(text)
+    assert (context.intent, context.smalltalk) == (intent, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "domain"),
+    [
+        ("refactor this Python class and its methods", "code"),
+        ("Which clause of the contract limits our liability under German law?", "legal"),
+        ("Move the user story into the next sprint and estimate it", "agile"),
+    ],
+)
+def test_clear_domains_are_told(shipped, text, domain):
+    assert shipped(text).domain == domain
+
+
+def test_what_answers_a_turn_best_is_told(shipped):
+    assert shipped("send the report to Ana by mail").need == "act"
+    assert shipped("how do we run our retrospectives, and why?").need == "know"
+
+
+def test_production_that_is_down_is_urgent(shipped):
+    assert shipped("PRODUCTION IS DOWN, customers cannot pay, fix it NOW!!").urgency == "high"
+    assert shipped("no hurry: which colour do you like for the logo").urgency == "low"
+
+
+def test_personal_data_is_told_and_where_it_stands(shipped):
+    text = "change the address of Mrs Oyelaran, her mail is ada@example.com, born 4 May 1961"
+    context = shipped(text)
+    assert SENSITIVITIES.index(context.sensitivity) >= SENSITIVITIES.index("pii")
+    [mail] = [entity for entity in context.entities if entity.type == "email"]
+    assert text[mail.start : mail.end] == mail.text == "ada@example.com"
+
+
+def test_what_fits_no_label_is_said_in_signals(shipped):
+    context = shipped("how far away is the moon in parsecs?")
+    assert (context.domain, context.intent) == (None, "ask")
+    assert context.signals == ("out-of-scope:domain",)
+
+
+def test_without_a_vector_it_goes_by_the_cues(own):
+    detector, _ = own
+    text = "What is our retry policy?"
+    without = EncodedQuery(text, None, WORDS.encode_query(text), ("dense",))
+    assert detector.detect(text, without) == detector.detect(text) == HEURISTIC.detect(text)
+    assert detector.detect(text, entities=False) == HEURISTIC.detect(text, entities=False)
+
+
+def test_it_leans_as_the_cues_say(own):
+    detector, _ = own
+    for text in ("and for staging?", "book a room for tomorrow"):
+        assert detector.leans(text) == HEURISTIC.leans(text)
+
+
+def test_without_entities_none_are_looked_for(shipped):
+    assert shipped("mail ann@example.com", entities=False).entities == ()
+
+
+def test_a_users_own_labels_are_told(own):
+    detector, dense = own
+    text = "I want to sell a saw right now"
+    context = detector.detect(text, query_of(text, dense))
+    assert (context.intent, context.smalltalk) == ("sell", None)
+    assert context.urgency == "high"
+    assert detector.aliases == {"purchase": "buy"}
+
+
+def test_confidence_is_the_least_of_intent_and_domain(own):
+    detector, dense = own
+    text = "please buy ripe plums"
+    context = detector.detect(text, query_of(text, dense))
+    assert context.confidence == min(context.confidences["intent"], context.confidences["domain"])
+    assert set(context.confidences) == {
+        "intent", "domain", "urgency", "sensitivity", "smalltalk", "need",
+    }  # fmt: skip
+
+
+def test_of_a_very_long_text_the_head_is_read(own):
+    detector, dense = own
+    log = "10:00 worker-1 handled the message\n" * 6_000
+    context = detector.detect(log, query_of(log[:500], dense))
+    assert context.text == log
+    assert all(entity.end <= 10_000 for entity in context.entities)
+
+
+def test_it_is_a_detector(own):
+    detector: Detector = own[0]
+    assert detector.detect("hello", None).smalltalk == "greeting"
+
+
+@given(st.text(max_size=200))
+def test_any_text_has_a_context_and_always_the_same(own, text):
+    detector, dense = own
+    query = query_of(text, dense)
+    context = detector.detect(text, query)
+    assert context == detector.detect(text, query)
+    assert context.sensitivity in SENSITIVITIES
+    assert all(0 <= p <= 1 for p in context.confidences.values())
+    assert all(text[e.start : e.end] == e.text for e in context.entities)

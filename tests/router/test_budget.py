@@ -1,0 +1,225 @@
+"""Time for a turn: the cheapest losses are taken first, and are named."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from toolcrib.clock import ManualClock
+from toolcrib.errors import SettingsError
+from toolcrib.router.budget import LEARNING, STAGES, Budget, Costs, Limits
+
+COSTS = {
+    "rerank": 90.0,
+    "entities": 5.0,
+    "follow_up": 10.0,
+    "context": 4.0,
+    "knowledge": 20.0,
+    "tools": 30.0,
+}
+DEAREST = ("knowledge", "tools")
+
+
+class Turn:
+    """A budget over known costs, on a clock that every stage moves by what it costs."""
+
+    def __init__(self, total_ms=None, stage_ms=None, costs=COSTS):
+        self.clock = ManualClock()
+        self.costs = Costs()
+        for stage, ms in costs.items():
+            self.costs.learn(stage, ms)
+        limits = Limits(total_ms=total_ms, stage_ms=stage_ms or {})
+        self.budget = Budget(limits, self.costs, self.clock)
+
+    def run(self, stage, takes_ms=None):
+        def work():
+            self.pass_by(COSTS[stage] if takes_ms is None else takes_ms)
+            return "done"
+
+        return self.budget.run(stage, work, "left out")
+
+    def pass_by(self, ms):
+        self.clock.now += ms / 1000
+
+    def run_all(self, stages=STAGES):
+        return {stage for stage in stages if self.run(stage) == "done"}
+
+
+def test_without_limits_everything_is_done_and_timed():
+    turn = Turn()
+    assert turn.run_all() == set(STAGES)
+    assert turn.budget.took_ms == pytest.approx(COSTS)
+    assert turn.budget.degraded == []
+    assert turn.budget.spent_ms == pytest.approx(sum(COSTS.values()))
+
+
+@pytest.mark.parametrize(
+    ("total_ms", "kept"),
+    [
+        (159.5, STAGES),
+        (158.5, STAGES[1:]),
+        (69.5, STAGES[1:]),
+        (68.5, STAGES[2:]),
+        (63.5, ("entities", *STAGES[3:])),
+        (54.5, STAGES[3:]),
+    ],
+)
+def test_the_less_time_there_is_the_more_is_left_out_cheapest_loss_first(total_ms, kept):
+    turn = Turn(total_ms)
+    assert turn.run_all() == set(kept)
+    assert turn.budget.degraded == [stage for stage in STAGES if stage not in kept]
+    assert turn.budget.spent_ms <= total_ms
+
+
+def test_what_cannot_fit_in_any_case_keeps_no_time_from_the_others():
+    turn = Turn(49.5)
+    assert turn.run_all(("context", "knowledge", "tools")) == {"context", "tools"}
+
+
+def test_what_was_not_needed_keeps_no_time_from_the_others():
+    turn = Turn(12.0)
+    assert not turn.budget.admits("follow_up")
+    for stage in ("context", *DEAREST):
+        turn.budget.skip(stage)
+    assert turn.run("follow_up") == "done"
+    assert turn.budget.degraded == []
+
+
+def test_a_stage_that_is_done_keeps_no_time_from_those_after_it():
+    turn = Turn(54.5)
+    assert turn.run("tools") == "done"
+    assert turn.run("knowledge") == "done"
+    assert turn.run("context") == "done"
+
+
+def test_what_never_ran_is_given_its_chance_while_any_time_is_left():
+    turn = Turn(1.0, costs={})
+    assert turn.run("rerank", takes_ms=90.0) == "done"
+    assert turn.run_all(STAGES[1:]) == set()
+
+
+def test_no_time_at_all_leaves_everything_out():
+    turn = Turn(total_ms=None, costs={})
+    budget = Budget(Limits(), turn.costs, turn.clock, total_ms=0.0)
+    assert [stage for stage in STAGES if budget.admits(stage)] == []
+
+
+def test_a_turns_own_milliseconds_go_before_those_of_the_limits():
+    turn = Turn()
+    budget = Budget(Limits(total_ms=1.0), turn.costs, turn.clock, total_ms=1_000.0)
+    assert budget.admits("rerank")
+
+
+def test_a_stage_has_a_limit_of_its_own_whatever_the_whole_may_take():
+    turn = Turn(stage_ms={"knowledge": 19.0, "tools": 30.0})
+    assert turn.run_all() == set(STAGES) - {"knowledge"}
+    assert turn.budget.degraded == ["knowledge"]
+
+
+def test_the_time_that_passes_between_stages_counts():
+    turn = Turn(60.0)
+    turn.pass_by(55.0)
+    assert turn.run_all(DEAREST) == set()
+
+
+def test_what_cannot_be_left_out_is_timed_though_it_fails():
+    turn = Turn()
+
+    def fail():
+        turn.pass_by(7.0)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        turn.budget.timed("encode", fail)
+    assert turn.budget.took_ms == pytest.approx({"encode": 7.0})
+    assert turn.costs.of("encode") == pytest.approx(7.0)
+
+
+def test_two_runs_of_a_stage_take_as_long_as_both():
+    turn = Turn()
+    turn.run("tools", takes_ms=1.0)
+    turn.run("tools", takes_ms=2.0)
+    assert turn.budget.took_ms["tools"] == pytest.approx(3.0)
+
+
+def test_a_cost_is_first_what_was_taken_and_then_moves_slowly():
+    costs = Costs()
+    assert costs.of("tools") == 0.0
+    costs.learn("tools", 10.0)
+    assert costs.of("tools") == 10.0
+    costs.learn("tools", 110.0)
+    assert costs.of("tools") == 10.0 + LEARNING * 100.0
+
+
+def test_what_is_left_out_again_and_again_is_tried_again_some_day():
+    turn = Turn(costs={"tools": 90.0})
+    limits = Limits(total_ms=50.0)
+    done = [Budget(limits, turn.costs, turn.clock).run("tools", lambda: 1, 0) for _ in range(10)]
+    assert done[0] == 0
+    assert 1 in done
+
+
+def test_nothing_is_forgotten_of_what_was_never_known():
+    costs = Costs()
+    costs.forget("tools")
+    assert costs.of("tools") == 0.0
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1))
+def test_a_cost_stays_between_the_least_and_the_most_that_was_taken(taken):
+    costs = Costs()
+    for ms in taken:
+        costs.learn("tools", ms)
+    assert min(taken) - 1e-6 <= costs.of("tools") <= max(taken) + 1e-6
+
+
+@given(
+    costs=st.fixed_dictionaries({stage: st.floats(0.1, 100) for stage in STAGES}),
+    total_ms=st.floats(1, 700),
+)
+def test_what_costs_what_is_expected_never_takes_longer_than_allowed(costs, total_ms):
+    turn = Turn(total_ms, costs=costs)
+    for stage in STAGES:
+        turn.run(stage, takes_ms=costs[stage])
+    assert turn.budget.spent_ms <= total_ms + 1e-6
+    assert set(turn.budget.degraded) | turn.budget.took_ms.keys() == set(STAGES)
+
+
+@given(
+    costs=st.fixed_dictionaries({stage: st.floats(0.1, 100) for stage in STAGES}),
+    total_ms=st.floats(1, 700),
+)
+def test_nothing_is_left_out_for_the_sake_of_what_is_a_cheaper_loss(costs, total_ms):
+    turn = Turn(total_ms, costs=costs)
+    for stage in STAGES:
+        turn.run(stage, takes_ms=costs[stage])
+    for stage in turn.budget.degraded:
+        dearer = STAGES[STAGES.index(stage) + 1 :]
+        spent_on_cheaper = sum(ms for each, ms in turn.budget.took_ms.items() if each not in dearer)
+        assert spent_on_cheaper + costs[stage] + sum(costs[each] for each in dearer) > total_ms
+
+
+def test_an_unknown_stage_is_refused_with_those_that_there_are():
+    with pytest.raises(SettingsError) as caught:
+        Limits(stage_ms={"thinking": 5.0})
+    assert str(caught.value) == (
+        "limits.stage_ms: there is no stage 'thinking'; there are rerank, entities, follow_up, "
+        "context, knowledge, tools"
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"total_ms": 0},
+        {"total_ms": "inf"},
+        {"stage_ms": {"tools": -1}},
+        {"max_tool_calls": -1},
+        {"tool_timeout_s": 0},
+    ],
+)
+def test_impossible_limits_are_refused(wrong):
+    with pytest.raises(ValidationError):
+        TypeAdapter(Limits).validate_python(wrong)

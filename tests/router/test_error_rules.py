@@ -1,0 +1,209 @@
+"""What kind of failure an error is: exceptions of many libraries, statuses, and plain texts."""
+
+from __future__ import annotations
+
+import asyncio
+from email.message import Message
+from urllib.error import HTTPError
+
+import httpx
+import pytest
+from mcp import MCPError
+from pydantic import TypeAdapter
+from pydantic import ValidationError as WrongArguments
+
+from toolcrib.errors import MissingExtraError, StoreUnavailableError, UnknownToolError
+from toolcrib.router.error_rules import classify, diagnose
+
+REQUEST = httpx.Request("GET", "https://example.org/")
+
+
+def answered(status, **headers):
+    """The error of an HTTP client over an answer."""
+    response = httpx.Response(status, headers=headers, request=REQUEST)
+    with pytest.raises(httpx.HTTPStatusError) as caught:
+        response.raise_for_status()
+    return caught.value
+
+
+def wrong_arguments():
+    with pytest.raises(WrongArguments) as caught:
+        TypeAdapter(dict[str, int]).validate_python({"timeout": "soon"})
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("kind", "statuses"),
+    [
+        (
+            "retriable",
+            [408, 423, 425, 429, 500, 502, 503, 504, 599, -32000, -32001, -32050, -32603],
+        ),
+        ("critical", [401, 402, 403, 407, 451, 511, -32042]),
+        ("reclassify", [404, 405, 410, 501, -32601, -32002]),
+        ("replan", [400, 406, 409, 413, 415, 418, 422, -32600, -32602, -32700]),
+    ],
+)
+def test_a_status_has_a_class(kind, statuses):
+    assert {status: classify(status) for status in statuses} == dict.fromkeys(statuses, kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("retriable", TimeoutError()),
+        ("retriable", ConnectionResetError("peer")),
+        ("retriable", StoreUnavailableError("the server does not answer")),
+        ("retriable", httpx.ReadTimeout("")),
+        ("retriable", httpx.ConnectError("all connection attempts failed")),
+        ("critical", PermissionError("denied")),
+        ("critical", asyncio.CancelledError()),
+        ("critical", KeyboardInterrupt()),
+        ("critical", MemoryError()),
+        ("reclassify", UnknownToolError("a/b")),
+        ("reclassify", NotImplementedError()),
+        ("reclassify", MissingExtraError("reading MCP servers", "mcp")),
+        ("replan", ValueError("no")),
+        ("replan", TypeError("f() missing 1 required positional argument: 'timeout'")),
+        ("replan", wrong_arguments()),
+    ],
+)
+def test_an_exception_has_a_class(kind, error):
+    assert classify(error) == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("retriable", answered(503)),
+        ("critical", answered(401)),
+        ("reclassify", answered(404)),
+        ("replan", answered(422)),
+        ("retriable", HTTPError("https://example.org", 504, "late", Message(), None)),
+        ("reclassify", MCPError(-32601, "Method not found")),
+        ("replan", MCPError(-32602, "Invalid params")),
+        ("reclassify", MCPError(-32602, "Unknown tool: make_tea")),
+        ("critical", MCPError(-32603, "Unauthorized")),
+        ("retriable", MCPError(-32001, "Request timed out")),
+    ],
+)
+def test_an_exception_that_carries_a_status_has_its_class(kind, error):
+    assert classify(error) == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("retriable", "The read operation timed out"),
+        ("retriable", "Rate limit exceeded, slow down"),
+        ("retriable", "upstream error: 503 Service Unavailable"),
+        ("retriable", "Temporary failure in name resolution"),
+        ("retriable", "Client error '429 Too Many Requests' for url 'https://example.org'"),
+        ("critical", "HTTP 403"),
+        ("critical", "The API key is wrong: authentication failed"),
+        ("critical", "Permission denied: /etc/shadow"),
+        ("critical", "400 Bad Request: the prompt was blocked by our content policy"),
+        ("critical", "refused by the safety system"),
+        ("reclassify", "Unknown tool: 'make_tea'"),
+        ("reclassify", "The method resources/list is not supported"),
+        ("reclassify", "tool make_tea doesn't exist"),
+        ("reclassify", "404 Not Found"),
+        ("replan", "Input validation error: 'city' is a required property"),
+        ("replan", "1 validation error for call[fetch]\ntimeout\n  Field required"),
+        ("replan", "Error executing tool fetch: days must be at least 1"),
+        ("replan", "MCP error -32603: request failed with status code 422"),
+        ("replan", "no inspection in the safety register for that lift"),
+        ("replan", "something went wrong"),
+        ("replan", ""),
+    ],
+)
+def test_a_text_has_a_class(kind, text):
+    assert classify(text) == kind
+
+
+def test_a_vague_code_lets_the_text_speak_and_a_clear_one_does_not():
+    assert classify("status 500: invalid argument 'days'") == "replan"
+    assert classify("status 500") == "retriable"
+    assert classify("status 403: temporarily unavailable") == "critical"
+
+
+@pytest.mark.parametrize("number", [0, 7, 200, 302, 1_000, -1, True])
+def test_a_number_that_is_no_error_status_says_nothing(number):
+    assert diagnose(number).why == "no rule knows it"
+
+
+def test_numbers_that_are_no_codes_are_not_taken_for_some():
+    assert diagnose("error 4041: row 503 is odd").status is None
+    assert diagnose("no entry 404 among 500").status is None
+
+
+def test_the_cause_is_asked_where_the_error_says_nothing():
+    outer = RuntimeError("the tool did not do its work")
+    outer.__cause__ = answered(503)
+    assert (classify(outer), diagnose(outer).status) == ("retriable", 503)
+
+
+def test_a_circle_of_causes_ends():
+    first, second = RuntimeError("one"), RuntimeError("two")
+    first.__cause__, second.__cause__ = second, first
+    assert diagnose(first).why == "no rule knows it"
+
+
+def test_of_a_group_the_first_member_counts():
+    inner = ExceptionGroup("inner", [answered(429), ValueError()])
+    assert classify(ExceptionGroup("outer", [inner])) == "retriable"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "12"}, 12.0),
+        ({"Retry-After": "0.5"}, 0.5),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "soon"}, None),
+        ({}, None),
+        (
+            {
+                "date": "Tue, 04 Mar 2025 10:00:00 GMT",
+                "retry-after": "Tue, 04 Mar 2025 10:00:20 GMT",
+            },
+            20.0,
+        ),
+        ({"retry-after": "Tue, 04 Mar 2025 10:00:20 GMT"}, None),
+        (
+            {"date": "Tue, 04 Mar 2025 10:00:00", "retry-after": "Tue, 04 Mar 2025 10:00:20 GMT"},
+            None,
+        ),
+    ],
+)
+def test_the_header_says_how_long_to_wait(headers, seconds):
+    assert diagnose(answered(503, **headers)).retry_after_s == seconds
+
+
+def test_the_headers_of_other_libraries_are_read_too():
+    headers = Message()
+    headers["Retry-After"] = "4"
+    error = HTTPError("https://example.org", 503, "late", headers, None)
+    assert diagnose(error).retry_after_s == 4.0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("429: retry after 20", 20.0),
+        ('{"retry_after": 1.5}', 1.5),
+        ("Please try again in 8.2s.", 8.2),
+        ("retry in 3 seconds", 3.0),
+        ("Please try again in 6m0s.", None),
+        ("retry after 5 minutes", None),
+        ("try again later", None),
+    ],
+)
+def test_the_words_say_how_long_to_wait(text, seconds):
+    assert diagnose(text).retry_after_s == seconds
+
+
+def test_an_endless_text_is_read_no_further_than_its_beginning():
+    assert classify("x" * 10_000 + " timed out") == "replan"
+    assert classify("timed out " + "x" * 1_000_000) == "retriable"

@@ -1,0 +1,298 @@
+"""Two hops: the collections that fit, by map or by evidence, then what in them fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.router.knowledge_shelf import (
+    BIKES,
+    GARDEN,
+    KITCHEN,
+    SHELF,
+    TEXTS,
+    ask,
+    context,
+    open_library,
+    passages,
+    router,
+)
+from toolcrib.records import Collection, KnowledgeResult, Passage
+from toolcrib.router.excerpts import tokens_of
+from toolcrib.router.knowledge import ALL, FLOOR, MapEntry, votes_of
+
+EGG = "how long should an egg cook?"
+BRAKES = "my bicycle brakes squeal, what now?"
+NOWHERE = "what is the capital of Mongolia?"
+COOKING = context("food", "cook")
+
+
+@pytest.fixture(scope="module")
+def library():
+    """The three collections, and one that nobody filled; no test writes to it."""
+    opened = open_library(*SHELF)
+    opened.define([Collection(name="attic", description="Old letters.")])
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def make_library():
+    """Makes libraries that are closed in the end."""
+    opened = []
+
+    def make(*collections, texts=None):
+        opened.append(open_library(*collections, texts=texts))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+def hits(result: KnowledgeResult) -> list[str]:
+    return [hit.id for hit in result.collections]
+
+
+def sources(result: KnowledgeResult) -> set[str]:
+    return {hit.passage.collection for hit in result.passages}
+
+
+def to(*names: str, domain: str = "food", intent: str = "cook") -> MapEntry:
+    return MapEntry(domain, intent, names)
+
+
+# -- by evidence ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("question", "passage"),
+    [
+        (EGG, "kitchen/0.md#0"),
+        ("when are tomatoes watered", "garden/1.md#0"),
+        (BRAKES, "bikes/2.md#0"),
+    ],
+)
+def test_a_question_goes_where_its_answer_stands(library, question, passage):
+    found = router(library).find(ask(question))
+    assert (found.verdict, hits(found)[0]) == ("accept", passage.split("/")[0])
+    assert found.passages[0].passage.id == passage
+    assert found.fit >= found.confidence == found.collections[0].confidence > 0.5
+
+
+def test_no_more_collections_are_asked_than_wanted(library):
+    for most in (1, 2, 3):
+        assert len(router(library, collections=most).find(ask("carrots")).collections) == most
+
+
+def test_a_collection_that_is_surely_wrong_is_named_and_gives_nothing(library):
+    found = router(library, collections=3).find(ask("carrots"))
+    likely = [h.id for h in found.collections if h.confidence >= FLOOR * found.confidence]
+    assert (hits(found)[:2], likely) == (["garden", "kitchen"], ["garden", "kitchen"])
+    assert sources(found) == {"garden", "kitchen"}
+
+
+def test_collections_come_best_first_and_are_no_likelier_than_that_any_fits(library):
+    found = router(library, collections=9).find(ask("carrots"))
+    chances = [hit.confidence for hit in found.collections]
+    assert chances == sorted(chances, reverse=True)
+    assert sum(chances) == pytest.approx(found.fit)
+
+
+def test_passages_are_ranked_across_the_collections(library):
+    found = router(library).find(ask("carrots"))
+    assert [hit.rank for hit in found.passages] == list(range(1, len(found.passages) + 1))
+    scores = [hit.score for hit in found.passages]
+    assert scores == sorted(scores, reverse=True)
+    assert sources(found) == {"garden", "kitchen"}
+
+
+def test_no_more_passages_of_a_collection_are_taken_than_wanted(library):
+    found = router(library, passages=1).find(ask("carrots"))
+    taken = [hit.passage.collection for hit in found.passages]
+    assert sorted(taken) == ["garden", "kitchen"]
+
+
+def test_what_is_taken_fits_into_the_budget(library):
+    found = router(library, token_budget=50).find(ask("carrots"))
+    assert 1 < len(found.passages) < 6
+    assert sum(tokens_of(hit.passage.text) for hit in found.passages) <= 50
+
+
+def test_one_text_in_two_collections_is_given_once(make_library):
+    both = [
+        *passages("kitchen"),
+        *(Passage("copy", p.document, p.text) for p in passages("kitchen")),
+    ]
+    found = router(make_library(texts=both)).find(ask(EGG))
+    told = [hit.passage.text for hit in found.passages]
+    assert sorted(told) == sorted(TEXTS["kitchen"])
+
+
+def test_of_collections_that_fit_alike_the_one_of_higher_priority_is_asked_first(make_library):
+    twins = [
+        Collection(name=name, description="Eggs.", priority=p) for name, p in (("a", 0), ("b", 1))
+    ]
+    texts = [Passage(each.name, "0.md", TEXTS["kitchen"][0]) for each in twins]
+    found = router(make_library(*twins, texts=texts)).find(ask(EGG))
+    assert hits(found) == ["b", "a"]
+
+
+def test_of_collections_that_are_alike_in_all_the_names_decide(make_library):
+    texts = [Passage(name, "0.md", TEXTS["kitchen"][0]) for name in "cab"]
+    eager = router(make_library(texts=texts), collections=3, least=0.0, threshold=0.0)
+    assert hits(eager.find(replace(ask(EGG), dense=None))) == ["a", "b", "c"]
+
+
+def test_when_the_encoder_failed_words_still_choose(library):
+    by_words = replace(ask("mend a flat tyre tube and patch it"), dense=None)
+    found = router(library, least=0.0, threshold=0.0).find(by_words)
+    assert hits(found)[0] == "bikes"
+    assert found.passages[0].passage.id == "bikes/0.md#0"
+
+
+def test_a_collection_without_passages_is_not_what_fits(make_library):
+    full = make_library(KITCHEN)
+    full.define([Collection(name="attic", priority=20.0)])
+    found = router(full, collections=1).find(ask(EGG))
+    assert (hits(found), sources(found)) == (["kitchen"], {"kitchen"})
+
+
+# -- when nothing fits well enough -------------------------------------------------------------
+
+
+def test_where_nothing_fits_nothing_is_given(library):
+    found = router(library).find(ask(NOWHERE))
+    assert (found.verdict, found.passages) == ("abstain", ())
+    assert all(hit.confidence < found.fit for hit in found.collections)
+    assert found.fit < 0.25
+    assert found.reason == f"no passage comes near (probability {found.fit:.2f}, below 0.25)"
+
+
+def test_where_no_collection_is_sure_enough_all_are_asked(library):
+    found = router(library, threshold=1.0).find(ask("carrots"))
+    assert (found.verdict, hits(found)) == ("fallback", [ALL])
+    assert found.collections[0].confidence == found.fit
+    assert sources(found) == {"garden", "kitchen"}
+    assert found.reason.endswith("below 1.00): all asked instead")
+
+
+def test_where_there_is_a_fallback_collection_it_alone_is_asked(make_library):
+    general = BIKES.model_copy(update={"fallback": True})
+    found = router(make_library(KITCHEN, GARDEN, general), threshold=1.0).find(ask(EGG))
+    assert (found.verdict, hits(found), sources(found)) == ("fallback", ["bikes"], {"bikes"})
+    assert found.reason.endswith("bikes asked instead")
+
+
+def test_a_fallback_collection_is_not_asked_where_one_is_sure_enough(make_library):
+    general = BIKES.model_copy(update={"fallback": True})
+    found = router(make_library(KITCHEN, general), collections=1).find(ask(EGG))
+    assert (found.verdict, hits(found)) == ("accept", ["kitchen"])
+
+
+def test_where_the_fallback_collection_holds_nothing_all_are_asked(make_library):
+    full = make_library(KITCHEN)
+    full.define([Collection(name="attic", fallback=True)])
+    assert router(full, threshold=1.0).find(ask(EGG)).passages
+
+
+def test_the_thresholds_are_what_they_say(library):
+    sure = router(library).find(ask("carrots"))
+    for threshold, verdict in ((sure.confidence, "accept"), (sure.confidence + 1e-9, "fallback")):
+        assert router(library, threshold=threshold).find(ask("carrots")).verdict == verdict
+    assert router(library, least=sure.fit).find(ask("carrots")).verdict == "accept"
+    assert router(library, least=sure.fit + 1e-9).find(ask("carrots")).verdict == "abstain"
+
+
+# -- by the map -----------------------------------------------------------------------------
+
+
+def test_a_collection_that_says_what_it_answers_is_asked_whatever_else_speaks(library):
+    found = router(library).find(ask(BRAKES), COOKING)
+    assert (found.verdict, hits(found), sources(found)) == ("accept", ["kitchen"], {"kitchen"})
+    assert (found.reason, found.signals) == ("the map names kitchen", ())
+
+
+def test_the_map_of_the_settings_adds_to_what_collections_say(library):
+    found = router(library, map=(to("garden"),)).find(ask("carrots"), COOKING)
+    assert set(hits(found)) == {"garden", "kitchen"}
+
+
+def test_the_map_goes_by_domain_and_intent_together(library):
+    mapped = router(library, map=(to("garden", domain="plants", intent="grow"),))
+    assert hits(mapped.find(ask(BRAKES), context("plants", "grow"))) == ["garden"]
+    for other in (context("plants", "cook"), context("food", "grow"), context("plants", None)):
+        assert hits(mapped.find(ask(BRAKES), other))[0] == "bikes"
+
+
+def test_the_map_may_use_other_words_for_intents(library):
+    aliases = {"prepare": "make", "cook": "make"}
+    mapped = router(library, aliases, map=(to("garden", intent="prepare"),))
+    assert set(hits(mapped.find(ask(BRAKES), context("food", "make")))) == {"garden", "kitchen"}
+
+
+@pytest.mark.parametrize(
+    "unsure", [None, context(None, "cook"), context("food", None), context("food", "cook", 0.49)]
+)
+def test_a_context_that_is_not_sure_enough_leaves_the_choice_to_evidence(library, unsure):
+    found = router(library, map=(to("garden"),)).find(ask(BRAKES), unsure)
+    assert found == router(library).find(ask(BRAKES))
+
+
+def test_how_sure_the_context_must_be_can_be_set(library):
+    lenient = router(library, map_confidence=0.1)
+    assert hits(lenient.find(ask(BRAKES), context("food", "cook", 0.1))) == ["kitchen"]
+
+
+def test_collections_of_the_map_come_by_priority_and_then_by_evidence(make_library):
+    first = GARDEN.model_copy(update={"priority": 0.001})
+    mapped = router(make_library(KITCHEN, BIKES, first), map=(to("bikes", "garden"),))
+    assert hits(mapped.find(ask(BRAKES), COOKING)) == ["garden", "bikes", "kitchen"]
+
+
+def test_every_collection_that_the_map_names_gives_passages(library):
+    found = router(library, map=(to("garden"),)).find(ask(EGG), COOKING)
+    assert sources(found) == {"garden", "kitchen"}
+
+
+def test_a_map_that_names_a_missing_collection_says_so_and_evidence_decides(library):
+    mapped = router(library, map=(to("cellar", "barn", intent="store"),))
+    found = mapped.find(ask(BRAKES), context("food", "store"))
+    assert found.signals == ("map-missing:barn", "map-missing:cellar")
+    assert (found.verdict, hits(found)[0]) == ("accept", "bikes")
+
+
+def test_those_of_a_map_that_are_there_are_asked(library):
+    found = router(library, map=(to("cellar"),)).find(ask(BRAKES), COOKING)
+    assert (hits(found), found.signals) == (["kitchen"], ("map-missing:cellar",))
+
+
+def test_a_map_that_names_an_empty_collection_says_so_and_evidence_decides(library):
+    mapped = router(library, map=(to("attic", intent="store"),))
+    found = mapped.find(ask(BRAKES), context("food", "store"))
+    assert found.signals == ("map-empty:attic",)
+    assert (found.verdict, hits(found)[0]) == ("accept", "bikes")
+    assert found.passages[0].passage.id == "bikes/2.md#0"
+
+
+def test_the_map_finds_what_a_hundred_better_passages_hide(make_library):
+    crowd = [Passage("crowd", f"{n}.md", f"Squealing bicycle brakes, case {n}.") for n in range(70)]
+    full = make_library(KITCHEN, texts=[*passages("kitchen"), *crowd])
+    found = router(full).find(ask(BRAKES), COOKING)
+    assert (hits(found), sources(found)) == (["kitchen"], {"kitchen"})
+
+
+# -- votes ----------------------------------------------------------------------------------
+
+
+def test_votes_are_shares_and_who_has_no_passage_has_none(library):
+    probe = router(library).probe(ask(EGG))
+    votes = votes_of(probe, ["kitchen", "garden", "bikes", "attic"])
+    assert sum(votes.values()) == pytest.approx(1.0)
+    assert max(votes, key=lambda name: votes[name]) == "kitchen"
+    assert votes["attic"] == 0.0
+
+
+def test_the_same_question_always_gets_the_same_answer(library):
+    assert router(library).find(ask(EGG)) == router(library).find(ask(EGG))

@@ -1,0 +1,190 @@
+"""What a caller may not ask changes nothing: the answer is that of a library without it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.router.knowledge_shelf import (
+    GARDEN,
+    KITCHEN,
+    ask,
+    context,
+    open_library,
+    passages,
+    router,
+)
+from toolcrib import Crib, Scope, Settings, Turn
+from toolcrib.indexers.lexical_context import LexicalContext
+from toolcrib.records import Collection, KnowledgeResult, Passage
+from toolcrib.router.knowledge import MapEntry
+
+EGG = "how long should an egg cook?"
+QUESTIONS = (EGG, "carrots", "when are tomatoes watered", "who holds the key to the safe")
+COOKING = context("food", "cook")
+
+VAULT = Collection(
+    name="vault",
+    description="Eggs, carrots, tomatoes, keys and safes.",
+    examples=QUESTIONS,
+    answers=(("food", "cook"),),
+    sensitivity="pii",
+    priority=50.0,
+    fallback=True,
+)
+"""Speaks for itself wherever it can: the map, a priority, the fallback, the very questions."""
+
+# As long as the others on average: the mean length that words are weighed by is one for all.
+SECRETS = [
+    Passage("vault", f"{n}.md", f"{question}: ask Miss Okafor, room four, bring papers along today")
+    for n, question in enumerate(QUESTIONS)
+]
+KEPT_OUT = [
+    pytest.param(Scope(collections=frozenset({"kitchen", "garden"})), None, id="by-name"),
+    pytest.param(Scope(max_sensitivity="internal"), None, id="by-the-callers-ceiling"),
+    pytest.param(None, "public", id="by-the-destinations-ceiling"),
+]
+kept_out = pytest.mark.parametrize(("scope", "ceiling"), KEPT_OUT)
+
+
+@pytest.fixture(scope="module")
+def never():
+    """A library that never had the vault."""
+    opened = open_library(KITCHEN, GARDEN)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def full():
+    """The same, and the vault."""
+    opened = open_library(KITCHEN, GARDEN)
+    opened.define([VAULT])
+    opened.put([("", secret) for secret in SECRETS])
+    yield opened
+    opened.close()
+
+
+def same(found: KnowledgeResult, expected: KnowledgeResult) -> bool:
+    """Whether two answers say the same, with numbers to the last digit that is ever shown."""
+    words, numbers = zip(*map(_parts, (found, expected)), strict=True)
+    return words[0] == words[1] and numbers[0] == pytest.approx(numbers[1], abs=5e-7)
+
+
+def _parts(result: KnowledgeResult):
+    words = (result.verdict, result.reason, result.signals, result.threshold)
+    asked = [hit.id for hit in result.collections]
+    told = [(hit.rank, hit.passage) for hit in result.passages]
+    sure = [hit.confidence for hit in result.collections]
+    scores = [hit.score for hit in result.passages]
+    return (words, asked, told), [result.confidence, result.fit, *sure, *scores]
+
+
+def test_both_weigh_words_by_one_mean_length(never, full):
+    lengths = [LexicalContext.from_meta(each._store.read_meta()) for each in (never, full)]
+    assert lengths[0] == lengths[1]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_who_may_ask_the_vault_hears_it_first(full, question):
+    found = router(full).find(ask(question), None, full.catalogue.within(Scope(), "pii"))
+    assert (found.verdict, found.collections[0].id) == ("accept", "vault")
+
+
+@kept_out
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"threshold": 1.0}, {"least": 0.0, "threshold": 0.0, "collections": 9}, {"passages": 1}],
+    ids=["default", "unsure", "eager", "brief"],
+)
+def test_the_answer_is_that_of_a_library_without_it(
+    never, full, scope, ceiling, question, settings
+):
+    reach = full.catalogue.within(scope, ceiling)
+    found = router(full, **settings).find(ask(question), None, reach)
+    assert same(found, router(never, **settings).find(ask(question)))
+
+
+@kept_out
+def test_the_map_does_not_lead_there(never, full, scope, ceiling):
+    reach = full.catalogue.within(scope, ceiling)
+    found = router(full).find(ask(EGG), COOKING, reach)
+    assert same(found, router(never).find(ask(EGG), COOKING))
+
+
+@kept_out
+def test_the_settings_map_does_not_tell_that_it_is_there(never, full, scope, ceiling):
+    mapped = {"map": (MapEntry("plants", "grow", ("vault",)),)}
+    reach, grow = full.catalogue.within(scope, ceiling), context("plants", "grow")
+    found = router(full, **mapped).find(ask(EGG), grow, reach)
+    assert same(found, router(never, **mapped).find(ask(EGG), grow))
+
+
+@kept_out
+def test_words_alone_tell_nothing_of_it_either(never, full, scope, ceiling):
+    words = replace(ask("egg minutes papers"), dense=None)
+    reach = full.catalogue.within(scope, ceiling)
+    eager = {"least": 0.0, "threshold": 0.0}
+    found = router(full, **eager).find(words, None, reach)
+    assert same(found, router(never, **eager).find(words))
+
+
+def test_where_nothing_may_be_asked_nothing_is_said_of_what_there_is(full):
+    found = router(full).find(ask(EGG), COOKING, ())
+    assert found == KnowledgeResult(reason="there is no collection in reach")
+
+
+def test_an_empty_library_and_one_whose_passages_are_out_of_reach_say_the_same(full):
+    attic = Collection(name="attic")
+    empty, beside = (open_library(attic, texts=texts) for texts in ([], passages("kitchen")))
+    for library in (empty, beside):
+        found = router(library).find(ask(EGG), None, (attic,))
+        library.close()
+        assert found == KnowledgeResult(reason="the collections in reach hold no passages")
+
+
+# -- through the front door ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cribs():
+    """A crib without the vault, and one with it."""
+    with (
+        Crib.open(":memory:", settings=Settings()) as without,
+        Crib.open(":memory:", settings=Settings()) as having,
+    ):
+        for crib in (without, having):
+            crib.add_collections(KITCHEN, GARDEN)
+            crib.index_passages([*passages("kitchen"), *passages("garden")])
+        having.add_collections(VAULT)
+        having.index_passages(SECRETS)
+        yield without, having
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize(
+    "scope", [Scope(collections=frozenset({"kitchen", "garden"})), Scope(max_sensitivity="public")]
+)
+def test_a_caller_without_the_right_to_it_gets_the_same_knowledge(cribs, question, scope):
+    without, having = cribs
+    found = having.find_knowledge(question, scope=scope)
+    assert same(found, without.find_knowledge(question))
+
+
+@kept_out
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_turn_is_decided_the_same(cribs, question, scope, ceiling):
+    turn = Turn(text=question, scope=scope, max_sensitivity=ceiling)
+    less, more = (crib.route(turn) for crib in cribs)
+    assert same(more.knowledge, less.knowledge)
+    assert more.route.as_dict() == less.route.as_dict()
+    assert (more.tools.verdict, more.tools.reason) == (less.tools.verdict, less.tools.reason)
+    assert (more.context, more.signals) == (less.context, less.signals)
+    assert "vault" not in str(more.as_dict())
+
+
+def test_a_ceiling_that_lets_it_through_lets_it_through(cribs):
+    turn = Turn(text=EGG, scope=Scope(max_sensitivity="pii"), max_sensitivity="safety_critical")
+    assert cribs[1].route(turn).knowledge.collections[0].id == "vault"

@@ -1,0 +1,210 @@
+"""Turns, as a library user has them decided, with the models that ship and without any."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from pydantic import ValidationError
+
+from tests.conftest import ROOT
+from tests.router.conftest import (
+    PASSAGES,
+    TOOLS,
+    CountingEncoder,
+    free_of_models,
+    write_labels,
+)
+from toolcrib import Crib, Message, Scope, Settings, ToolSpec, Turn
+from toolcrib.errors import QueryError, StoreError
+from toolcrib.indexers.points import layout
+from toolcrib.library import Library
+from toolcrib.wiring import MEMORY, make_dense, open_store
+
+REGISTRY = ROOT / "data" / "registry"
+STAND_UP = "How long is our daily stand-up and who speaks first?"
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """Part of the sample registry and a collection, with the shipped models; read only."""
+    named = [next(REGISTRY.glob(f"{name}.*")) for name in ("mailbox", "helpdesk", "crm", "desk")]
+    with Crib.open(tmp_path_factory.mktemp("house"), settings=Settings()) as opened:
+        opened.index_tools(*named, REGISTRY / "weather.swagger.json")
+        opened.index_docs(ROOT / "data" / "collections" / "agile", collection="agile")
+        yield opened
+
+
+@pytest.fixture
+def settings():
+    return free_of_models()
+
+
+def ids(decision):
+    return [hit.id for hit in decision.tools.tools]
+
+
+@pytest.mark.parametrize("text", ["hi", "Thanks a lot, that helped!", "what can you do?"])
+def test_for_small_talk_nothing_is_looked_up_and_it_says_why(house, text):
+    decision = house.route(text)
+    assert decision.route.kind == "none"
+    assert (ids(decision), decision.knowledge.passages) == (["desk/ask_user"], ())
+    assert decision.route.reason.startswith("nothing is looked up for this: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "tool"),
+    [
+        ("will it rain in Graz tomorrow?", "weather/rainRadar"),
+        (
+            "reply to the customer in ticket 3118: the kettle is on its way",
+            "helpdesk/reply_to_ticket",
+        ),
+    ],
+)
+def test_a_request_gets_its_tool_behind_those_that_are_always_active(house, text, tool):
+    decision = house.route(text)
+    assert decision.route.kind in {"tools", "both"}
+    assert ids(decision)[:2] == ["desk/ask_user", tool]
+    assert decision.tools.confidence > 0.2
+
+
+def test_a_question_gets_the_passages_that_answer_it(house):
+    decision = house.route(STAND_UP)
+    assert decision.route.kind == "knowledge"
+    assert decision.knowledge.collections[0].id == "agile"
+    assert "stand-up" in decision.knowledge.passages[0].passage.text.lower()
+    assert ids(decision) == ["desk/ask_user"]
+
+
+def test_a_tool_brings_what_it_requires(house):
+    decision = house.route("reply to the customer in ticket 3118: the kettle is on its way", k=1)
+    assert ids(decision)[1] == "helpdesk/reply_to_ticket"
+    assert [hit.legs for hit in decision.tools.tools[2:]] == [{"required": 1.0}]
+    assert "helpdesk.ticket_id" in decision.tools.tools[2].tool.provides
+
+
+def test_a_follow_up_is_decided_with_what_it_leans_on(house):
+    said = (
+        Message(content="will it rain in Graz today?"),
+        Message(role="assistant", content="No."),
+    )
+    alone = house.route("and tomorrow?")
+    decision = house.route(Turn(text="and tomorrow?", history=said))
+    assert alone.search_text == "and tomorrow?"
+    assert decision.search_text == "will it rain in Graz today?\nand tomorrow?"
+    assert ids(decision)[1] == "weather/rainRadar"
+
+
+class Counting:
+    """A real encoder, and what it was asked for."""
+
+    def __init__(self, dense):
+        self.name, self.dimensions = dense.name, dense.dimensions
+        self._dense = dense
+        self.asked = []
+
+    def encode_query(self, text):
+        self.asked.append(text)
+        return self._dense.encode_query(text)
+
+    def encode_clauses(self, text):
+        self.asked.append(text)
+        return self._dense.encode_clauses(text)
+
+    def encode_documents(self, texts):
+        self.asked += texts
+        return self._dense.encode_documents(texts)
+
+
+def test_a_turn_is_encoded_once_for_context_tools_and_knowledge(house):
+    settings = Settings()
+    dense = Counting(make_dense(settings))
+    shelf = house.library._store
+    crib = Crib(house._store, dense, settings, library=lambda: Library(shelf, dense, settings))
+    assert crib.library.catalogue
+    for text in (STAND_UP, "mail Ana the report and then book a room", "hi"):
+        dense.asked.clear()
+        assert crib.route(text).route.kind == house.route(text).route.kind
+        assert dense.asked == [text]
+
+
+def test_a_decision_says_what_it_took(house):
+    decision = house.route("will it rain in Graz tomorrow?")
+    assert set(decision.took_ms) == {"encode", "context", "tools", "knowledge", "total"}
+    assert decision.degraded == ()
+
+
+async def test_turns_can_be_decided_while_the_loop_goes_on(house):
+    decisions = await asyncio.gather(*(house.aroute(STAND_UP, k=3) for _ in range(6)))
+    assert {decision.route.kind for decision in decisions} == {"knowledge"}
+
+
+def test_a_decision_is_made_where_nothing_is_indexed(settings):
+    with Crib.open(MEMORY, settings=settings) as crib:
+        decision = crib.route("send a mail")
+        assert (decision.route.kind, ids(decision)) == ("general", [])
+        assert decision.knowledge.verdict == "abstain"
+        assert crib.find_knowledge("how much may a parcel weigh?").reason == (
+            "there is no collection in reach"
+        )
+
+
+def test_tools_that_are_indexed_or_removed_are_so_in_the_next_turn(settings):
+    with Crib.open(MEMORY, settings=settings) as crib:
+        assert ids(crib.route("send a mail")) == []
+        crib.index_tools(*TOOLS[:1])
+        assert ids(crib.route("send a mail")) == ["mail/send_mail"]
+        assert [e.type for e in crib.detect("call send_mail").entities] == ["tool"]
+        crib.remove_tools("mail/send_mail")
+        assert ids(crib.route("send a mail")) == []
+        assert [e.type for e in crib.detect("call send_mail").entities] == ["identifier"]
+
+
+@pytest.mark.parametrize("question", ["", "?"])
+def test_a_question_without_words_is_an_error(house, question):
+    with pytest.raises(QueryError, match="the question is empty"):
+        house.find_knowledge(question)
+
+
+def test_a_question_is_answered_within_a_scope(house):
+    nothing = house.find_knowledge(STAND_UP, scope=Scope(collections=frozenset()))
+    assert (nothing.passages, nothing.verdict) == ((), "abstain")
+    assert house.find_knowledge(STAND_UP).collections[0].id == "agile"
+
+
+def test_a_crib_that_was_made_without_a_library_decides_and_says_so_for_documents(settings):
+    dense = CountingEncoder()
+    store = open_store(MEMORY, layout(dense.dimensions), settings)
+    with Crib(store, dense, settings) as crib:
+        crib.index_tools(*TOOLS)
+        assert ids(crib.route("send a mail"))[0] == "mail/send_mail"
+        with pytest.raises(StoreError, match="made without a library"):
+            crib.index_passages(PASSAGES)
+
+
+def test_what_was_fitted_for_a_users_labels_is_not_fitted_again_when_tools_change(tmp_path):
+    labelled = free_of_models(context={"labels": write_labels(tmp_path)})
+    dense = CountingEncoder()
+    store = open_store(MEMORY, layout(dense.dimensions), labelled)
+    with Crib(store, dense, labelled) as crib:
+        assert crib.detect("I want to sell a saw right now").intent == "sell"
+        crib.index_tools(*TOOLS)
+        dense.documents.clear()
+        assert crib.route("I want to sell a saw right now").context.intent == "sell"
+        assert dense.documents == []
+
+
+def test_what_is_no_turn_is_refused():
+    with pytest.raises(ValidationError, match="extra"):
+        Turn.model_validate({"text": "x", "extra": 1})
+    with pytest.raises(ValidationError):
+        Turn.model_validate("just a text")
+
+
+def test_a_tool_that_is_always_active_comes_even_where_it_fits_nothing(settings):
+    think = ToolSpec(name="think", description="Take a moment.", always_active=True)
+    with Crib.open(MEMORY, settings=settings) as crib:
+        crib.index_tools(think, *TOOLS)
+        assert ids(crib.route("send a mail"))[0] == "think"
+        assert ids(crib.route("hi")) == ["think"]

@@ -1,0 +1,263 @@
+"""What is remembered of decisions: their log, what was said of them, and what failed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.router.conftest import Shelves
+from toolcrib import Scope, Turn
+from toolcrib.errors import (
+    FeedbackError,
+    QueryError,
+    SettingsError,
+    StoreWriteError,
+    UnknownDecisionError,
+    UnknownToolError,
+)
+from toolcrib.evaluation.decision_log import read_decisions
+from toolcrib.router.telemetry import TelemetrySettings, open_log
+
+MAIL = "send a mail to Ottilie Brandt"
+PARCEL = Turn(text="send a parcel to somebody")
+
+
+@pytest.fixture(scope="module")
+def shelves():
+    filled = Shelves()
+    yield filled
+    filled.close()
+
+
+@pytest.fixture(params=["log.jsonl", "log.db"])
+def logged(request, shelves, tmp_path):
+    """A crib that logs its decisions, and how to read the log."""
+    path = str(tmp_path / "made" / request.param)
+    crib = shelves.crib(telemetry={"path": path})
+
+    def records():
+        log = open_log(TelemetrySettings(path=path))
+        found = list(log.read())
+        log.close()
+        return found
+
+    yield crib, records
+    crib._desk.close()
+
+
+@pytest.fixture
+def unlogged(shelves):
+    return shelves.crib()
+
+
+def test_every_decision_is_logged_by_its_id(logged):
+    crib, records = logged
+    decisions = [crib.route(text) for text in (MAIL, "hi", "")]
+    assert [record["id"] for record in records()] == [each.id for each in decisions]
+    first = records()[0]
+    assert (first["kind"], first["route"]["kind"]) == ("decision", "tools")
+    assert [item["id"] for item in first["tools"]["items"]] == [
+        hit.id for hit in decisions[0].tools.tools
+    ]
+
+
+def test_what_only_looks_is_not_logged(logged):
+    crib, records = logged
+    crib.detect(MAIL)
+    crib.find_knowledge("how much may a parcel weigh?")
+    crib.alternates("mail/send_mail", MAIL)
+    assert records() == []
+
+
+def test_no_word_of_the_user_is_logged_unless_that_is_set(logged, shelves, tmp_path):
+    crib, records = logged
+    crib.route(MAIL)
+    assert "Ottilie" not in json.dumps(records())
+    path = tmp_path / "whole.jsonl"
+    shelves.crib(telemetry={"path": str(path), "text": True}).route(MAIL)
+    assert json.loads(path.read_text())["text"]["turn"] == MAIL
+
+
+def test_outcomes_and_feedback_are_logged_beside_their_decision(logged):
+    crib, records = logged
+    decision = crib.route(MAIL)
+    crib.report_outcome(decision.id, "mail/send_mail", "failure", took_ms=12.5)
+    crib.feedback(decision.id, route="tools", tools=["mail/read_mail"], note="the other one")
+    _, outcome, feedback = records()
+    assert (outcome["kind"], outcome["decision"]) == ("outcome", decision.id)
+    assert (outcome["tool"], outcome["outcome"], outcome["took_ms"]) == (
+        "mail/send_mail", "failure", 12.5,
+    )  # fmt: skip
+    assert (feedback["kind"], feedback["decision"]) == ("feedback", decision.id)
+    assert feedback["tools"] == ["mail/read_mail"]
+    assert "note" not in feedback
+
+
+def test_what_is_logged_is_what_evaluation_reads(logged):
+    crib, records = logged
+    decision = crib.route(MAIL)
+    crib.feedback(decision.id, route="tools")
+    crib.report_outcome(decision.id, "mail/send_mail", "success")
+    [read] = read_decisions(records()).decisions
+    assert read.row.id == decision.id
+    assert read.feedback.route == "tools"
+    assert read.outcomes == {"mail/send_mail": "success"}
+
+
+def test_feedback_on_a_decision_that_was_never_made_is_an_error(logged):
+    crib, records = logged
+    crib.route(MAIL)
+    with pytest.raises(UnknownDecisionError, match="has no decision 'nope'"):
+        crib.feedback("nope", route="tools")
+    assert len(records()) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({}, "at least one of its fields"),
+        ({"rout": "tools"}, "rout: Extra inputs are not permitted"),
+        ({"route": "nowhere"}, "route: Input should be"),
+        ({"tools": "mail/send_mail"}, "tools: Input should be a valid tuple"),
+        ({"outcome": "meh"}, "outcome: Input should be 'success' or 'failure'"),
+    ],
+)
+def test_feedback_that_cannot_be_understood_is_an_error_that_names_the_field(logged, said, told):
+    crib, records = logged
+    decision = crib.route(MAIL)
+    with pytest.raises(FeedbackError) as caught:
+        crib.feedback(decision.id, **said)
+    assert told in str(caught.value)
+    assert len(records()) == 1
+
+
+def test_without_a_log_decisions_are_made_and_outcomes_taken_but_feedback_has_no_place(unlogged):
+    decision = unlogged.route(MAIL)
+    unlogged.report_outcome(decision.id, "mail/send_mail", "success")
+    with pytest.raises(SettingsError) as caught:
+        unlogged.feedback(decision.id, route="tools")
+    assert str(caught.value) == (
+        "feedback is kept in the log of decisions, and there is none: set telemetry.path"
+    )
+
+
+def full(folder):
+    """A device that is always full."""
+    path = folder / "log.jsonl"
+    path.symlink_to("/dev/full")
+    return path
+
+
+def in_a_file(folder):
+    """A place that nobody can write to: its folder is a file."""
+    (folder / "file").write_text("not a folder")
+    return folder / "file" / "log.jsonl"
+
+
+def in_a_file_in_sqlite(folder):
+    return in_a_file(folder).with_suffix(".db")
+
+
+def a_folder(folder):
+    path = folder / "log.db"
+    path.mkdir()
+    return path
+
+
+NO_DEVICE = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+
+
+@pytest.mark.parametrize(
+    "place", [pytest.param(full, marks=NO_DEVICE), in_a_file, in_a_file_in_sqlite, a_folder]
+)
+def test_a_log_that_cannot_be_written_costs_its_record_and_never_the_answer(
+    shelves, tmp_path, caplog, place
+):
+    crib = shelves.crib(telemetry={"path": str(place(tmp_path))})
+    decision = crib.route(MAIL)
+    assert decision.tools.tools[1].id == "mail/send_mail"
+    crib.report_outcome(decision.id, "mail/send_mail", "failure")
+    assert [record.message for record in caplog.records] == [
+        "a decision could not be logged",
+        "a decision could not be logged",
+    ]
+    found = crib.alternates("mail/read_mail", MAIL, decision_id=decision.id)
+    assert "mail/send_mail" not in [hit.id for hit in found]
+    crib._desk.close()
+
+
+def test_feedback_that_cannot_be_written_is_an_error(shelves, tmp_path):
+    path = tmp_path / "log.jsonl"
+    crib = shelves.crib(telemetry={"path": str(path)})
+    decision = crib.route(MAIL)
+    path.rename(f"{path}.1")
+    path.symlink_to(tmp_path / "gone" / "log.jsonl")
+    with pytest.raises(StoreWriteError, match=r"telemetry\.path"):
+        crib.feedback(decision.id, route="tools")
+
+
+def ids(hits):
+    return [hit.id for hit in hits]
+
+
+def test_the_next_best_tools_never_hold_the_failed_one(unlogged):
+    found = unlogged.alternates("post/send_parcel", PARCEL)
+    assert len(found) == 3
+    assert "post/send_parcel" not in ids(found)
+    assert [hit.rank for hit in found] == [1, 2, 3]
+    assert len(unlogged.alternates("post/send_parcel", PARCEL, k=1)) == 1
+
+
+def test_what_failed_before_in_the_turn_is_never_offered_again(unlogged):
+    decision = unlogged.route(PARCEL)
+    failed, gone = "post/send_parcel", []
+    while found := unlogged.alternates(failed, PARCEL, decision_id=decision.id):
+        assert set(ids(found)).isdisjoint({failed, *gone})
+        gone.append(failed)
+        unlogged.report_outcome(decision.id, failed, "failure")
+        failed = found[0].id
+    assert len(gone) == 6
+
+
+def test_a_success_makes_up_for_a_failure(unlogged):
+    decision = unlogged.route(PARCEL)
+    for outcome, is_offered in (("failure", False), ("success", True)):
+        unlogged.report_outcome(decision.id, "mail/send_mail", outcome)
+        found = unlogged.alternates("mail/read_mail", MAIL, decision_id=decision.id, k=10)
+        assert ("mail/send_mail" in ids(found)) == is_offered
+
+
+def test_what_failed_in_one_turn_is_offered_in_another(unlogged):
+    first, second = unlogged.route(PARCEL), unlogged.route(PARCEL)
+    unlogged.report_outcome(first.id, "mail/send_mail", "failure")
+    for decision_id in (second.id, None):
+        found = unlogged.alternates("mail/read_mail", MAIL, decision_id=decision_id, k=10)
+        assert "mail/send_mail" in ids(found)
+
+
+def test_ceilings_and_limits_hold_for_alternates(shelves):
+    failed, text = "mail/read_mail", "read the file of a patient"
+    assert "clinic/patient_file" in ids(shelves.crib().alternates(failed, text))
+    held = Turn(text=text, max_sensitivity="internal")
+    scoped = Turn(text=text, scope=Scope(servers=frozenset({"post"})))
+    assert "clinic/patient_file" not in ids(shelves.crib().alternates(failed, held, k=10))
+    assert {h.server for h in shelves.crib().alternates(failed, scoped, k=10)} == {"post"}
+    limited = shelves.crib(tools={"servers": ["web"]})
+    assert ids(limited.alternates(failed, text)) == ["web/search"]
+
+
+def test_alternates_of_an_unknown_tool_are_an_error_with_its_neighbours(unlogged):
+    with pytest.raises(UnknownToolError, match="did you mean 'mail/send_mail'"):
+        unlogged.alternates("mail/send_mial", MAIL)
+
+
+@pytest.mark.parametrize("query", ["", "  ", "?!"])
+def test_a_question_without_words_is_an_error(unlogged, query):
+    with pytest.raises(QueryError, match="the question is empty"):
+        unlogged.find_knowledge(query)
+
+
+def test_without_words_there_still_are_alternates_that_are_like_the_failed_tool(unlogged):
+    assert ids(unlogged.alternates("post/send_parcel", "", k=1)) == ["post/track_parcel"]

@@ -1,0 +1,290 @@
+"""Collections and their passages: put in, taken out, kept, and found again in another session."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from toolcrib import Crib, Settings, ToolcribError
+from toolcrib.encoders.bundled import BundledEncoder
+from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.lexical import LexicalSettings
+from toolcrib.errors import IndexMismatchError, StoreError, UnknownCollectionError
+from toolcrib.indexers.passages import passage_layout
+from toolcrib.library import Library
+from toolcrib.records import Collection, Passage, Refusal
+from toolcrib.router.catalogue import describe, preset
+from toolcrib.store.filters import Equals
+from toolcrib.wiring import LIBRARY, open_store
+
+DENSE = DeterministicEncoder()
+COOKING = Collection(name="cooking", description="Recipes.", examples=("How long does rice boil?",))
+SOUP = [
+    Passage("cooking", "soup.md", "Fry the onions in butter."),
+    Passage("cooking", "soup.md", "Add stock and simmer for an hour.", position=1),
+]
+BREAD = Passage("cooking", "bread.md", "Knead the dough and let it rise.")
+HOSES = Passage("garden", "hoses.md", "Drain the hoses before the first frost.")
+
+
+class Counting:
+    """A real encoder that writes down which documents it was given."""
+
+    def __init__(self, dense) -> None:
+        self.dense = dense
+        self.texts: list[str] = []
+        self.name, self.dimensions = dense.name, dense.dimensions
+
+    def encode_query(self, text):
+        return self.dense.encode_query(text)
+
+    def encode_documents(self, texts):
+        self.texts.extend(texts)
+        return self.dense.encode_documents(texts)
+
+
+@pytest.fixture
+def reopen(tmp_path):
+    """Opens one folder again and again, the session before being over each time."""
+    opened = []
+
+    def open_(dense=DENSE, *, rebuild=False, **settings) -> Library:
+        if opened:
+            opened[-1].close()
+        chosen = Settings(**settings)
+        store = open_store(str(tmp_path / LIBRARY), passage_layout(dense.dimensions), chosen)
+        opened.append(store)
+        return Library(store, dense, chosen, rebuild=rebuild)
+
+    yield open_
+    if opened:
+        opened[-1].close()
+
+
+@pytest.fixture
+def library(reopen):
+    return reopen()
+
+
+def put(library: Library, *items: Passage | Refusal, **options):
+    return library.put([("docs", item) for item in items], **options)
+
+
+def ids(library: Library, where=None) -> set[str]:
+    return {passage.id for passage in library.passages(where)}
+
+
+def test_a_new_library_knows_nothing(library):
+    assert (library.catalogue.names, library.count()) == ((), 0)
+
+
+def test_what_was_defined_is_known_in_the_next_session(library, reopen):
+    library.define([COOKING])
+    assert library.collection("cooking") == COOKING
+    assert reopen().collection("cooking") == COOKING
+
+
+def test_a_collection_can_be_described_anew(library, reopen):
+    library.define([COOKING])
+    library.define([COOKING.model_copy(update={"description": "Soups."})])
+    assert library.collection("cooking").description == "Soups."
+    assert reopen().collection("cooking").description == "Soups."
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(library):
+    library.define([COOKING, Collection(name="garden")])
+    with pytest.raises(UnknownCollectionError, match="did you mean 'cooking'") as caught:
+        library.collection("cookin")
+    assert caught.value.nearest == ("cooking",)
+
+
+def test_a_name_that_is_near_to_none_is_just_unknown(library):
+    library.define([COOKING])
+    with pytest.raises(UnknownCollectionError, match=r"^there is no collection 'zzz'$"):
+        library.collection("zzz")
+
+
+def test_reopening_encodes_nothing_and_finds_the_same(reopen):
+    library = reopen(BundledEncoder())
+    library.define([COOKING])
+    put(library, *SOUP, HOSES)
+    before = library.catalogue
+    counting = Counting(BundledEncoder())
+    after = reopen(counting).catalogue
+    assert counting.texts == []
+    assert (after.collections, after.owners) == (before.collections, before.owners)
+    half_precision = 1e-3
+    assert np.allclose(after.vectors, before.vectors, atol=half_precision)
+
+
+def test_only_what_is_described_anew_is_encoded_again(reopen):
+    counting = Counting(DENSE)
+    library = reopen(counting)
+    library.define([COOKING, Collection(name="garden")])
+    counting.texts.clear()
+    library.define([COOKING, Collection(name="garden", priority=1.0)])
+    assert set(counting.texts) == {"garden"}
+
+
+def test_collections_of_the_settings_are_known_and_win(library, reopen):
+    library.define([COOKING])
+    theirs = Collection(name="cooking", description="What the settings say.")
+    assert reopen(collections=(theirs,)).collection("cooking") == theirs
+
+
+def test_collections_of_the_settings_are_not_kept_with_others(library, reopen):
+    library.define([COOKING])
+    theirs = (COOKING.model_copy(update={"priority": 2.0}), Collection(name="attic"))
+    reopen(collections=theirs).define([Collection(name="garden")])
+    assert reopen().catalogue.collections == (COOKING, Collection(name="garden"))
+
+
+def test_a_preset_does_not_replace_what_is_known(reopen):
+    own = Collection(name="agile", description="Ours.")
+    library = reopen(collections=(own,))
+    put(library, Passage("agile", "a.md", "Plan."))
+    assert library.collection("agile") == own
+
+
+def test_passages_do_not_outlive_the_knowledge_of_their_collection(library, reopen):
+    put(reopen(collections=(COOKING,)), *SOUP)
+    assert reopen().catalogue.names == ("cooking",)
+
+
+def test_passages_of_a_collection_that_nobody_knows_break_no_answer(tmp_path, settings):
+    heuristic = settings.model_dump() | {"context": {"detector": "heuristic"}}
+    named = Settings.model_validate(heuristic | {"collections": [{"name": "cooking"}]})
+    with Crib.open(tmp_path, settings=named) as crib:
+        crib.index_passages([*SOUP, HOSES])
+    with Crib.open(tmp_path, settings=Settings.model_validate(heuristic)) as crib:
+        assert crib.find_knowledge("drain the hoses").passages[0].passage == HOSES
+
+
+def test_passages_are_kept_whole_and_counted(library, reopen):
+    report = put(library, *SOUP, HOSES)
+    assert len(report.added) == 3
+    again = reopen()
+    assert sorted(again.passages(), key=lambda each: each.id) == [*SOUP, HOSES]
+    assert (again.count(), again.count("cooking"), again.count("attic")) == (3, 2, 0)
+    assert ids(again, Equals("document", "hoses.md")) == {HOSES.id}
+
+
+def test_a_collection_becomes_known_with_its_first_passage_as_its_preset_says(library):
+    put(library, Passage("agile", "a.md", "Plan."), Passage("minutes", "b.md", "We met."))
+    assert library.collection("agile") == preset("agile")
+    assert library.collection("minutes") == Collection(name="minutes")
+
+
+def test_what_is_refused_makes_no_collection_known(library):
+    refusal = Refusal("a.pdf", "", "broken")
+    assert put(library, refusal).refused == (refusal,)
+    assert library.catalogue.names == ()
+
+
+def test_prune_holds_for_one_collection(library):
+    put(library, *SOUP, BREAD, HOSES)
+    report = put(library, *SOUP, prune="cooking")
+    assert report.removed == (BREAD.id,)
+    assert ids(library) == {SOUP[0].id, SOUP[1].id, HOSES.id}
+
+
+def test_a_listener_hears_of_every_passage(library):
+    heard: list[str] = []
+    put(library, *SOUP, HOSES, progress=lambda each: heard.extend(each.ids))
+    assert set(heard) == ids(library)
+
+
+@pytest.mark.parametrize("name", ["", "two words", "a/b", "\ud800"])
+def test_a_name_that_no_collection_can_have_is_refused_in_our_words(name, library):
+    with pytest.raises(ToolcribError):
+        put(library, Passage(name, "a.md", "text"))
+
+
+def test_threads_may_fill_collections_side_by_side(library):
+    told = [[Passage(f"c{n}", f"{d}.md", f"text {d}") for d in range(5)] for n in range(4)]
+    threads = [threading.Thread(target=put, args=(library, *each)) for each in told]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ids(library) == {passage.id for each in told for passage in each}
+    assert set(library.catalogue.names) == {"c0", "c1", "c2", "c3"}
+
+
+def test_a_document_can_be_removed_and_its_collection_stays(library):
+    put(library, *SOUP, BREAD)
+    assert library.remove("cooking", ["soup.md"]) == 2
+    assert ids(library) == {BREAD.id}
+    assert library.remove("cooking", ["bread.md", "unknown.md"]) == 1
+    assert library.collection("cooking") == Collection(name="cooking")
+
+
+def test_a_collection_goes_with_its_passages_for_good(library, reopen):
+    put(library, *SOUP, HOSES)
+    assert library.remove("cooking") == 2
+    assert (library.catalogue.names, ids(library)) == (("garden",), {HOSES.id})
+    again = reopen()
+    assert (again.catalogue.names, ids(again)) == (("garden",), {HOSES.id})
+
+
+def test_what_is_not_there_cannot_be_removed(library):
+    put(library, HOSES)
+    with pytest.raises(UnknownCollectionError, match="did you mean 'garden'"):
+        library.remove("gardn")
+    assert library.count() == 1
+
+
+NARROW = DeterministicEncoder(32)
+
+
+def test_passages_of_another_encoder_are_refused_and_nothing_is_lost(library, reopen):
+    put(library, *SOUP)
+    with pytest.raises(IndexMismatchError, match=r"deterministic-trigrams-64.*--rebuild"):
+        reopen(NARROW)
+    assert reopen().count() == 2
+
+
+def test_words_that_were_weighed_otherwise_are_refused(library, reopen):
+    with pytest.raises(IndexMismatchError, match="bm25"):
+        reopen(lexical=LexicalSettings(k1=0.9))
+
+
+def test_a_rebuild_encodes_every_passage_by_the_new_encoder(library, reopen):
+    put(library, *SOUP, HOSES)
+    counting = Counting(NARROW)
+    renewed = reopen(counting, rebuild=True)
+    assert {SOUP[0].text, SOUP[1].text, HOSES.text} <= set(counting.texts)
+    assert renewed.count() == 3
+    assert reopen(NARROW).count() == 3
+
+
+@pytest.mark.parametrize(
+    "dense",
+    [
+        NARROW,
+        DENSE,
+    ],
+)
+def test_a_rebuild_keeps_collections_with_vectors_of_the_encoder_in_use(library, reopen, dense):
+    library.define([COOKING, Collection(name="garden")])
+    anew = describe(library.catalogue.collections, dense)
+    for found in (reopen(dense, rebuild=True).catalogue, reopen(dense).catalogue):
+        assert (found.collections, found.owners) == (anew.collections, anew.owners)
+        assert found.vectors == pytest.approx(anew.vectors, abs=1e-3)
+
+
+def test_a_crib_whose_library_was_refused_can_be_rebuilt_at_once(tmp_path, settings, reopen):
+    Crib.open(tmp_path, settings=settings).close()
+    reopen(NARROW).close()
+    try:
+        Crib.open(tmp_path, settings=settings)
+    except IndexMismatchError:
+        Crib.open(tmp_path, settings=settings, rebuild=True).close()
+
+
+def test_a_crib_that_was_made_without_a_library_says_how_to_get_one(crib):
+    bare = Crib(crib._store, DENSE, Settings())
+    with pytest.raises(StoreError, match=r"use Crib\.open"):
+        _ = bare.library

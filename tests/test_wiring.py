@@ -1,0 +1,157 @@
+"""Which detector the settings choose, and what it is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.router.conftest import CountingEncoder, free_of_models, write_labels
+from toolcrib import Crib, Settings
+from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.errors import SettingsError
+from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.router.context.cues import load_cues
+from toolcrib.router.context.heuristic import HeuristicDetector
+from toolcrib.router.context.model import read_context, write_context
+from toolcrib.router.context.semantic import SemanticDetector
+from toolcrib.settings import load_settings
+from toolcrib.wiring import MEMORY, make_context_model, make_dense, make_detector
+
+CUES = load_cues()
+OTHER_CUES = """
+intents: {buy: {need: act, leads: [get me]}, sell: {need: act, leads: [take my]}}
+domains: {fruit: [apple], tools: [saw]}
+"""
+
+
+@pytest.fixture(scope="module")
+def labels(tmp_path_factory):
+    return write_labels(tmp_path_factory.mktemp("labels"))
+
+
+def query_of(text, dense):
+    words = LexicalEncoder(Settings().lexical)
+    return EncodedQuery(text, dense.encode_query(text), words.encode_query(text))
+
+
+def types_of(detector, text):
+    return [(entity.type, entity.text) for entity in detector.detect(text).entities]
+
+
+def detector_of(settings, dense, names=()):
+    return make_detector(settings, make_context_model(settings, dense), names)
+
+
+def test_by_cues_alone_no_text_is_encoded():
+    dense = CountingEncoder()
+    detector = detector_of(free_of_models(), dense)
+    assert isinstance(detector, HeuristicDetector)
+    assert detector.detect("review my pull request").intent == "review"
+    assert (dense.queries, dense.documents) == ([], [])
+
+
+def test_with_all_that_ships_nothing_has_to_be_fitted():
+    bundled = make_dense(Settings())
+
+    class NothingToFit:
+        """Answers queries, and no more."""
+
+        name, dimensions = bundled.name, bundled.dimensions
+        encode_query = bundled.encode_query
+
+    detector = detector_of(Settings(), NothingToFit())
+    assert isinstance(detector, SemanticDetector)
+    context = detector.detect("thank you so much!", query_of("thank you so much!", bundled))
+    assert context.smalltalk == "thanks"
+
+
+def test_a_users_own_labels_are_fitted_on_their_own_texts(labels):
+    dense = CountingEncoder()
+    detector = detector_of(free_of_models(context={"labels": labels}), dense)
+    assert isinstance(detector, SemanticDetector)
+    assert "please buy bread" in dense.documents
+    assert len(set(dense.documents)) == len(dense.documents) < 100
+    text = "I want to sell a saw right now"
+    context = detector.detect(text, query_of(text, dense))
+    assert (context.intent, context.urgency, context.smalltalk) == ("sell", "high", None)
+    assert detector.aliases == {"purchase": "buy"}
+
+
+def test_what_was_fitted_before_is_used_as_long_as_it_holds(labels):
+    settings = free_of_models(context={"labels": labels})
+    kept = write_context(make_context_model(settings, CountingEncoder()))
+    dense = CountingEncoder()
+    again = make_context_model(settings, dense, kept)
+    assert (dict(again.identity), dense.documents) == (dict(read_context(kept, CUES).identity), [])
+    changed = Path(labels["need"]).read_text().replace("who knows", "who can tell")
+    file = Path(labels["need"]).with_name("changed.yaml")
+    file.write_text(changed)
+    other = free_of_models(context={"labels": {**labels, "need": str(file)}})
+    assert make_context_model(other, dense, kept).identity != again.identity
+    assert "who can tell" in dense.documents
+
+
+def test_labels_are_named_in_the_settings_file(labels, tmp_path):
+    file = tmp_path / "toolcrib.yaml"
+    chosen = {"encoder": {"dense": "deterministic"}, "context": {"labels": labels}}
+    file.write_text(yaml.safe_dump(chosen))
+    with Crib.open(MEMORY, settings=load_settings(file)) as crib:
+        assert crib.detect("I want to sell a saw right now").intent == "sell"
+        assert crib.route("hello").route.kind == "none"
+
+
+@pytest.mark.parametrize(
+    ("context", "told"),
+    [
+        ({"labels": {"mood": "x.yaml"}}, "context.labels: there is no field 'mood'"),
+        ({"labels": {"intent": "gone.yaml"}}, "gone.yaml: labels of intent: cannot be read"),
+        ({"cues": "gone.yaml"}, "cannot read the cues 'gone.yaml'"),
+        ({"cues": "gone.yaml", "detector": "heuristic"}, "cannot read the cues 'gone.yaml'"),
+    ],
+)
+def test_files_that_cannot_be_used_are_an_error_that_names_them(context, told):
+    settings = free_of_models(context={"detector": "semantic", **context})
+    with pytest.raises(SettingsError) as caught:
+        detector_of(settings, DeterministicEncoder())
+    assert told in str(caught.value)
+    with (
+        Crib.open(MEMORY, settings=settings) as crib,
+        pytest.raises(SettingsError, match=r"gone|mood"),
+    ):
+        crib.detect("anything")
+
+
+def test_a_broken_label_file_is_said_with_file_and_place(labels, tmp_path):
+    file = tmp_path / "broken.yaml"
+    file.write_text("labels: {act: {utterances: [do it]}, know: {utterances: [7]}}")
+    settings = free_of_models(context={"labels": {**labels, "need": str(file)}})
+    with pytest.raises(SettingsError) as caught:
+        detector_of(settings, DeterministicEncoder())
+    assert str(caught.value).startswith(
+        f"{file}: labels of need: labels.know.utterances.0: Input should be a valid string"
+    )
+
+
+def test_other_cues_take_the_place_of_the_shipped_ones(tmp_path):
+    file = tmp_path / "cues.yaml"
+    file.write_text(OTHER_CUES)
+    chosen = {"detector": "heuristic", "cues": str(file)}
+    detector = detector_of(free_of_models(context=chosen), DeterministicEncoder())
+    context = detector.detect("get me apples")
+    assert (context.intent, context.domain) == ("buy", "fruit")
+
+
+def test_names_of_tools_gazetteers_and_a_region_are_known():
+    chosen = {
+        "detector": "heuristic", "gazetteers": {"team": ["Heron"]}, "region": "US",
+    }  # fmt: skip
+    detector = detector_of(free_of_models(context=chosen), DeterministicEncoder(), ["send_mail"])
+    assert types_of(detector, "ask Heron to call send_mail") == [
+        ("team", "Heron"), ("tool", "send_mail"),
+    ]  # fmt: skip
+    assert types_of(detector, "ask at (415) 555-2671") == [("phone", "(415) 555-2671")]
+    without = detector_of(free_of_models(), DeterministicEncoder())
+    assert types_of(without, "ask Heron at (415) 555-2671") == []

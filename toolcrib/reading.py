@@ -1,0 +1,64 @@
+"""How a crib reads turns: what was fitted for it, and the names of the registry's tools."""
+
+from __future__ import annotations
+
+import base64
+
+from toolcrib import wiring
+from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.router.context.detector import Detector
+from toolcrib.router.context.model import ContextModel, write_context
+from toolcrib.settings import Settings
+from toolcrib.store.protocol import Store
+
+__all__ = ["Reading"]
+
+META_KEY = "context"
+"""Where what was fitted of the settings' labels stands in the store's small document."""
+
+
+class Reading:
+    """Makes the detector when it is first needed, and anew when tools have changed."""
+
+    def __init__(self, store: Store, dense: DenseEncoder, settings: Settings) -> None:
+        self._store = store
+        self._dense = dense
+        self._settings = settings
+        self._model: ContextModel | None = None
+        self._has_model = False
+        self._detector: Detector | None = None
+
+    def detector(self) -> Detector:
+        """What reads a turn.
+
+        Raises:
+            SettingsError: labels or cues cannot be read.
+        """
+        if self._detector is None:
+            fields = self._store.scroll(fields=("name",))
+            names = (record.payload["name"] for record in fields)
+            self._detector = wiring.make_detector(self._settings, self._fitted(), names)
+        return self._detector
+
+    def forget_names(self) -> None:
+        """Tools have changed: read their names again before the next turn."""
+        self._detector = None
+
+    def keep(self) -> None:
+        """Keep what is fitted beside the index, for every process that opens it.
+
+        There is nothing to keep where the settings name no labels or cues of their own, and the
+        encoder is the bundled one.
+        """
+        model = self._fitted()
+        if model is not None and not wiring.is_shipped(model):
+            text = base64.b64encode(write_context(model)).decode("ascii")
+            self._store.write_meta({**self._store.read_meta(), META_KEY: text})
+
+    def _fitted(self) -> ContextModel | None:
+        if not self._has_model:
+            text = self._store.read_meta().get(META_KEY)
+            kept = None if text is None else base64.b64decode(text)
+            self._model = wiring.make_context_model(self._settings, self._dense, kept)
+            self._has_model = True
+        return self._model

@@ -1,0 +1,181 @@
+"""Cues: the phrases that give a turn's kind away, as data that can be replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, cast
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+
+from toolcrib.errors import SettingsError
+from toolcrib.router.context.phrases import MAX_WORDS, PhraseIndex, singular, words_of
+
+__all__ = ["PRESET", "CueIndexes", "Cues", "IntentCues", "load_cues"]
+
+PRESET = Path(__file__).parent / "presets" / "cues.yaml"
+
+
+def _findable(phrase: str) -> str:
+    words = len(words_of(phrase).bare)
+    if not 0 < words <= MAX_WORDS:
+        raise ValueError(f"a phrase has 1 to {MAX_WORDS} words and marks, {phrase!r} has {words}")
+    return phrase
+
+
+Phrases: TypeAlias = tuple[Annotated[str, AfterValidator(_findable)], ...]
+
+
+class _CueModel(BaseModel):
+    """What all parts have in common."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class IntentCues(_CueModel):
+    """One intent: what a clause begins with (`leads`), what stands anywhere (`phrases`).
+
+    `weak_leads` say less: many a review begins with `is` as a question does. `need` is what
+    answers such a turn as a rule: `act` or `know`.
+    """
+
+    leads: Phrases = ()
+    weak_leads: Phrases = ()
+    phrases: Phrases = ()
+    need: Literal["act", "know"]
+
+
+class UrgencyCues(_CueModel):
+    """Phrases by level; `alarm` is high where no phrase of `low` stands beside it.
+
+    Those of `calm` take the pressure away, whatever else is said.
+    """
+
+    high: Phrases = ()
+    alarm: Phrases = ()
+    medium: Phrases = ()
+    low: Phrases = ()
+    calm: Phrases = ()
+
+
+class SensitivityCues(_CueModel):
+    """Phrases by level; what none of them names is public."""
+
+    internal: Phrases = ()
+    pii: Phrases = ()
+    safety_critical: Phrases = ()
+
+
+class SmalltalkCues(_CueModel):
+    """Phrases by kind, and the words that may stand beside them without asking for anything."""
+
+    labels: dict[str, Phrases]
+    fillers: Phrases = ()
+
+
+class NeedCues(_CueModel):
+    """Phrases of turns that need a tool, and of those that need written knowledge."""
+
+    act: Phrases = ()
+    know: Phrases = ()
+
+
+class FollowUpCues(_CueModel):
+    """Phrases that lean on what was said before: at the start of a turn, and anywhere in it."""
+
+    openers: Phrases = ()
+    references: Phrases = ()
+
+
+class Cues(_CueModel):
+    """All cues. `politeness` is passed over to see the verb that leads.
+
+    `entities` are types of entities and the intents and domains that they speak for.
+    """
+
+    politeness: Phrases = ()
+    intents: dict[str, IntentCues]
+    entities: dict[str, tuple[str, ...]] = {}
+    domains: dict[str, Phrases]
+    urgency: UrgencyCues = UrgencyCues()
+    sensitivity: SensitivityCues = SensitivityCues()
+    smalltalk: SmalltalkCues = SmalltalkCues(labels={})
+    need: NeedCues = NeedCues()
+    follow_ups: FollowUpCues = FollowUpCues()
+
+    @cached_property
+    def indexes(self) -> CueIndexes:
+        """The phrases as they are looked up; made once."""
+        return CueIndexes(self)
+
+
+class CueIndexes:
+    """The phrases of `Cues`, one index for each list of labels."""
+
+    def __init__(self, cues: Cues) -> None:
+        intents = cues.intents.items()
+        self.politeness = _index({"": cues.politeness})
+        self.leads = _index({label: intent.leads for label, intent in intents})
+        self.weak_leads = _index({label: intent.weak_leads for label, intent in intents})
+        self.intents = _index({label: intent.phrases for label, intent in intents})
+        self.domains = _index(cues.domains)
+        self.urgency = _index(_by_label(cues.urgency))
+        self.sensitivity = _index(_by_label(cues.sensitivity))
+        self.smalltalk = _index(cues.smalltalk.labels)
+        self.fillers = _index({"": cues.smalltalk.fillers})
+        self.need = _index(_by_label(cues.need))
+        self.openers = _index({"": cues.follow_ups.openers})
+        self.references = _index({"": cues.follow_ups.references})
+
+
+def _by_label(part: BaseModel) -> dict[str, Phrases]:
+    return {label: cast("Phrases", phrases) for label, phrases in part}
+
+
+def _index(labelled: Mapping[str, Iterable[str]]) -> PhraseIndex:
+    def pairs() -> Iterator[tuple[str, str]]:
+        for label, phrases in labelled.items():
+            yield from ((phrase, label) for phrase in phrases)
+
+    return PhraseIndex(pairs(), fold=singular)
+
+
+def load_cues(file: Path | None = None) -> Cues:
+    """Read cues from a YAML file; without one, those that come with the package.
+
+    Raises:
+        SettingsError: the file is missing or no YAML mapping, or a field is wrong: says which.
+    """
+    return _read(file) if file is not None else _preset()
+
+
+@cache
+def _preset() -> Cues:
+    return _read(PRESET)
+
+
+def _read(file: Path) -> Cues:
+    try:
+        data = _parse(file.read_text(encoding="utf-8"))
+        return Cues.model_validate(data)
+    except OSError as error:
+        raise SettingsError(f"cannot read the cues {str(file)!r}: {error.strerror}") from error
+    except ValidationError as error:
+        raise SettingsError(f"the cues {str(file)!r} are wrong: {_in_words(error)}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise SettingsError(f"the cues {str(file)!r} are no YAML: {error}") from error
+
+
+def _parse(text: str) -> Any:
+    # All scalars stay text: `no` and `404` are phrases here.
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    return yaml.load(text, Loader=loader)  # noqa: S506 -- it builds plain data only
+
+
+def _in_words(error: ValidationError) -> str:
+    def line(detail: Any) -> str:
+        return f"{'.'.join(map(str, detail['loc'])) or 'the file'}: {detail['msg']}"
+
+    return "; ".join(line(detail) for detail in error.errors())

@@ -1,0 +1,243 @@
+"""What kind of failure an error is: rules as data, and the reading of exceptions and answers."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
+
+from toolcrib.errors import StoreUnavailableError, UnknownToolError
+
+__all__ = ["Diagnosis", "ErrorClass", "classify", "diagnose"]
+
+ErrorClass: TypeAlias = Literal["retriable", "critical", "reclassify", "replan"]
+"""The same call may work later; nothing may go on; another tool is needed; other arguments are."""
+
+MAX_TEXT_CHARS = 4_000
+MAX_CAUSES = 8
+
+EXCEPTIONS: tuple[tuple[type[BaseException], ErrorClass], ...] = (
+    (asyncio.CancelledError, "critical"),
+    (KeyboardInterrupt, "critical"),
+    (SystemExit, "critical"),
+    (MemoryError, "critical"),
+    (PermissionError, "critical"),
+    (TimeoutError, "retriable"),
+    (ConnectionError, "retriable"),
+    (StoreUnavailableError, "retriable"),
+    (UnknownToolError, "reclassify"),
+    (NotImplementedError, "reclassify"),
+    (ImportError, "reclassify"),
+)
+"""The first that fits. `ValueError` and its kin say too little: their text is read."""
+
+_HTTP = range(400, 600)
+_JSON_RPC = range(-32768, -31999)
+_SERVER_SIDE = frozenset((*range(500, 600), *range(-32099, -31999)))
+
+STATUSES: dict[int, ErrorClass] = {
+    **dict.fromkeys((401, 402, 403, 407, 451, 511, -32042), "critical"),
+    **dict.fromkeys((404, 405, 410, 501, 505, -32601, -32022, -32021, -32002), "reclassify"),
+    **dict.fromkeys((408, 423, 425, 429, -32000, -32001, -32603), "retriable"),
+    **dict.fromkeys((-32020, -32600, -32602, -32700), "replan"),
+}
+"""HTTP statuses, and error codes of JSON-RPC and MCP. Of the others, a server's own
+failures may work later, and the rest needs another call."""
+
+VAGUE = frozenset({400, 422, 500, -32000, -32600, -32602, -32603})
+"""Codes that servers send for whatever went wrong: the text has the first word."""
+
+REFUSED = frozenset({425, 429})
+"""Turned away before any work was done, so that nothing can be done twice."""
+
+
+class TextRule(NamedTuple):
+    """What an error's text says, where `pattern` is found in it."""
+
+    says: str
+    kind: ErrorClass
+    pattern: re.Pattern[str]
+
+
+def _rule(says: str, kind: ErrorClass, *patterns: str) -> TextRule:
+    return TextRule(says, kind, re.compile("|".join(patterns), re.IGNORECASE))
+
+
+TEXTS: tuple[TextRule, ...] = (
+    _rule(
+        "that it is not allowed",
+        "critical",
+        r"unauthori[sz]ed|forbidden|not authori[sz]ed|authentication|invalid credentials",
+        r"(permission|access)[ _]?denied|(invalid|expired|missing|incorrect) (api[ _-]?key|token)",
+    ),
+    _rule(
+        "that it is not safe",
+        "critical",
+        r"safety (system|filter|polic|check|setting|violation|guideline|reason)|unsafe",
+        r"content[ _-]?(policy|filter)|policy violation|violates .{0,40}policy",
+        r"blocked by .{0,40}(policy|guard|filter)",
+    ),
+    _rule(
+        "that there is no such tool",
+        "reclassify",
+        r"(unknown|no such|unsupported|undefined) (tool|function|method|operation)",
+        r"(tool|function|method|operation)\b.{0,80}(\bnot|n't) (be )?"
+        r"(found|exist|available|supported|implemented|registered|enabled)",
+    ),
+    _rule(
+        "that the arguments are wrong",
+        "replan",
+        r"validation[ _]?error|bad[ _]?request|malformed|unprocessable",
+        r"invalid[ _](arguments?|param|input|value|request|type|json|format|schema|date)",
+        r"missing (\d+ )?(required|argument|param|field|property)|(field|property) required",
+        r"required (argument|param|field|property|positional)|unexpected keyword",
+        r"not of type|must be (a|an|one|at|in|of)\b|should be (a|an|one)\b",
+    ),
+    _rule(
+        "that it was not found",
+        "reclassify",
+        r"not[ _]?found|does not exist|no longer (available|exists)|not (supported|implemented)",
+    ),
+    _rule(
+        "that it may work later",
+        "retriable",
+        r"time[ _-]?out|timed[ _-]?out|deadline exceeded|rate[ _-]?limit|too many requests|throttl",
+        r"quota exceeded|overloaded|unavailable|temporar|try again|unreachable|internal server",
+        r"connect(ion)?[ _]?(error|refused|reset|closed|abort|lost)|bad gateway|broken pipe",
+    ),
+)
+"""The first that fits. Wrong arguments come before what may work later: they name fields, and
+one may be called `timeout`."""
+
+_CODE = re.compile(
+    r"\b(?:http(?:/[\d.]+)?|status(?:[ _]?code)?|error(?:[ _]?code)?)[\s:=#('\"]{0,4}"
+    r"([45]\d\d|-32\d{3})(?!\d)",
+    re.IGNORECASE,
+)
+_RETRY_AFTER = re.compile(
+    r"retry[ _-]after[\s:=\"']{0,4}(\d+(?:\.\d+)?)(?![\d.]|\s*m)"
+    r"|(?:try again|retry) (?:in|after) (\d+(?:\.\d+)?) ?s(?:ec(?:ond)?s?)?\b",
+    re.IGNORECASE,
+)
+_STATUS_AT = ("status_code", "response.status_code", "status", "code", "error.code")
+_HEADERS_AT = ("response.headers", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What an error is, and by what that was told; never words of the error itself.
+
+    `status` is the code that it carries, and `retry_after_s` how long its sender asks to wait.
+    """
+
+    kind: ErrorClass
+    why: str
+    status: int | None = None
+    retry_after_s: float | None = None
+
+
+def classify(error: BaseException | int | str) -> ErrorClass:
+    """The class of an exception, of a status or error code, or of an error's text."""
+    return diagnose(error).kind
+
+
+def diagnose(error: BaseException | int | str) -> Diagnosis:
+    """Say what an error is: by its type, its code, its text, or what caused it.
+
+    What no rule knows is `replan`: the agent reads the message and thinks again.
+    """
+    first: Diagnosis | None = None
+    for link in _chain(error):
+        found = _look_at(link)
+        if found.why:
+            return found
+        first = first or found
+    after = first.retry_after_s if first else None
+    return Diagnosis("replan", "no rule knows it", retry_after_s=after)
+
+
+def _chain(error: BaseException | int | str) -> Iterator[BaseException | int | str]:
+    """An error and its causes; of a group, the first of its members."""
+    link: BaseException | int | str | None = error
+    for _ in range(MAX_CAUSES):
+        while isinstance(link, BaseExceptionGroup):
+            link = cast("BaseExceptionGroup[BaseException]", link).exceptions[0]
+        if link is None:
+            return
+        yield link
+        link = link.__cause__ if isinstance(link, BaseException) else None
+
+
+def _look_at(error: BaseException | int | str) -> Diagnosis:
+    """What the error itself tells; `why` is empty where no rule knows it."""
+    text = _text(error)[:MAX_TEXT_CHARS]
+    codes = [*_codes(error), *map(int, _CODE.findall(text))]
+    kind, why = _kind(error, codes, text)
+    return Diagnosis(kind, why, codes[-1] if codes else None, _retry_after(error, text))
+
+
+def _kind(error: BaseException | int | str, codes: list[int], text: str) -> tuple[ErrorClass, str]:
+    for expected, kind in EXCEPTIONS:
+        if isinstance(error, expected):
+            return kind, expected.__name__
+    for code in codes:
+        if code not in VAGUE:
+            return _kind_of_status(code), f"status {code}"
+    for rule in TEXTS:
+        if rule.pattern.search(text):
+            return rule.kind, f"it says {rule.says}"
+    # The innermost code comes last: "MCP error -32603: request failed with status code 422".
+    return (_kind_of_status(codes[-1]), f"status {codes[-1]}") if codes else ("replan", "")
+
+
+def _kind_of_status(code: int) -> ErrorClass:
+    return STATUSES.get(code, "retriable" if code in _SERVER_SIDE else "replan")
+
+
+def _text(error: BaseException | int | str) -> str:
+    """The words of an error; the names of an exception's classes say as much as its message."""
+    if not isinstance(error, BaseException):
+        return error if isinstance(error, str) else ""
+    names = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ != "builtins"]
+    return f"{' '.join(names)}: {error}"
+
+
+def _codes(error: BaseException | int | str) -> list[int]:
+    found = [error] if isinstance(error, int) else [_at(error, path) for path in _STATUS_AT]
+    return [code for code in found if type(code) is int and (code in _HTTP or code in _JSON_RPC)]
+
+
+def _retry_after(error: BaseException | int | str, text: str) -> float | None:
+    """The seconds that the sender asks to wait, by its header, else by its words."""
+    for path in _HEADERS_AT:
+        headers = _at(error, path)
+        if headers is not None and hasattr(headers, "items"):
+            named = {str(name).lower(): str(value) for name, value in headers.items()}
+            if "retry-after" in named:
+                return _seconds(named["retry-after"], named.get("date", ""))
+    said = _RETRY_AFTER.search(text)
+    return float(said[1] or said[2]) if said else None
+
+
+def _seconds(value: str, sent: str) -> float | None:
+    """A header's seconds; a date is read against that of its own answer, so needs no clock."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            until, since = parsedate_to_datetime(value), parsedate_to_datetime(sent)
+            seconds = (until - since).total_seconds()
+        except (ValueError, TypeError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _at(error: object, path: str) -> Any:
+    found: Any = error
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found

@@ -1,0 +1,277 @@
+"""One turn, from what was said to one decision.
+
+text ─► what it leans on ─► encoded once ─┬─► context ──► none (small talk)
+                                          ├─► tools ─────┬─► route ─► Decision ─► log
+                                          └─► knowledge ─┘
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from toolcrib.clock import Clock
+from toolcrib.encoders.protocols import DenseEncoder, FloatArray
+from toolcrib.errors import QueryError, ToolcribError
+from toolcrib.records import (
+    Collection,
+    Context,
+    Decision,
+    FindResult,
+    KnowledgeResult,
+    Route,
+    Turn,
+)
+from toolcrib.retrieval.hybrid import HybridRetriever
+from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.router.budget import Budget, Costs, Limits
+from toolcrib.router.context.detector import Detector
+from toolcrib.router.conversation import SearchText, gist, search_text
+from toolcrib.router.knowledge import KnowledgeRouter
+from toolcrib.router.probes import probe
+from toolcrib.router.selection import Selection, ToolStage
+from toolcrib.router.supervisor import NO_TIME, Evidence, supervise
+from toolcrib.router.tools import ToolSelector, ToolSettings
+
+__all__ = ["Router", "RouterParts"]
+
+logger = logging.getLogger(__name__)
+
+SMALLTALK = {
+    "greeting": "a greeting",
+    "thanks": "thanks",
+    "farewell": "a farewell",
+    "assistant": "a question about the assistant itself",
+}
+
+REMEMBERED = 512
+"""Vectors of earlier messages that are kept: a conversation sends the same ones every turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouterParts:
+    """What a router works with; `knowledge` is None where there are no collections.
+
+    `gate_decides`: a user has said when tools are good enough, and nothing overrules that.
+    """
+
+    retriever: HybridRetriever
+    selector: ToolSelector
+    tool_settings: ToolSettings
+    detector: Detector
+    dense: DenseEncoder
+    limits: Limits
+    knowledge: KnowledgeRouter | None = None
+    gate_decides: bool = False
+
+
+class Router:
+    """Decides turns; reads stores, writes none."""
+
+    def __init__(self, parts: RouterParts, clock: Clock, costs: Costs | None = None) -> None:
+        self._parts = parts
+        self._clock = clock
+        self._costs = costs or Costs()
+        self._stage = ToolStage(parts.retriever, parts.selector, parts.tool_settings)
+        self._said: dict[str, FloatArray] = {}
+        self._saying = threading.Lock()
+
+    def detect(self, turn: Turn) -> Context:
+        """What kind of turn it is: encodes and classifies, and does nothing else."""
+        query = self._encode(gist(turn.text)) if _has_words(turn.text) else None
+        return self._parts.detector.detect(turn.text, query)
+
+    def find_knowledge(self, turn: Turn) -> KnowledgeResult:
+        """The passages for a question, whatever kind of turn it is."""
+        knowledge = self._parts.knowledge
+        if knowledge is None:
+            return KnowledgeResult(reason="there is no collection in reach")
+        return knowledge.find(self._encode(gist(turn.text)), None, self._reach(turn))
+
+    def route(
+        self,
+        turn: Turn,
+        *,
+        k: int | None = None,
+        budget_ms: float | None = None,
+        shown: Sequence[str] = (),
+    ) -> Decision:
+        """Decide a turn.
+
+        `k` tools in place of the settings'; `budget_ms` in place of the limits'; `shown` are
+        the ids of tools that earlier turns of the conversation had, for an append-only order.
+
+        Raises:
+            QueryError: `k` is less than 1.
+            StoreError: a store does not answer.
+        """
+        if k is not None and k < 1:
+            raise QueryError(f"k is {k}; at least one tool must be asked for")
+        budget = Budget(self._parts.limits, self._costs, self._clock, budget_ms)
+        decision_id = uuid.uuid4().hex
+        signals = (*probe(turn), *_ceilings(turn))
+        if not _has_words(turn.text):
+            return _wordless(decision_id, turn, signals, budget, self._parts.limits)
+        searched = self._search_text(turn, budget)
+        query = budget.timed("encode", lambda: self._encode(searched.text))
+        context = self._context(turn, query, budget)
+        if context.smalltalk is None:
+            selection = self._tools(turn, query, budget, k, shown)
+            knowledge = self._knowledge(turn, query, context, budget)
+        else:
+            selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
+        found = selection.result
+        route = supervise(Evidence(context, found, knowledge, self._parts.gate_decides))
+        limits = self._parts.limits
+        return Decision(
+            id=decision_id,
+            context=context,
+            route=route,
+            tools=self._stage.judged(turn, route, selection),
+            knowledge=_kept(route, knowledge),
+            search_text=searched.text,
+            signals=(*searched.signals, *signals, *selection.signals, *knowledge.signals),
+            took_ms={**budget.took_ms, "total": budget.spent_ms},
+            degraded=tuple(dict.fromkeys((*budget.degraded, *query.degraded, *found.degraded))),
+            max_tool_calls=limits.max_tool_calls,
+            tool_timeout_s=limits.tool_timeout_s,
+        )
+
+    def _context(self, turn: Turn, query: EncodedQuery, budget: Budget) -> Context:
+        detector, text = self._parts.detector, turn.text
+        entities = budget.admitted("entities")
+        return budget.run(
+            "context",
+            lambda: detector.detect(text, query, entities=entities),
+            Context(text),
+        )
+
+    def _search_text(self, turn: Turn, budget: Budget) -> SearchText:
+        alone = search_text(turn.model_copy(update={"history": ()}), _nothing, self._vectors)
+        if not turn.history:
+            budget.skip("follow_up")
+            return alone
+        leans = self._parts.detector.leans
+
+        def join() -> SearchText:
+            try:
+                return search_text(turn, leans, self._vectors)
+            except ToolcribError:
+                logger.warning("the history could not be read", exc_info=True)
+                budget.degraded.append("follow_up")
+                return alone
+
+        return budget.run("follow_up", join, alone)
+
+    def _vectors(self, texts: Sequence[str]) -> FloatArray:
+        """The vectors of messages, each encoded once as long as it is remembered."""
+        with self._saying:
+            known = {text: self._said[text] for text in texts if text in self._said}
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        if missing:
+            known |= dict(zip(missing, self._parts.dense.encode_documents(missing), strict=True))
+            with self._saying:
+                self._said |= known
+                for text in list(self._said)[:-REMEMBERED]:
+                    del self._said[text]
+        return np.stack([known[text] for text in texts])
+
+    def _encode(self, text: str) -> EncodedQuery:
+        return self._parts.retriever.encode(text)
+
+    def _tools(
+        self,
+        turn: Turn,
+        query: EncodedQuery,
+        budget: Budget,
+        k: int | None,
+        shown: Sequence[str],
+    ) -> Selection:
+        reranking = self._stage.reranks and budget.admitted("rerank")
+        late = FindResult(query.text, (), {}, verdict="abstain", reason=NO_TIME)
+        selection = budget.run(
+            "tools",
+            lambda: self._stage.find(turn, query, k, shown, reranking=reranking),
+            Selection(late),
+        )
+        if "rerank" in selection.result.took_ms:
+            self._costs.learn("rerank", selection.result.took_ms["rerank"])
+        return selection
+
+    def _for_smalltalk(
+        self, turn: Turn, kind: str, budget: Budget, shown: Sequence[str]
+    ) -> tuple[Selection, KnowledgeResult]:
+        budget.skip("tools")
+        budget.skip("knowledge")
+        reason = f"nothing is looked up for this: {SMALLTALK.get(kind, kind)}"
+        return self._stage.always(turn, reason, shown), KnowledgeResult(reason=reason)
+
+    def _knowledge(
+        self, turn: Turn, query: EncodedQuery, context: Context, budget: Budget
+    ) -> KnowledgeResult:
+        """The passages of a turn; a store that fails costs them, and not the tools."""
+        knowledge, reach = self._parts.knowledge, self._reach(turn)
+        if knowledge is None or not reach:
+            budget.skip("knowledge")
+            return KnowledgeResult(reason="there is no collection in reach")
+
+        def find() -> KnowledgeResult:
+            try:
+                return knowledge.find(query, context, reach)
+            except ToolcribError:
+                logger.warning("the collections could not be asked", exc_info=True)
+                budget.degraded.append("knowledge")
+                return KnowledgeResult(reason="the collections could not be asked")
+
+        return budget.run("knowledge", find, KnowledgeResult(reason=NO_TIME))
+
+    def _reach(self, turn: Turn) -> tuple[Collection, ...]:
+        knowledge = self._parts.knowledge
+        return knowledge.catalogue.within(turn.scope, turn.max_sensitivity) if knowledge else ()
+
+
+def _nothing(_text: str) -> float:
+    """Without a history nothing is leant on."""
+    return 0.0
+
+
+def _has_words(text: str) -> bool:
+    return any(letter.isalnum() for letter in text)
+
+
+def _ceilings(turn: Turn) -> tuple[str, ...]:
+    """What the decision says of ceilings: that they held, never what they kept out."""
+    own = turn.scope.max_sensitivity if turn.scope else None
+    named = (("caller", own), ("destination", turn.max_sensitivity))
+    return tuple(f"ceiling:{who}:{level}" for who, level in named if level is not None)
+
+
+def _kept(route: Route, knowledge: KnowledgeResult) -> KnowledgeResult:
+    """What the route leaves of the knowledge; which collections would be asked is said anyway."""
+    if route.kind in ("knowledge", "both", "none"):
+        return knowledge
+    return replace(knowledge, passages=(), verdict="abstain", reason=route.reason)
+
+
+def _wordless(
+    decision_id: str, turn: Turn, signals: tuple[str, ...], budget: Budget, limits: Limits
+) -> Decision:
+    reason = "the turn holds no words"
+    return Decision(
+        id=decision_id,
+        context=Context(turn.text),
+        route=Route("none", reason),
+        tools=FindResult(turn.text, (), {}, verdict="abstain", reason=reason),
+        knowledge=KnowledgeResult(reason=reason),
+        search_text="",
+        signals=signals,
+        took_ms={"total": budget.spent_ms},
+        degraded=("no-words",),
+        max_tool_calls=limits.max_tool_calls,
+        tool_timeout_s=limits.tool_timeout_s,
+    )

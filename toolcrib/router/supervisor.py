@@ -1,0 +1,116 @@
+"""Where a turn goes: a first guess from its context, corrected at most once by what was found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from toolcrib.records import Context, FindResult, KnowledgeResult, Route, RouteKind
+
+__all__ = ["NO_TIME", "WEIGHTS", "Evidence", "supervise"]
+
+WEIGHTS: Mapping[RouteKind, tuple[float, ...]] = {
+    "tools": (0.62, -0.38, -0.46, 0.1, 1.26),
+    "knowledge": (-0.17, 0.53, 0.39, -0.13, 0.61),
+    "both": (0.1, 0.49, -0.14, -0.62, 0.33),
+    "general": (-0.55, -0.64, 0.21, 0.65, -2.2),
+}
+"""Logits of where a turn goes, of `Evidence.known`: a multinomial regression, fitted on turns whose
+routes are labelled, as if they went there as often as the project's training turns do
+(benchmarks/turns.py --fit)."""
+
+NO_TIME = "no time was left"
+
+LEAST, MOST = 0.01, 0.99
+EVEN = 0.5
+
+SAID = {
+    "tools": "a tool must do this",
+    "knowledge": "written knowledge answers this",
+    "both": "this needs a tool and what is written about it",
+    "general": "neither the tools nor the collections fit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known when a turn must be sent somewhere.
+
+    With `gate_decides` tools that the gate has not let through are none.
+    """
+
+    context: Context
+    tools: FindResult
+    knowledge: KnowledgeResult
+    gate_decides: bool = False
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether there is any tool to give."""
+        if self.gate_decides and self.tools.verdict != "accept":
+            return False
+        return bool(self.tools.tools)
+
+    def known(self) -> tuple[float, ...]:
+        """What the regressions weigh.
+
+        Log-odds that the first tool is right, that any collection fits, and that reading rather
+        than doing is wanted; whether the turn is of no domain; and a constant.
+        """
+        context = self.context
+        sure = context.confidences.get("need", EVEN)
+        read = {"know": sure, "act": 1 - sure}.get(context.need or "", EVEN)
+        return (
+            _log_odds(self.tools.confidence),
+            _log_odds(self.knowledge.fit),
+            _log_odds(read),
+            float(context.domain is None),
+            1.0,
+        )
+
+
+def supervise(evidence: Evidence) -> Route:
+    """The route of a turn.
+
+    The guess says whether the turn wants something done or to know something. What was found
+    may correct it once: to the other, to both, or to neither.
+    """
+    context, tools, knowledge = evidence.context, evidence.tools, evidence.knowledge
+    if context.smalltalk is not None:
+        return Route("none", tools.reason, context.confidences.get("smalltalk"))
+    if tools.reason == knowledge.reason == NO_TIME:
+        return Route("general", NO_TIME)
+    likely = _likely(evidence)
+    kind = max(likely, key=lambda each: likely[each])
+    guess: RouteKind = "knowledge" if context.need == "know" else "tools"
+    if kind == guess:
+        return Route(kind, SAID[kind], likely[kind])
+    told = ", ".join(f"{each} {share:.2f}" for each, share in likely.items())
+    return Route(kind, f"{SAID[kind]} ({told})", likely[kind], corrected_from=guess)
+
+
+def _likely(evidence: Evidence) -> dict[RouteKind, float]:
+    """How likely each route is right, of those that there is something for."""
+    known = evidence.known()
+    closed: set[RouteKind] = set()
+    if not evidence.has_tools:
+        closed |= {"tools", "both"}
+    if not evidence.knowledge.passages:
+        closed |= {"knowledge", "both"}
+    logits: dict[RouteKind, float] = {
+        kind: sum(weight * value for weight, value in zip(weights, known, strict=True))
+        for kind, weights in WEIGHTS.items()
+        if kind not in closed
+    }
+    top = max(logits.values())
+    total = sum(math.exp(logit - top) for logit in logits.values())
+    return {kind: math.exp(logit - top) / total for kind, logit in logits.items()}
+
+
+def _log_odds(probability: float | None) -> float:
+    """Even odds where nobody has said."""
+    if probability is None:
+        return 0.0
+    held = min(MOST, max(LEAST, probability))
+    return math.log(held / (1 - held))
