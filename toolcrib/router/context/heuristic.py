@@ -59,10 +59,6 @@ class HeuristicDetector:
         """None: cues know intents by one name only."""
         return {}
 
-    def is_smalltalk(self, text: str) -> bool:
-        """Whether its phrases say that a turn asks for nothing."""
-        return smalltalk_of(words_of(_gist(text)), self._cues.indexes).label is not None
-
     def detect(
         self, text: str, query: EncodedQuery | None = None, *, entities: bool = True
     ) -> Context:

@@ -16,8 +16,8 @@ from toolcrib.router.context.sensitivity import graded
 
 __all__ = ["SemanticDetector"]
 
-SURE, EVEN = 0.8, 0.5
-"""Small talk gets nothing at all: it must be next to sure, or the cues must say so too."""
+EVEN = 0.5
+"""Small talk gets nothing at all, so it must be likelier than not."""
 
 
 class SemanticDetector:
@@ -45,7 +45,7 @@ class SemanticDetector:
         told = self._model.predict(query.dense, self._reading(text, query.text, found))
         said = {name: each.label for name, each in told.items()}
         confidences = {name: each.confidence for name, each in told.items()}
-        if not self._is_smalltalk(text, confidences["smalltalk"]):
+        if confidences["smalltalk"] < EVEN:
             said["smalltalk"] = None
         if said["smalltalk"] is not None:
             # It asks for nothing: what it contains is all that can matter.
@@ -74,9 +74,6 @@ class SemanticDetector:
             return read(head_of(text), found)
         whole = head_of(searched)
         return read(whole, self._finder.find(whole))
-
-    def _is_smalltalk(self, text: str, sure: float) -> bool:
-        return sure >= SURE or (sure >= EVEN and self._otherwise.is_smalltalk(text))
 
     def leans(self, text: str) -> float:
         """How much a text leans on what was said before it."""
