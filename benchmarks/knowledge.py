@@ -26,7 +26,7 @@ from rich.table import Table
 from toolcrib import Collection, Crib, Passage
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.passages import PassageWeights
-from toolcrib.router import knowledge
+from toolcrib.router import voting
 from toolcrib.router.knowledge import KnowledgeRouter, KnowledgeSettings
 from toolcrib.settings import load_settings
 
@@ -145,10 +145,10 @@ def look(crib: Crib, asked: Sequence[Asked]) -> list[Seen]:
     for each in asked:
         query = encode(each.text)
         probe = router.probe(query)
-        votes = knowledge.votes_of(probe, catalogue.names)
+        votes = voting.votes_of(probe, catalogue.names)
         kinship = catalogue.kinship(query.dense)
         shares, fits = router.evidence(query, probe, catalogue.collections)
-        best = tuple(hit.score for hit in probe[: knowledge.FIRST])
+        best = tuple(hit.score for hit in probe[: voting.FIRST])
         seen.append(Seen(each, shares, fits, votes, kinship, best))
     return seen
 
@@ -280,7 +280,7 @@ def fit(data: Path) -> None:
         total = 0.0
         for each, weight in inside:
             odds = {
-                name: weights[0] * math.log(each.votes[name] + knowledge.VOTE_FLOOR)
+                name: weights[0] * math.log(each.votes[name] + voting.VOTE_FLOOR)
                 + weights[1] * each.kinship[name]
                 for name in each.votes
             }

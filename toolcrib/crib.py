@@ -245,9 +245,8 @@ class Crib(ToolCounter):
                 detector = self._reading.detector()
                 # Before the stock is looked at: what changes meanwhile must be seen next time.
                 self._stocked = True
-                self._desk.supply(
-                    Stock(self._retriever, self._store, self._dense, detector, self._library)
-                )
+                stock = (self._retriever, self._store, self._dense, detector, self._library)
+                self._desk.supply(Stock(*stock, self._reranker))
         return self._desk
 
     def _changed(self, *, tools: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from toolcrib.clock import Clock
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.protocols import DenseEncoder, Reranker
 from toolcrib.errors import (
     FeedbackError,
     QueryError,
@@ -22,6 +22,7 @@ from toolcrib.errors import (
 from toolcrib.library import Library
 from toolcrib.records import Context, Decision, KnowledgeResult, Scope, ToolHit, ToolSpec, Turn
 from toolcrib.retrieval.hybrid import HybridRetriever
+from toolcrib.retrieval.passage_rerank import PassageReranker
 from toolcrib.router.budget import Costs
 from toolcrib.router.context.detector import Detector
 from toolcrib.router.knowledge import KnowledgeRouter
@@ -54,6 +55,7 @@ class Stock:
     dense: DenseEncoder
     detector: Detector
     library: Library | None
+    reranker: Reranker | None = None
 
 
 class Desk:
@@ -156,8 +158,11 @@ class Desk:
         knowledge = None
         if library is not None and settings.knowledge.enabled:
             retriever = library.retriever()
+            second = None
+            if stock.reranker is not None:
+                second = PassageReranker(stock.reranker, settings.rerank, self._clock)
             knowledge = KnowledgeRouter(
-                retriever, library.catalogue, settings.knowledge, stock.detector.aliases
+                retriever, library.catalogue, settings.knowledge, stock.detector.aliases, second
             )
         parts = RouterParts(
             retriever=stock.retriever,

@@ -20,7 +20,8 @@ from tests.router.knowledge_shelf import (
 )
 from toolcrib.records import Collection, KnowledgeResult, Passage
 from toolcrib.router.excerpts import tokens_of
-from toolcrib.router.knowledge import ALL, FLOOR, MapEntry, votes_of
+from toolcrib.router.knowledge import ALL, FLOOR, MapEntry
+from toolcrib.router.voting import votes_of
 
 EGG = "how long should an egg cook?"
 BRAKES = "my bicycle brakes squeal, what now?"

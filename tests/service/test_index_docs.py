@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from toolcrib import Collection, Crib
+
 RULES = "# Parcels\n\nA parcel may weigh at most thirty kilograms.\n"
 
 
@@ -158,3 +160,13 @@ def test_documents_of_another_model_are_refused_with_the_command_that_mends_it(d
     done = documents("collections", **other)
     assert done.returncode == 4
     assert "`toolcrib index --rebuild`" in done.stderr
+
+
+def test_doctor_tells_what_the_library_holds_and_what_is_empty(documents):
+    index_docs(documents)
+    told = json.loads(documents("doctor", "--json").stdout)
+    assert told["library"] == {"collections": {"post": 2}, "passages": 2}
+    with Crib.open(documents.folder / ".toolcrib") as crib:
+        crib.add_collections(Collection(name="hollow"))
+    told = json.loads(documents("doctor", "--json").stdout)
+    assert "the collection 'hollow' holds no passages" in [p["what"] for p in told["problems"]]

@@ -136,6 +136,7 @@ class KnowledgeResult:
     reason: str = ""
     threshold: float | None = None
     signals: tuple[str, ...] = ()
+    degraded: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The answer as the JSON contract has it."""

@@ -14,7 +14,7 @@ from toolcrib.encoders.protocols import Reranker
 from toolcrib.errors import EncoderError
 from toolcrib.records import ToolHit
 
-__all__ = ["RerankSettings", "Reranked", "rerank"]
+__all__ = ["MAX_CHARS", "RerankSettings", "Reranked", "rerank", "scores_within", "sigmoid"]
 
 MAX_CHARS = 4_000
 """No cross-encoder reads further."""
@@ -69,11 +69,12 @@ def rerank(
     others = [hit for hit in hits if hit.score < 1.0]
     if _is_sure(others, settings.lead):
         return Reranked(list(hits), late=False, looked=False)
-    seconds, late = _within_budget(reranker, query, others[: settings.depth], settings, clock)
+    texts = [_text(hit) for hit in others[: settings.depth]]
+    seconds, late = scores_within(reranker, query, texts, settings, clock)
     blended = [
         replace(
             hit,
-            score=(1 - settings.weight) * hit.score + settings.weight * _sigmoid(second),
+            score=(1 - settings.weight) * hit.score + settings.weight * sigmoid(second),
             legs=hit.legs | {"rerank": second},
         )
         for hit, second in zip(others, seconds, strict=False)
@@ -87,23 +88,28 @@ def _is_sure(hits: Sequence[ToolHit], lead: float) -> bool:
     return len(hits) > 1 and hits[0].score - hits[1].score >= lead
 
 
-def _within_budget(
+def scores_within(
     reranker: Reranker,
     query: str,
-    hits: Sequence[ToolHit],
+    texts: Sequence[str],
     settings: RerankSettings,
     clock: Clock,
 ) -> tuple[list[float], bool]:
+    """The scores of as many texts as the budget allows, in their order, and if it ran out.
+
+    Raises:
+        EncoderError: a score is missing or not finite.
+    """
     deadline = clock() + settings.budget_ms / 1000
     scores: list[float] = []
-    for start in range(0, len(hits), settings.batch):
+    for start in range(0, len(texts), settings.batch):
         if start and clock() > deadline:
             return scores, True
-        texts = [_text(hit) for hit in hits[start : start + settings.batch]]
-        scored = [float(score) for score in reranker.score(query, texts)]
-        if len(scored) != len(texts) or not all(map(math.isfinite, scored)):
+        batch = texts[start : start + settings.batch]
+        scored = [float(score) for score in reranker.score(query, batch)]
+        if len(scored) != len(batch) or not all(map(math.isfinite, scored)):
             raise EncoderError(
-                f"{reranker.name} gave {len(scored)} scores for {len(texts)} texts, or one that "
+                f"{reranker.name} gave {len(scored)} scores for {len(batch)} texts, or one that "
                 "is not finite",
             )
         scores += scored
@@ -114,5 +120,6 @@ def _text(hit: ToolHit) -> str:
     return f"{hit.name}: {hit.tool.description[:MAX_CHARS]}"
 
 
-def _sigmoid(score: float) -> float:
+def sigmoid(score: float) -> float:
+    """A score of any scale as a share of one."""
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, score))))

@@ -7,9 +7,9 @@ themselves. The second hop takes the passages of the chosen collections from the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated
 
@@ -23,40 +23,17 @@ from toolcrib.records import (
     PassageHit,
 )
 from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.retrieval.passage_rerank import PassageReranker
 from toolcrib.retrieval.passages import PassageRetriever, RankedPassage
 from toolcrib.router.catalogue import Catalogue
 from toolcrib.router.excerpts import choose
+from toolcrib.router.voting import VOTERS, fit_of, shares_of, votes_of
 from toolcrib.store.filters import AnyOf, Filter
 
-__all__ = [
-    "ALL",
-    "FIRST",
-    "VOTE_FLOOR",
-    "KnowledgeRouter",
-    "KnowledgeSettings",
-    "MapEntry",
-    "votes_of",
-]
+__all__ = ["ALL", "KnowledgeRouter", "KnowledgeSettings", "MapEntry"]
 
 ALL = "all"
 """What an answer from every collection calls itself."""
-
-VOTERS = 30
-VOTE_SCALE = 15.0
-VOTE_TEMPERATURE = 0.05
-VOTE_FLOOR = 0.01
-"""How the best passages vote: softmax of the mean of cosine and `1 - exp(-bm25 / 15)`. The words
-weigh more here than in the ranking of passages: a collection is told by its vocabulary."""
-
-SHARE = (1.25, 6.5)
-"""Log-odds of a collection: of its log-share of the votes, and of its kinship with the query."""
-
-FIT = (6.2, 4.8, 3.3, 7.2, -7.5)
-"""Log-odds that any collection fits: of the score of the first passage, of the mean of the first
-five, of the first collection's share of the votes, of its kinship; and the offset. Fitted as if
-half of all questions fitted nothing."""
-
-FIRST = 5
 
 FLOOR = 0.02
 """A collection this much less likely than the first is named, and gives no passages."""
@@ -106,6 +83,7 @@ class KnowledgeRouter:
     """Chooses collections and passages for an encoded question.
 
     `aliases` are other words for intents that the map may use, with the intents' own names.
+    A `reranker` looks at the passages of the chosen collections again.
     """
 
     def __init__(
@@ -114,19 +92,30 @@ class KnowledgeRouter:
         catalogue: Catalogue,
         settings: KnowledgeSettings,
         aliases: Mapping[str, str] = MappingProxyType({}),
+        reranker: PassageReranker | None = None,
     ) -> None:
         self._retriever = retriever
         self.catalogue = catalogue
         self._settings = settings
         self._aliases = aliases
+        self._reranker = reranker
+
+    @property
+    def reranks(self) -> bool:
+        """Whether passages are looked at twice, where there is time."""
+        return self._reranker is not None
 
     def find(
         self,
         query: EncodedQuery,
         context: Context | None = None,
         among: Sequence[Collection] | None = None,
+        *,
+        reranking: bool = True,
     ) -> KnowledgeResult:
         """The passages that fit a question, out of the collections `among` (all by default).
+
+        Without `reranking` the first look stands.
 
         Raises:
             StoreError: the store does not answer.
@@ -139,15 +128,17 @@ class KnowledgeRouter:
             return KnowledgeResult(reason="the collections in reach hold no passages")
         held = {each.passage.collection for each in probe}
         shares, fits = self.evidence(query, probe, [each for each in reach if each.name in held])
+        reranker = self._reranker if reranking else None
+        excerpted = partial(self._excerpted, query, probe, reranker)
         mapped, signals = self._mapped(context, reach)
         if mapped:
-            answer = self._excerpted(query, _by_map(mapped, shares, fits), probe, floor=0.0)
+            answer = excerpted(_by_map(mapped, shares, fits), floor=0.0)
             if answer.passages:
                 return replace(answer, signals=signals)
             signals = (*signals, *(f"map-empty:{each.name}" for each in mapped))
-        answer = self._excerpted(query, self._by_evidence(shares, fits, reach), probe)
+        answer = excerpted(self._by_evidence(shares, fits, reach))
         if answer.verdict == "fallback" and not answer.passages:
-            answer = self._excerpted(query, self._by_evidence(shares, fits, ()), probe)
+            answer = excerpted(self._by_evidence(shares, fits, ()))
         return replace(answer, signals=signals)
 
     def probe(
@@ -171,17 +162,10 @@ class KnowledgeRouter:
         """How likely each collection is the right one if any is, and how likely any is."""
         votes = votes_of(probe, [each.name for each in reach])
         kinship = self.catalogue.kinship(query.dense)
-        odds = {
-            each.name: SHARE[0] * math.log(votes[each.name] + VOTE_FLOOR)
-            + SHARE[1] * kinship[each.name]
-            + each.priority
-            for each in reach
-        }
-        shares = _softmax(odds)
+        shares = shares_of(votes, kinship, {each.name: each.priority for each in reach})
         first = max(shares, key=lambda name: shares[name])
-        best = [each.score for each in probe[:FIRST]]
-        known = (best[0], sum(best) / len(best), votes[first], kinship[first], 1.0)
-        return shares, _logistic(sum(w * x for w, x in zip(FIT, known, strict=True)))
+        scores = [each.score for each in probe]
+        return shares, fit_of(scores, votes[first], kinship[first])
 
     def _mapped(
         self, context: Context | None, reach: Sequence[Collection]
@@ -232,8 +216,9 @@ class KnowledgeRouter:
     def _excerpted(
         self,
         query: EncodedQuery,
-        choice: _Choice,
         probe: Sequence[RankedPassage],
+        reranker: PassageReranker | None,
+        choice: _Choice,
         floor: float = FLOOR,
     ) -> KnowledgeResult:
         """The answer with the passages of the chosen collections."""
@@ -247,11 +232,14 @@ class KnowledgeRouter:
         if missing and names[0] in missing:
             # The probe saw nothing of the one that the map names: ask it alone.
             found = self._retriever.find(query, 2 * VOTERS, AnyOf("collection", names))
+        degraded: tuple[str, ...] = ()
+        if reranker is not None:
+            found, degraded = reranker.rerank(query.text, found)
         kept = choose(found, self._settings.passages, self._settings.token_budget)
         passages = tuple(
             PassageHit(rank, each.score, each.passage) for rank, each in enumerate(kept, start=1)
         )
-        return replace(choice.result, passages=passages)
+        return replace(choice.result, passages=passages, degraded=degraded)
 
 
 def _by_map(mapped: Sequence[Collection], shares: Mapping[str, float], fits: float) -> _Choice:
@@ -268,29 +256,3 @@ def _by_map(mapped: Sequence[Collection], shares: Mapping[str, float], fits: flo
         reason=f"the map names {names}",
     )
     return _Choice(hits, result)
-
-
-def votes_of(probe: Sequence[RankedPassage], names: Sequence[str]) -> dict[str, float]:
-    """Each collection's share of the votes of the best passages."""
-    strengths = [
-        ((each.legs.dense + 1 - math.exp(-each.legs.lexical / VOTE_SCALE)) / 2, each)
-        for each in probe
-    ]
-    strengths.sort(key=lambda pair: -pair[0])
-    top = strengths[0][0]
-    votes = dict.fromkeys(names, 0.0)
-    for strength, each in strengths[:VOTERS]:
-        votes[each.passage.collection] += math.exp((strength - top) / VOTE_TEMPERATURE)
-    total = sum(votes.values())
-    return {name: vote / total for name, vote in votes.items()}
-
-
-def _softmax(odds: Mapping[str, float]) -> dict[str, float]:
-    top = max(odds.values())
-    raised = {name: math.exp(value - top) for name, value in odds.items()}
-    total = sum(raised.values())
-    return {name: value / total for name, value in raised.items()}
-
-
-def _logistic(value: float) -> float:
-    return 1 / (1 + math.exp(-max(-30.0, min(30.0, value))))

@@ -137,7 +137,11 @@ class Router:
             search_text=searched.text,
             signals=(*searched.signals, *signals, *selection.signals, *knowledge.signals),
             took_ms={**budget.took_ms, "total": budget.spent_ms},
-            degraded=tuple(dict.fromkeys((*budget.degraded, *query.degraded, *found.degraded))),
+            degraded=tuple(
+                dict.fromkeys(
+                    (*budget.degraded, *query.degraded, *found.degraded, *knowledge.degraded)
+                )
+            ),
             max_tool_calls=limits.max_tool_calls,
             tool_timeout_s=limits.tool_timeout_s,
         )
@@ -220,9 +224,11 @@ class Router:
             budget.skip("knowledge")
             return KnowledgeResult(reason="there is no collection in reach")
 
+        reranking = knowledge.reranks and budget.admits("rerank")
+
         def find() -> KnowledgeResult:
             try:
-                return knowledge.find(query, context, reach)
+                return knowledge.find(query, context, reach, reranking=reranking)
             except ToolcribError:
                 logger.warning("the collections could not be asked", exc_info=True)
                 budget.degraded.append("knowledge")

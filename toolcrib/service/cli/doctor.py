@@ -103,6 +103,17 @@ def _check_calibration(crib: Crib, health: Health) -> None:
         }
 
 
+def _check_library(crib: Crib, health: Health) -> None:
+    library = crib.library
+    passages = {each.name: library.count(each.name) for each in library.catalogue.collections}
+    health.facts["library"] = {"collections": passages, "passages": library.count()}
+    for name in (name for name, count in passages.items() if not count):
+        health.problem(
+            f"the collection {name!r} holds no passages",
+            f"toolcrib index-docs PATH... --collection {name}",
+        )
+
+
 def _check_index(location: str, settings: Settings, health: Health) -> None:
     health.facts["index"] = {"location": location}
     if not wiring.has_index(location):
@@ -112,6 +123,8 @@ def _check_index(location: str, settings: Settings, health: Health) -> None:
         with Crib.open(location, settings=settings) as crib:
             info, identity = crib.info()
             _check_calibration(crib, health)
+            if wiring.has_library(location):
+                _check_library(crib, health)
     except IndexMismatchError as error:
         health.problem(str(error), "toolcrib index --rebuild")
         return

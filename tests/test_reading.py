@@ -1,0 +1,61 @@
+"""How a crib reads turns: names of tools anew after changes, own labels fitted once and kept."""
+
+from __future__ import annotations
+
+import yaml
+
+from toolcrib import Crib, Settings, ToolSpec
+from toolcrib.reading import META_KEY
+
+MOODS = {
+    "calm": ["all is well here", "no trouble at all", "quiet as can be", "nothing to report"],
+    "upset": ["this is a mess", "what a disaster", "everything is broken", "I am so angry"],
+}
+
+
+def own_labels(folder):
+    labels = {name: {"utterances": said} for name, said in MOODS.items()}
+    file = folder / "moods.yaml"
+    file.write_text(yaml.safe_dump({"labels": labels}))
+    return Settings.model_validate({"context": {"labels": {"urgency": str(file)}}})
+
+
+def kept(crib):
+    return crib._store.read_meta().get(META_KEY)
+
+
+def test_labels_of_ones_own_are_fitted_and_kept_beside_the_index(tmp_path):
+    settings = own_labels(tmp_path)
+    with Crib.open(tmp_path / "store", settings=settings) as crib:
+        assert crib.detect("what a terrible mess, all broken").urgency == "upset"
+        assert kept(crib) is None
+        crib.learn_labels()
+        assert kept(crib)
+    with Crib.open(tmp_path / "store", settings=settings) as crib:
+        assert crib.detect("nothing to report, all quiet and well").urgency == "calm"
+        assert crib.detect("what a terrible mess, all broken").intent != "calm"
+
+
+def test_what_ships_is_not_kept_again():
+    with Crib.open(":memory:") as crib:
+        crib.learn_labels()
+        assert kept(crib) is None
+
+
+def test_what_was_kept_for_other_labels_is_fitted_anew(tmp_path):
+    settings = own_labels(tmp_path)
+    with Crib.open(tmp_path / "store", settings=settings) as crib:
+        crib.learn_labels()
+    swapped = {"calm": MOODS["upset"], "upset": MOODS["calm"]}
+    labels = {name: {"utterances": said} for name, said in swapped.items()}
+    (tmp_path / "moods.yaml").write_text(yaml.safe_dump({"labels": labels}))
+    with Crib.open(tmp_path / "store", settings=settings) as crib:
+        assert crib.detect("what a terrible mess, all broken").urgency == "calm"
+
+
+def test_the_name_of_a_tool_is_an_entity_from_when_it_is_indexed():
+    with Crib.open(":memory:") as crib:
+        text = "run rotate_all_keys please"
+        assert "tool" not in {entity.type for entity in crib.detect(text).entities}
+        crib.index_tools(ToolSpec(name="rotate_all_keys", description="Rotate every key."))
+        assert "tool" in {entity.type for entity in crib.detect(text).entities}
