@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-from toolcrib import Collection, Crib
-
 RULES = "# Parcels\n\nA parcel may weigh at most thirty kilograms.\n"
 
 
@@ -166,7 +164,6 @@ def test_doctor_tells_what_the_library_holds_and_what_is_empty(documents):
     index_docs(documents)
     told = json.loads(documents("doctor", "--json").stdout)
     assert told["library"] == {"collections": {"post": 2}, "passages": 2}
-    with Crib.open(documents.folder / ".toolcrib") as crib:
-        crib.add_collections(Collection(name="hollow"))
+    assert documents("index-docs", "nowhere.md", "--collection", "hollow").returncode == 1
     told = json.loads(documents("doctor", "--json").stdout)
     assert "the collection 'hollow' holds no passages" in [p["what"] for p in told["problems"]]
