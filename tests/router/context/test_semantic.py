@@ -190,3 +190,16 @@ def test_any_text_has_a_context_and_always_the_same(own, text):
     assert context.sensitivity in SENSITIVITIES
     assert all(0 <= p <= 1 for p in context.confidences.values())
     assert all(text[e.start : e.end] == e.text for e in context.entities)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AKIAIOSFODNN7EXAMPLE",
+        "what does the line password = 'tr0ub4dor&3xyz' do in this file?",
+        "is 4111 1111 1111 1111 a good example for the docs?",
+    ],
+)
+def test_what_is_surely_secret_or_personal_is_never_public(shipped, text):
+    context = shipped(text)
+    assert context.sensitivity in {"pii", "safety_critical"}

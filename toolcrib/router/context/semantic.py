@@ -45,14 +45,18 @@ class SemanticDetector:
         told = self._model.predict(query.dense, self._reading(text, query.text, found))
         said = {name: each.label for name, each in told.items()}
         confidences = {name: each.confidence for name, each in told.items()}
+        held, holds = graded(found, ())
         if confidences["smalltalk"] < EVEN:
             said["smalltalk"] = None
         if said["smalltalk"] is not None:
             # It asks for nothing: what it contains is all that can matter.
-            level, signals = graded(found, ())
+            level, signals = held, holds
             said |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
         else:
             level, signals = _level(told["sensitivity"]), _out_of_scope(told)
+            if held == "pii" and SENSITIVITIES.index(level) < SENSITIVITIES.index(held):
+                # A card number is one, whatever the words around it sound like.
+                level, signals = held, (*signals, *holds)
         return Context(
             text,
             intent=said["intent"],
