@@ -258,3 +258,12 @@ def test_a_question_alone_is_answered_without_a_decision(crib):
 def test_detecting_gives_the_context_of_the_decision(crib):
     for text in (MAIL, GLASS, "hi"):
         assert crib.detect(text) == crib.route(text).context
+
+
+def test_a_turn_that_is_more_sensitive_than_its_destination_is_warned_of(shelves):
+    said = "send this to ann@example.com, card 4111 1111 1111 1111"
+    crib = shelves.crib()
+    told = crib.route(Turn(text=said, max_sensitivity="internal")).signals
+    assert "turn-above-ceiling:pii" in told
+    assert not any("above" in s for s in crib.route(Turn(text=said, max_sensitivity="pii")).signals)
+    assert not any("above" in s for s in crib.route(Turn(text=said)).signals)

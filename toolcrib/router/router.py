@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from toolcrib.clock import Clock
 from toolcrib.encoders.protocols import DenseEncoder, FloatArray
 from toolcrib.errors import QueryError, ToolcribError
 from toolcrib.records import (
+    SENSITIVITIES,
     Collection,
     Context,
     Decision,
@@ -114,12 +115,12 @@ class Router:
             raise QueryError(f"k is {k}; at least one tool must be asked for")
         budget = Budget(self._parts.limits, self._costs, self._clock, budget_ms)
         decision_id = uuid.uuid4().hex
-        signals = (*probe(turn), *_ceilings(turn))
         if not _has_words(turn.text):
-            return _wordless(decision_id, turn, signals, budget, self._parts.limits)
+            return _wordless(decision_id, turn, budget, self._parts.limits)
         searched = self._search_text(turn, budget)
         query = budget.timed("encode", lambda: self._encode(searched.text))
         context = self._context(turn, query, budget)
+        signals = (*probe(turn), *_ceilings(turn, context))
         if context.smalltalk is None:
             selection = self._tools(turn, query, budget, k, shown)
             knowledge = self._knowledge(turn, query, context, budget)
@@ -135,13 +136,9 @@ class Router:
             tools=self._stage.judged(turn, route, selection),
             knowledge=_kept(route, knowledge),
             search_text=searched.text,
-            signals=(*searched.signals, *signals, *selection.signals, *knowledge.signals),
+            signals=_once(searched.signals, signals, selection.signals, knowledge.signals),
             took_ms={**budget.took_ms, "total": budget.spent_ms},
-            degraded=tuple(
-                dict.fromkeys(
-                    (*budget.degraded, *query.degraded, *found.degraded, *knowledge.degraded)
-                )
-            ),
+            degraded=_once(budget.degraded, query.degraded, found.degraded, knowledge.degraded),
             max_tool_calls=limits.max_tool_calls,
             tool_timeout_s=limits.tool_timeout_s,
         )
@@ -250,11 +247,24 @@ def _has_words(text: str) -> bool:
     return any(letter.isalnum() for letter in text)
 
 
-def _ceilings(turn: Turn) -> tuple[str, ...]:
-    """What the decision says of ceilings: that they held, never what they kept out."""
+def _ceilings(turn: Turn, context: Context) -> tuple[str, ...]:
+    """What the decision says of ceilings: that they held, never what they kept out.
+
+    And a warning where the turn itself is more sensitive than its destination may be.
+    """
     own = turn.scope.max_sensitivity if turn.scope else None
-    named = (("caller", own), ("destination", turn.max_sensitivity))
-    return tuple(f"ceiling:{who}:{level}" for who, level in named if level is not None)
+    there = turn.max_sensitivity
+    named = (("caller", own), ("destination", there))
+    held = tuple(f"ceiling:{who}:{level}" for who, level in named if level is not None)
+    rank = SENSITIVITIES.index
+    if there is not None and rank(context.sensitivity) > rank(there):
+        return (*held, f"turn-above-ceiling:{context.sensitivity}")
+    return held
+
+
+def _once(*groups: Iterable[str]) -> tuple[str, ...]:
+    """Everything in the groups, in their order, each once."""
+    return tuple(dict.fromkeys(each for group in groups for each in group))
 
 
 def _kept(route: Route, knowledge: KnowledgeResult) -> KnowledgeResult:
@@ -264,18 +274,17 @@ def _kept(route: Route, knowledge: KnowledgeResult) -> KnowledgeResult:
     return replace(knowledge, passages=(), verdict="abstain", reason=route.reason)
 
 
-def _wordless(
-    decision_id: str, turn: Turn, signals: tuple[str, ...], budget: Budget, limits: Limits
-) -> Decision:
+def _wordless(decision_id: str, turn: Turn, budget: Budget, limits: Limits) -> Decision:
     reason = "the turn holds no words"
+    context = Context(turn.text)
     return Decision(
         id=decision_id,
-        context=Context(turn.text),
+        context=context,
         route=Route("none", reason),
         tools=FindResult(turn.text, (), {}, verdict="abstain", reason=reason),
         knowledge=KnowledgeResult(reason=reason),
         search_text="",
-        signals=signals,
+        signals=(*probe(turn), *_ceilings(turn, context)),
         took_ms={"total": budget.spent_ms},
         degraded=("no-words",),
         max_tool_calls=limits.max_tool_calls,
