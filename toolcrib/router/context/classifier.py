@@ -44,6 +44,10 @@ NEIGHBOURS = 3
 MOST_KEPT = 100
 """Utterances of a label that are kept as neighbours: more of them hardly find a nearer one."""
 
+REGRET = 2.0
+"""What turning away a right label counts beside believing a wrong one. On development splits of
+two public sets 2 gave 1 to 4 points of in-scope accuracy for 0 to 4 of out-of-scope recall."""
+
 LEAST_SUPPORT = 8
 """A label's own threshold needs so many utterances that were given it."""
 
@@ -248,9 +252,9 @@ def _regression(evidence: NDArray[np.float64], right: NDArray[np.bool_]) -> NDAr
 def _thresholds(
     sure: NDArray[np.float64], chosen: Labels, right: NDArray[np.bool_], known: int
 ) -> NDArray[np.float64]:
-    """Per label, where believing it is right as often as not believing it; few texts: as all.
+    """Per label, the threshold with the least regret on texts that were not fitted on.
 
-    The threshold that makes the most decisions right on texts that were not fitted on.
+    Of a label with few such texts: that of all labels.
     """
     overall = _best(sure, right)
     thresholds = np.full(known, overall)
@@ -268,7 +272,7 @@ def _best(sure: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
     order = np.argsort(sure)
     values, good = sure[order], right[order]
     # Rejecting the first i: right are the wrong ones among them, and the right ones above.
-    gained = np.concatenate([[0], np.cumsum(np.where(good, -1, 1))])
+    gained = np.concatenate([[0], np.cumsum(np.where(good, -REGRET, 1))])
     cut = int(gained.argmax())
     if cut == 0:
         return 0.0
