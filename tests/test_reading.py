@@ -59,3 +59,10 @@ def test_the_name_of_a_tool_is_an_entity_from_when_it_is_indexed():
         assert "tool" not in {entity.type for entity in crib.detect(text).entities}
         crib.index_tools(ToolSpec(name="rotate_all_keys", description="Rotate every key."))
         assert "tool" in {entity.type for entity in crib.detect(text).entities}
+
+
+def test_servers_are_services_and_a_plain_word_is_no_tool():
+    with Crib.open(":memory:") as crib:
+        crib.index_tools(ToolSpec(name="search", server="acme-wiki", description="Search it."))
+        found = crib.detect("search acme-wiki for the onboarding page").entities
+        assert [(entity.type, entity.text) for entity in found] == [("service", "acme-wiki")]

@@ -35,9 +35,12 @@ class Reading:
             SettingsError: labels or cues cannot be read.
         """
         if self._detector is None:
-            fields = self._store.scroll(fields=("name",))
-            names = (record.payload["name"] for record in fields)
-            self._detector = wiring.make_detector(self._settings, self._fitted(), names)
+            records = [r.payload for r in self._store.scroll(fields=("name", "server"))]
+            names = (each["name"] for each in records if _is_identifier(each["name"]))
+            services = {each["server"] for each in records if each["server"]}
+            self._detector = wiring.make_detector(
+                self._settings, self._fitted(), names, sorted(services)
+            )
         return self._detector
 
     def forget_names(self) -> None:
@@ -62,3 +65,8 @@ class Reading:
             self._model = wiring.make_context_model(self._settings, self._dense, kept)
             self._has_model = True
         return self._model
+
+
+def _is_identifier(name: str) -> bool:
+    """Whether a name is none of a sentence's words: `web_search` is none, `search` is one."""
+    return not name.isalpha() or not (name.islower() or name.istitle())

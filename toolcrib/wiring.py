@@ -102,15 +102,24 @@ def is_shipped(model: ContextModel) -> bool:
     return model.identity == shipped_context(load_cues()).identity
 
 
-def make_detector(settings: Settings, model: ContextModel | None, names: Iterable[str]) -> Detector:
-    """What reads turns by a model, or by cues alone; `names` are those of the registry's tools."""
+def make_detector(
+    settings: Settings,
+    model: ContextModel | None,
+    names: Iterable[str],
+    services: Iterable[str] = (),
+) -> Detector:
+    """What reads turns by a model, or by cues alone.
+
+    `names` are those of the registry's tools, `services` those of its servers.
+    """
     from toolcrib.router.context.cues import load_cues
     from toolcrib.router.context.entities import EntityFinder
     from toolcrib.router.context.heuristic import HeuristicDetector
     from toolcrib.router.context.semantic import SemanticDetector
 
     chosen = settings.context
-    finder = EntityFinder(chosen.gazetteers, names, region=chosen.region)
+    given = {"service": tuple(services), **chosen.gazetteers}
+    finder = EntityFinder(given, names, region=chosen.region)
     by_cues = HeuristicDetector(load_cues(Path(chosen.cues) if chosen.cues else None), finder)
     return by_cues if model is None else SemanticDetector(model, finder, by_cues)
 
