@@ -90,7 +90,7 @@ class Crib(ToolCounter):
         try:
             crib = cls(store, dense, settings, library=opened)
             crib._claim(rebuild=rebuild, progress=progress)
-            if wiring.has_library(where):
+            if wiring.has_library(where, settings):
                 _ = crib.library
         except BaseException:
             store.close()

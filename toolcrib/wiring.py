@@ -129,11 +129,23 @@ def is_url(location: str) -> bool:
     return location.startswith(("http://", "https://"))
 
 
-def has_library(location: str) -> bool:
-    """Whether passages were ever kept beside the tools of a location; servers are asked."""
-    if is_url(location):
-        return True
-    return location != MEMORY and (Path(location) / LIBRARY / "current").is_file()
+def has_library(location: str, settings: Settings) -> bool:
+    """Whether passages were ever kept beside the tools of a location.
+
+    Raises:
+        StoreError: the server does not answer.
+    """
+    if not is_url(location):
+        return location != MEMORY and (Path(location) / LIBRARY / "current").is_file()
+    from toolcrib.store.server_collections import has_collection
+
+    server = settings.server
+    return has_collection(
+        location,
+        _beside(server.collection),
+        api_key=server.api_key.get_secret_value() if server.api_key else None,
+        timeout_s=server.timeout_s,
+    )
 
 
 def open_library(location: str, layout: Layout, settings: Settings) -> Store:
@@ -142,9 +154,14 @@ def open_library(location: str, layout: Layout, settings: Settings) -> Store:
         return open_store(MEMORY, layout, settings)
     if not is_url(location):
         return open_store(str(Path(location) / LIBRARY), layout, settings)
-    beside = f"{settings.server.collection}-{LIBRARY}"
+    beside = _beside(settings.server.collection)
     server = settings.server.model_copy(update={"collection": beside})
     return open_store(location, layout, settings.model_copy(update={"server": server}))
+
+
+def _beside(collection: str) -> str:
+    """The collection of passages that belongs to one of tools."""
+    return f"{collection}-{LIBRARY}"
 
 
 def has_index(location: str) -> bool:

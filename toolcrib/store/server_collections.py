@@ -15,12 +15,26 @@ from qdrant_client import models
 from toolcrib.errors import IndexMismatchError, StoreError, StoreUnavailableError
 from toolcrib.store import server_requests as requests
 from toolcrib.store.protocol import Layout
-from toolcrib.store.server_wire import Wire
+from toolcrib.store.server_wire import Wire, connect, shown
 
-__all__ = ["META_KEY", "Collections"]
+__all__ = ["META_KEY", "Collections", "has_collection"]
 
 META_KEY = "toolcrib"
 """Where a collection's own metadata holds our document; what has it was made by us."""
+
+
+def has_collection(url: str, name: str, *, api_key: str | None, timeout_s: float) -> bool:
+    """Whether a server has a collection, or an alias, of this name; nothing is made for it.
+
+    Raises:
+        StoreUnavailableError: the server does not answer.
+        StoreError: not a URL, or a refused API key.
+    """
+    wire = Wire(connect(url, api_key, timeout_s), shown(url))
+    try:
+        return Collections(wire, name).exists()
+    finally:
+        wire.close(client_too=True)
 
 
 class Collections:
@@ -131,6 +145,10 @@ class Collections:
         for name in self._generations():
             if name != live:
                 self.remove(name)
+
+    def exists(self) -> bool:
+        """Whether there is a collection behind the name; nothing is made for it."""
+        return self._exists(self.name)
 
     def _exists(self, name: str) -> bool:
         exists = self.wire.client.collection_exists

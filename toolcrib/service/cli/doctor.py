@@ -123,7 +123,7 @@ def _check_index(location: str, settings: Settings, health: Health) -> None:
         with Crib.open(location, settings=settings) as crib:
             info, identity = crib.info()
             _check_calibration(crib, health)
-            if wiring.has_library(location):
+            if wiring.has_library(location, settings):
                 _check_library(crib, health)
     except IndexMismatchError as error:
         health.problem(str(error), "toolcrib index --rebuild")

@@ -1,0 +1,50 @@
+"""Tools and passages on one Qdrant server: each in a collection of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.store.qdrant_over_http import running
+from toolcrib import Collection, Crib, Passage, Settings, ToolSpec
+
+SETTINGS = Settings.model_validate(
+    {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
+)
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning"),
+]
+
+
+@pytest.fixture
+def server():
+    with running() as found:
+        yield found
+
+
+def made(server):
+    """The collections that were made on it."""
+    paths = (r.path for r in server.requests if r.method == "PUT")
+    return {path.split("/")[2].split(".")[0] for path in paths if path.count("/") == 2}
+
+
+def test_who_has_tools_alone_gets_no_collection_of_passages(server):
+    with Crib.open(server.url, settings=SETTINGS) as crib:
+        crib.index_tools(ToolSpec(name="send_mail", description="Send a mail."))
+        assert crib.route("send a mail to Ann").tools.tools[0].id == "send_mail"
+    assert made(server) == {"toolcrib"}
+
+
+def test_passages_are_there_for_the_next_one_who_opens_it(server):
+    passage = Passage("post", "weight.md", "A parcel weighs thirty kilograms at most.", ("Weight",))
+    with Crib.open(server.url, settings=SETTINGS) as crib:
+        crib.add_collections(Collection(name="post", description="Rules of the post."))
+        assert crib.index_passages([passage]).added == (passage.id,)
+    assert made(server) == {"toolcrib", "toolcrib-library"}
+    with Crib.open(server.url, settings=SETTINGS) as crib:
+        assert crib.library.catalogue.names == ("post",)
+        assert [each.id for each in crib.library.passages()] == [passage.id]
+        found = crib.find_knowledge("how much may a parcel weigh at most?")
+        assert found.collections[0].id == "post"
+        assert crib.remove_docs("post", "weight.md") == 1
+        assert crib.library.count() == 0
