@@ -76,8 +76,11 @@ def test_knowledge_is_collections_and_passages_with_their_citations(stocked):
 
 def test_entities_stand_where_they_are_said_to(stocked):
     text = "mail ann@example.com at once"
-    [entity] = decided(stocked, text)["context"]["entities"]
-    assert entity == {"type": "email", "text": "ann@example.com", "start": 5, "end": 20}
+    found = decided(stocked, text)["context"]["entities"]
+    assert found == [
+        {"type": "service", "text": "mail", "start": 0, "end": 4},
+        {"type": "email", "text": "ann@example.com", "start": 5, "end": 20},
+    ]
 
 
 def test_small_talk_gets_nothing_and_is_told_why(stocked):
