@@ -16,6 +16,7 @@ from toolcrib.encoders.protocols import DenseEncoder
 from toolcrib.errors import StoreError
 from toolcrib.indexers.points import layout
 from toolcrib.indexers.sources import ToolSource
+from toolcrib.indexers.writing import Listener
 from toolcrib.library import Library
 from toolcrib.reading import Reading
 from toolcrib.records import (
@@ -34,7 +35,7 @@ from toolcrib.records import (
 from toolcrib.router.policy import RecoveryPolicy
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.protocol import Identity, Store, StoreInfo
-from toolcrib.tool_counter import Listener, ToolCounter
+from toolcrib.tool_counter import ToolCounter
 
 __all__ = ["Crib"]
 

@@ -23,6 +23,7 @@ from toolcrib.library import Library
 from toolcrib.records import Context, Decision, KnowledgeResult, Scope, ToolHit, ToolSpec, Turn
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.passage_rerank import PassageReranker
+from toolcrib.retrieval.queries import has_words
 from toolcrib.router.budget import Costs
 from toolcrib.router.context.detector import Detector
 from toolcrib.router.knowledge import KnowledgeRouter
@@ -91,7 +92,7 @@ class Desk:
 
     def find_knowledge(self, query: str, scope: Scope | None) -> KnowledgeResult:
         """The passages that answer a question."""
-        if not any(letter.isalnum() for letter in query):
+        if not has_words(query):
             raise QueryError("the question is empty: say in a few words what is to be known")
         return self._supplied[1].find_knowledge(Turn(text=query, scope=scope))
 

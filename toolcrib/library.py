@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from typing import Self, TypeAlias
+from typing import Self
 
 from toolcrib import wiring
 from toolcrib.encoders.lexical import LexicalEncoder
@@ -14,8 +14,8 @@ from toolcrib.errors import IndexMismatchError, UnknownCollectionError
 from toolcrib.identity import difference, library_identity
 from toolcrib.indexers.passage_sync import PassageEntry, PassageSync
 from toolcrib.indexers.passages import passage_layout
-from toolcrib.indexers.writing import ignore
-from toolcrib.records import Collection, IndexProgress, IndexReport, Passage
+from toolcrib.indexers.writing import Listener, ignore
+from toolcrib.records import Collection, IndexReport, Passage
 from toolcrib.retrieval.passages import PassageRetriever, PassageWeights
 from toolcrib.router.catalogue import Catalogue, describe, preset, read_catalogue, read_collections
 from toolcrib.settings import Settings
@@ -24,8 +24,6 @@ from toolcrib.store.payload import read_passage
 from toolcrib.store.protocol import Store
 
 __all__ = ["Library"]
-
-Listener: TypeAlias = Callable[[IndexProgress], None]
 
 
 class Library:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from toolcrib import wiring
 from toolcrib.encoders.lexical import LexicalEncoder
@@ -15,8 +15,8 @@ from toolcrib.identity import calibration_identity, difference, index_identity
 from toolcrib.indexers.points import layout
 from toolcrib.indexers.sources import ToolSource, entries
 from toolcrib.indexers.sync import ToolSync
-from toolcrib.indexers.writing import ignore
-from toolcrib.records import FindResult, IndexProgress, IndexReport, Scope, ToolSpec
+from toolcrib.indexers.writing import Listener, ignore
+from toolcrib.records import FindResult, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.assessment import Assessor
 from toolcrib.retrieval.calibration_store import (
     META_KEY,
@@ -33,9 +33,7 @@ from toolcrib.store.filters import Filter, all_of, from_scope, validate
 from toolcrib.store.payload import read_tool
 from toolcrib.store.protocol import Identity, Store, point_id
 
-__all__ = ["Listener", "ToolCounter"]
-
-Listener: TypeAlias = Callable[[IndexProgress], None]
+__all__ = ["ToolCounter"]
 
 
 class ToolCounter:

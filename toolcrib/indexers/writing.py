@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.protocols import DenseEncoder, FloatArray
 from toolcrib.records import IndexProgress
 from toolcrib.store.protocol import Point, Store
 
-__all__ = ["PAGE", "Prepared", "Writer", "ignore", "pages"]
+__all__ = ["PAGE", "Listener", "Prepared", "Writer", "ignore", "pages"]
 
 PAGE = 128
 """Things encoded and written together: half a second of encoding, so progress is seen to move."""
 
 Item = TypeVar("Item")
+
+Listener: TypeAlias = Callable[[IndexProgress], None]
+"""Who hears how far a run is."""
 
 
 class Prepared(Protocol):
@@ -63,7 +66,7 @@ class Writer:
         self,
         drafts: Sequence[Prepared],
         average: float,
-        progress: Callable[[IndexProgress], None],
+        progress: Listener,
     ) -> None:
         """Write all; `average` is the mean length that lexical vectors are weighed by.
 

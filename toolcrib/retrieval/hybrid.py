@@ -20,7 +20,7 @@ from toolcrib.retrieval.fusion import FusionWeights, fuse
 from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.head import Head
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Legs
-from toolcrib.retrieval.queries import check_query, wordless
+from toolcrib.retrieval.queries import check_query, has_words, wordless
 from toolcrib.retrieval.ranking import Found, Place, contributions, rank
 from toolcrib.retrieval.rerank import RerankSettings, rerank
 from toolcrib.retrieval.timing import Stopwatch
@@ -125,7 +125,7 @@ class HybridRetriever:
         """
         text = query if isinstance(query, str) else query.text
         check_query(text, k, where)
-        if not any(letter.isalnum() for letter in text):
+        if not has_words(text):
             return wordless(text)
         watch = Stopwatch(self._clock)
         encoded = self.encode(query) if isinstance(query, str) else query

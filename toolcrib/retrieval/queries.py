@@ -8,7 +8,12 @@ from toolcrib.errors import QueryError
 from toolcrib.records import FindResult
 from toolcrib.store.filters import Filter, validate
 
-__all__ = ["check_query", "wordless"]
+__all__ = ["check_query", "has_words", "wordless"]
+
+
+def has_words(text: str) -> bool:
+    """Whether there is anything to search by: a letter or a digit of any script."""
+    return any(letter.isalnum() for letter in text)
 
 
 def wordless(query: str) -> FindResult:

@@ -11,7 +11,7 @@ import numpy as np
 from toolcrib.encoders.protocols import FloatArray
 from toolcrib.records import Turn
 
-__all__ = ["FollowUp", "SearchText", "gist", "search_text"]
+__all__ = ["FollowUp", "SearchText", "by_itself", "gist", "search_text"]
 
 FollowUp: TypeAlias = Literal["joined", "shifted", "first"]
 """Joined with what it leans on; a topic of its own; or there is nothing before it."""
@@ -52,17 +52,23 @@ def gist(text: str) -> str:
     return f"{text[:HEAD]}\n{text[-TAIL:]}"
 
 
+def by_itself(turn: Turn) -> SearchText:
+    """The text to search with where nothing was said before."""
+    own = gist(turn.text)
+    return SearchText(own, "first", () if own == turn.text else ("long-text",))
+
+
 def search_text(turn: Turn, leans: Leans, encode: Encode) -> SearchText:
     """Build the text to search with.
 
     `leans` says how much a text leans on what was said, 0 to 1. `encode` gives unit vectors of
     texts, float32 [n, d]; it is asked only when there is a choice to make.
     """
-    own = gist(turn.text)
-    signals = () if own == turn.text else ("long-text",)
+    alone = by_itself(turn)
+    own, signals = alone.text, alone.signals
     said = [m.content for m in turn.history if m.role == "user" and m.content.strip()]
     if not said:
-        return SearchText(own, "first", signals)
+        return alone
     leaning = leans(own)
     if leaning < 0.5:  # noqa: PLR2004 -- more likely than not
         return SearchText(own, "shifted", (*signals, "topic-shift"))

@@ -30,9 +30,10 @@ from toolcrib.records import (
 )
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.retrieval.queries import has_words
 from toolcrib.router.budget import Budget, Costs, Limits
 from toolcrib.router.context.detector import Detector
-from toolcrib.router.conversation import SearchText, gist, search_text
+from toolcrib.router.conversation import SearchText, by_itself, gist, search_text
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.probes import probe
 from toolcrib.router.selection import Selection, ToolStage
@@ -84,7 +85,7 @@ class Router:
 
     def detect(self, turn: Turn) -> Context:
         """What kind of turn it is: encodes and classifies, and does nothing else."""
-        query = self._encode(gist(turn.text)) if _has_words(turn.text) else None
+        query = self._encode(gist(turn.text)) if has_words(turn.text) else None
         return self._parts.detector.detect(turn.text, query)
 
     def find_knowledge(self, turn: Turn) -> KnowledgeResult:
@@ -115,7 +116,7 @@ class Router:
             raise QueryError(f"k is {k}; at least one tool must be asked for")
         budget = Budget(self._parts.limits, self._costs, self._clock, budget_ms)
         decision_id = uuid.uuid4().hex
-        if not _has_words(turn.text):
+        if not has_words(turn.text):
             return _wordless(decision_id, turn, budget, self._parts.limits)
         searched = self._search_text(turn, budget)
         query = budget.timed("encode", lambda: self._encode(searched.text))
@@ -153,7 +154,7 @@ class Router:
         )
 
     def _search_text(self, turn: Turn, budget: Budget) -> SearchText:
-        alone = search_text(turn.model_copy(update={"history": ()}), _nothing, self._vectors)
+        alone = by_itself(turn)
         if not turn.history:
             budget.skip("follow_up")
             return alone
@@ -236,15 +237,6 @@ class Router:
     def _reach(self, turn: Turn) -> tuple[Collection, ...]:
         knowledge = self._parts.knowledge
         return knowledge.catalogue.within(turn.scope, turn.max_sensitivity) if knowledge else ()
-
-
-def _nothing(_text: str) -> float:
-    """Without a history nothing is leant on."""
-    return 0.0
-
-
-def _has_words(text: str) -> bool:
-    return any(letter.isalnum() for letter in text)
 
 
 def _ceilings(turn: Turn, context: Context) -> tuple[str, ...]:
