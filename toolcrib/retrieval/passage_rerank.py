@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.protocols import Reranker
+from toolcrib.retrieval.odds import logistic
 from toolcrib.retrieval.passages import RankedPassage
-from toolcrib.retrieval.rerank import MAX_CHARS, RerankSettings, scores_within, sigmoid
+from toolcrib.retrieval.rerank import MAX_CHARS, RerankSettings, scores_within
 
 __all__ = ["PassageReranker"]
 
@@ -31,7 +32,7 @@ class PassageReranker:
     ) -> tuple[list[RankedPassage], tuple[str, ...]]:
         """The passages in their new order, and what was left out.
 
-        The new score is `(1 - weight) * first + weight * sigmoid(second)`; what was not looked
+        The new score is `(1 - weight) * first + weight * logistic(second)`; what was not looked
         at has no second score, and so cannot overtake. A reranker that fails changes nothing.
         """
         looked = list(found[: self._settings.depth])
@@ -42,7 +43,7 @@ class PassageReranker:
             logger.warning("the reranker %s failed", self._reranker.name, exc_info=True)
             return list(found), ("rerank",)
         share = self._settings.weight
-        seconds = [sigmoid(score) for score in scores] + [0.0] * (len(found) - len(scores))
+        seconds = [logistic(score) for score in scores] + [0.0] * (len(found) - len(scores))
         blended = [
             replace(each, score=(1 - share) * each.score + share * second)
             for each, second in zip(found, seconds, strict=True)

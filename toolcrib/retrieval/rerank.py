@@ -13,8 +13,9 @@ from toolcrib.clock import Clock
 from toolcrib.encoders.protocols import Reranker
 from toolcrib.errors import EncoderError
 from toolcrib.records import ToolHit
+from toolcrib.retrieval.odds import logistic
 
-__all__ = ["MAX_CHARS", "RerankSettings", "Reranked", "rerank", "scores_within", "sigmoid"]
+__all__ = ["MAX_CHARS", "RerankSettings", "Reranked", "rerank", "scores_within"]
 
 MAX_CHARS = 4_000
 """No cross-encoder reads further."""
@@ -58,7 +59,7 @@ def rerank(
 ) -> Reranked:
     """Blend the reranker's word into the scores of the first hits and sort anew.
 
-    The new score is `(1 - weight) * first + weight * sigmoid(second)`, where what was not
+    The new score is `(1 - weight) * first + weight * logistic(second)`, where what was not
     looked at has a second score of nothing, so that it cannot overtake. A hit of score 1 was
     called by its exact name and stays.
 
@@ -74,7 +75,7 @@ def rerank(
     blended = [
         replace(
             hit,
-            score=(1 - settings.weight) * hit.score + settings.weight * sigmoid(second),
+            score=(1 - settings.weight) * hit.score + settings.weight * logistic(second),
             legs=hit.legs | {"rerank": second},
         )
         for hit, second in zip(others, seconds, strict=False)
@@ -118,8 +119,3 @@ def scores_within(
 
 def _text(hit: ToolHit) -> str:
     return f"{hit.name}: {hit.tool.description[:MAX_CHARS]}"
-
-
-def sigmoid(score: float) -> float:
-    """A score of any scale as a share of one."""
-    return 1 / (1 + math.exp(-max(-60.0, min(60.0, score))))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from toolcrib.records import Context, FindResult, KnowledgeResult, Route, RouteKind
+from toolcrib.retrieval.odds import softmax
 
 __all__ = ["NO_TIME", "WEIGHTS", "Evidence", "supervise"]
 
@@ -103,9 +104,7 @@ def _likely(evidence: Evidence) -> dict[RouteKind, float]:
         for kind, weights in WEIGHTS.items()
         if kind not in closed
     }
-    top = max(logits.values())
-    total = sum(math.exp(logit - top) for logit in logits.values())
-    return {kind: math.exp(logit - top) / total for kind, logit in logits.items()}
+    return softmax(logits)
 
 
 def _log_odds(probability: float | None) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from toolcrib.retrieval.odds import logistic, softmax
 from toolcrib.retrieval.passages import RankedPassage
 
 __all__ = ["FIRST", "VOTERS", "VOTE_FLOOR", "fit_of", "shares_of", "votes_of"]
@@ -50,10 +51,7 @@ def shares_of(
         name: SHARE[0] * math.log(votes[name] + VOTE_FLOOR) + SHARE[1] * kinship[name] + priority
         for name, priority in priorities.items()
     }
-    top = max(odds.values())
-    raised = {name: math.exp(value - top) for name, value in odds.items()}
-    total = sum(raised.values())
-    return {name: value / total for name, value in raised.items()}
+    return softmax(odds)
 
 
 def fit_of(scores: Sequence[float], votes: float, kinship: float) -> float:
@@ -64,4 +62,4 @@ def fit_of(scores: Sequence[float], votes: float, kinship: float) -> float:
     best = scores[:FIRST]
     known = (best[0], sum(best) / len(best), votes, kinship, 1.0)
     odds = sum(weight * value for weight, value in zip(FIT, known, strict=True))
-    return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
+    return logistic(odds)
