@@ -8,20 +8,20 @@ are weighed anew and the mark goes. A run that finds a mark finishes that work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder, SparseVector
-from toolcrib.errors import SpecError
+from toolcrib.encoders.protocols import DenseEncoder
 from toolcrib.indexers.lexical_context import LexicalContext, shared_prefixes
-from toolcrib.indexers.points import Draft, draft
+from toolcrib.indexers.plan import Plan
+from toolcrib.indexers.points import draft
 from toolcrib.indexers.render import FieldWeights, lexical_counts
-from toolcrib.indexers.writing import PAGE, Writer, ignore, pages
-from toolcrib.records import IndexProgress, IndexReport, Refusal, ToolSpec
+from toolcrib.indexers.writing import Listener, Writer, ignore
+from toolcrib.records import IndexReport, Refusal, ToolSpec
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Store, point_id
+from toolcrib.store.protocol import Record, Store
 
 __all__ = ["Entry", "ToolSync"]
 
@@ -37,18 +37,6 @@ class _Known:
     server: str
     name: str
     length: float
-
-
-@dataclass(slots=True)
-class _Plan:
-    """The difference between what was read and what the store holds."""
-
-    specs: dict[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
-    added: list[str] = field(default_factory=list[str])
-    changed: list[str] = field(default_factory=list[str])
-    unchanged: list[str] = field(default_factory=list[str])
-    removed: list[str] = field(default_factory=list[str])
-    refused: list[Refusal] = field(default_factory=list[Refusal])
 
 
 class ToolSync:
@@ -72,7 +60,7 @@ class ToolSync:
         *,
         prune: bool = False,
         prune_server: str | None = None,
-        progress: Callable[[IndexProgress], None] = ignore,
+        progress: Listener = ignore,
     ) -> IndexReport:
         """Write what is new or changed and report every id.
 
@@ -90,26 +78,21 @@ class ToolSync:
         before = LexicalContext.from_meta(self._store.read_meta())
         touched = {*plan.changed, *plan.removed}
         kept = [k for tool_id, k in known.items() if tool_id not in touched]
-        prefixes = self._prefixes(kept, plan.specs.values())
+        prefixes = self._prefixes(kept, plan.items.values())
         context = before.with_prefixes(prefixes, {k.server for k in kept})
-        drafts = self._drafts(plan, context)
-        context = context.with_lengths([k.length for k in kept], [d.length for d in drafts])
-        if context != before:
-            self._save(context)
-        self._writer.write(drafts, context.average, progress)
-        self._store.delete([point_id(tool_id) for tool_id in plan.removed])
-        if context.stale or context.all_stale:
-            self._reweigh(context, fresh={d.id for d in drafts})
-            self._save(context.renewed())
-        progress(IndexProgress(len(drafts), len(drafts), stage="optimise"))
-        self._store.optimise()
-        return IndexReport(
-            tuple(plan.added),
-            tuple(plan.changed),
-            tuple(plan.removed),
-            tuple(plan.unchanged),
-            tuple(plan.refused),
+        drafts = plan.prepared(
+            lambda spec: draft(spec, self._lexical, self._weights, prefixes.get(spec.server, ())),
+            lambda spec, error: Refusal("", spec.id, str(error)),
         )
+        context = context.with_lengths([k.length for k in kept], [d.length for d in drafts])
+
+        def counts(record: Record) -> Mapping[str, float]:
+            spec = read_tool(record.payload)
+            prefix = prefixes.get(spec.server, ())
+            return lexical_counts(spec, self._lexical, self._weights, prefix)
+
+        self._writer.apply(drafts, plan.removed, (before, context), counts, progress)
+        return plan.report()
 
     def _known(self) -> dict[str, _Known]:
         fields = ("id", "digest", "server", "name", "length")
@@ -126,48 +109,15 @@ class ToolSync:
         named = {(tool.server, tool.name) for tools in (kept, specs) for tool in tools}
         return shared_prefixes(sorted(named), self._lexical)
 
-    def _drafts(self, plan: _Plan, context: LexicalContext) -> list[Draft]:
-        """Prepare what must be written; a text that cannot be kept is refused here."""
-        drafts: list[Draft] = []
-        for ids in (plan.added, plan.changed):
-            for tool_id in list(ids):
-                spec = plan.specs[tool_id]
-                prefix = context.prefixes.get(spec.server, ())
-                try:
-                    drafts.append(draft(spec, self._lexical, self._weights, prefix))
-                except SpecError as error:
-                    ids.remove(tool_id)
-                    plan.refused.append(Refusal("", tool_id, str(error)))
-        return drafts
 
-    def _reweigh(self, context: LexicalContext, fresh: set[str]) -> None:
-        """Renew the lexical vectors of stale points; needs no dense encoding."""
-        stale = (
-            record
-            for record in self._store.scroll(fields=("id", "server", "spec"))
-            if record.payload["id"] not in fresh and context.is_stale(record.payload["server"])
-        )
-        for page in pages(list(stale), PAGE):
-            vectors: dict[int, SparseVector] = {}
-            for record in page:
-                spec = read_tool(record.payload)
-                prefix = context.prefixes.get(spec.server, ())
-                counts = lexical_counts(spec, self._lexical, self._weights, prefix)
-                vectors[record.id] = self._lexical.encode_document(counts, context.average)
-            self._store.set_sparse("lexical", vectors)
-
-    def _save(self, context: LexicalContext) -> None:
-        self._store.write_meta({**self._store.read_meta(), "lexical": context.as_meta()})
-
-
-def _diff(entries: Iterable[Entry], known: Mapping[str, _Known]) -> _Plan:
-    plan = _Plan()
+def _diff(entries: Iterable[Entry], known: Mapping[str, _Known]) -> Plan[ToolSpec]:
+    plan = Plan[ToolSpec]()
     origin: dict[str, str] = {}
     for source, item in entries:
         if isinstance(item, Refusal):
             plan.refused.append(item)
-        elif (twin := plan.specs.get(item.id)) is None:
-            plan.specs[item.id] = item
+        elif (twin := plan.items.get(item.id)) is None:
+            plan.items[item.id] = item
             origin[item.id] = source
         elif twin.digest != item.digest:
             reason = (
@@ -175,27 +125,22 @@ def _diff(entries: Iterable[Entry], known: Mapping[str, _Known]) -> _Plan:
                 "give one of them another name, server or id"
             )
             plan.refused.append(Refusal(source, item.id, reason))
-    for tool_id, spec in plan.specs.items():
-        if tool_id not in known:
-            plan.added.append(tool_id)
-        elif known[tool_id].digest != spec.digest:
-            plan.changed.append(tool_id)
-        else:
-            plan.unchanged.append(tool_id)
+    plan.compare({tool_id: kept.digest for tool_id, kept in known.items()}, _digest)
     return plan
 
 
-def _plan_removals(plan: _Plan, known: Mapping[str, _Known], server: str | None) -> None:
+def _plan_removals(plan: Plan[ToolSpec], known: Mapping[str, _Known], server: str | None) -> None:
     gone = [
         tool_id
         for tool_id, kept in known.items()
-        if tool_id not in plan.specs and server in (None, kept.server)
+        if tool_id not in plan.items and server in (None, kept.server)
     ]
-    if gone and plan.refused:
-        reason = (
-            f"{len(gone)} tools are in no source, but were kept: {len(plan.refused)} entries were "
-            "refused and may stand for them; mend those and prune again"
-        )
-        plan.refused.append(Refusal("--prune", "", reason))
-    else:
-        plan.removed.extend(sorted(gone))
+    reason = (
+        f"{len(gone)} tools are in no source, but were kept: {len(plan.refused)} entries were "
+        "refused and may stand for them; mend those and prune again"
+    )
+    plan.prune(gone, reason)
+
+
+def _digest(spec: ToolSpec) -> str:
+    return spec.digest

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, TypeAlias, TypeVar
 
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.protocols import DenseEncoder, FloatArray
+from toolcrib.indexers.lexical_context import LexicalContext
 from toolcrib.records import IndexProgress
-from toolcrib.store.protocol import Point, Store
+from toolcrib.store.protocol import Point, Record, Store, point_id
 
 __all__ = ["PAGE", "Listener", "Prepared", "Writer", "ignore", "pages"]
 
@@ -87,6 +88,57 @@ class Writer:
             self._store.upsert(points)
             done += len(page)
             progress(IndexProgress(done, len(drafts), tuple(each.id for each in page)))
+
+    def apply(
+        self,
+        drafts: Sequence[Prepared],
+        removed: Iterable[str],
+        contexts: tuple[LexicalContext, LexicalContext],
+        counts: Callable[[Record], Mapping[str, float]],
+        progress: Listener,
+    ) -> None:
+        """Bring the store from one lexical context to the next, safe to die at any moment.
+
+        The next context is kept first, with its mark on what is stale; then drafts are written,
+        then what is `removed` (by id) goes; then stale points are weighed anew, by the
+        `counts` of their payloads, and the mark goes.
+
+        Raises:
+            StoreError: the store refused; what was reported before is durable.
+        """
+        before, context = contexts
+        if context != before:
+            self._keep(context)
+        self.write(drafts, context.average, progress)
+        self._store.delete([point_id(item_id) for item_id in removed])
+        if context.stale or context.all_stale:
+            self._reweigh(context, {draft.id for draft in drafts}, counts)
+            self._keep(context.renewed())
+        progress(IndexProgress(len(drafts), len(drafts), stage="optimise"))
+        self._store.optimise()
+
+    def _reweigh(
+        self,
+        context: LexicalContext,
+        fresh: set[str],
+        counts: Callable[[Record], Mapping[str, float]],
+    ) -> None:
+        """Renew the lexical vectors of stale points; needs no dense encoding."""
+        stale = [
+            record
+            for record in self._store.scroll()
+            if record.payload["id"] not in fresh
+            and context.is_stale(record.payload.get("server", ""))
+        ]
+        for page in pages(stale, PAGE):
+            vectors = {
+                record.id: self._lexical.encode_document(counts(record), context.average)
+                for record in page
+            }
+            self._store.set_sparse("lexical", vectors)
+
+    def _keep(self, context: LexicalContext) -> None:
+        self._store.write_meta({**self._store.read_meta(), "lexical": context.as_meta()})
 
     def _encoded(
         self, drafts: Sequence[Prepared]
