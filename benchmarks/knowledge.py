@@ -1,7 +1,6 @@
 """Knowledge routing, measured: the right collection, the right passages, and honest refusals.
 
     python benchmarks/knowledge.py --data DATA/knowledge --out benchmarks/results/knowledge.json
-    python benchmarks/knowledge.py --data DATA/knowledge --fit      # the constants of hop one
 
 Collections and passages are indexed as a user would; nothing of a query is. `--examples` gives
 each collection its training questions as examples, as a team with a history of questions would.
@@ -35,10 +34,6 @@ OUTSIDE = {"lfrqa": ("gis", "mathematica", "tex"), "swdocs": ()}
 """Forums of cqadup_routing that fit no collection of a set which has no such queries itself."""
 
 K = 10
-OWN = "own"
-DATA = Path(__file__).parent.parent / "data"
-FITTED_ON = 650
-"""Questions of a set that constants are fitted on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,23 +112,6 @@ def open_set(data: Path, name: str, *, examples: bool) -> Crib:
     ]
     crib.add_collections(*collections)
     crib.index_passages(passages(data, name))
-    return crib
-
-
-def own_turns() -> list[Asked]:
-    """The project's turns that ask for knowledge, or that nothing fits."""
-    return [
-        Asked(row["text"], row["split"], frozenset(row["labels"]["collections"]), {}, OWN)
-        for row in rows(DATA / "turns.jsonl")
-        if row["labels"]["route"] in ("knowledge", "both", "general") and "history" not in row
-    ]
-
-
-def open_own() -> Crib:
-    """The project's own collections, described as presets describe them."""
-    crib = Crib.open(":memory:", settings=load_settings())
-    for folder in sorted(each for each in (DATA / "collections").iterdir() if each.is_dir()):
-        crib.index_docs(folder, collection=folder.name)
     return crib
 
 
@@ -259,68 +237,12 @@ def measure(data: Path, name: str, *, examples: bool, split: str) -> dict[str, A
     return found
 
 
-def fit(data: Path) -> None:
-    """Fit hop one's constants on train and development questions; print them."""
-    from scipy.optimize import minimize
-
-    seen: list[tuple[Seen, float]] = []
-    for name in (*SETS, OWN):
-        with open_own() if name == OWN else open_set(data, name, examples=False) as crib:
-            asked = own_turns() if name == OWN else questions(data, name)
-            asked = [each for each in asked if each.split != "test"]
-            looked = look(crib, asked[:: max(1, len(asked) // FITTED_ON)])
-        answered = sum(bool(each.asked.collections) for each in looked)
-        counts = {True: answered, False: len(looked) - answered}
-        # As if every set had as many questions, and half of them fitted nothing.
-        seen += [(each, 1 / counts[bool(each.asked.collections)]) for each in looked]
-        print(name, len(looked), first_hop(looked))
-    inside = [(each, weight) for each, weight in seen if each.asked.collections]
-
-    def loss(weights: Any) -> float:
-        total = 0.0
-        for each, weight in inside:
-            odds = {
-                name: weights[0] * math.log(each.votes[name] + voting.VOTE_FLOOR)
-                + weights[1] * each.kinship[name]
-                for name in each.votes
-            }
-            top = max(odds.values())
-            raised = {name: math.exp(value - top) for name, value in odds.items()}
-            right = sum(raised[name] for name in each.asked.collections if name in raised)
-            total -= weight * math.log(right / sum(raised.values()))
-        return total
-
-    share = minimize(loss, [1.2, 6.0], method="Nelder-Mead").x
-    known = np.array([fit_features(each) for each, _ in seen])
-    fits = np.array([bool(each.asked.collections) for each, _ in seen])
-    weights = np.array([weight for _, weight in seen])
-    design = np.column_stack([known, np.ones(len(known))])
-
-    def unfit(w: Any) -> float:
-        return float(
-            (weights * np.logaddexp(0, np.where(fits, -1, 1) * (design @ w))).sum() + 1e-4 * (w @ w)
-        )
-
-    answer = minimize(unfit, np.zeros(design.shape[1]), method="BFGS").x
-    print("SHARE", share.round(2), "FIT", answer.round(2))
-
-
-def fit_features(each: Seen) -> tuple[float, ...]:
-    first = ranked(each.shares)[0]
-    mean = sum(each.scores) / len(each.scores)
-    return each.scores[0], mean, each.votes[first], each.kinship[first]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--split", default="test")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--fit", action="store_true")
     chosen = parser.parse_args()
-    if chosen.fit:
-        fit(chosen.data)
-        return
     found = [
         measure(chosen.data, name, examples=examples, split=chosen.split)
         for name in SETS
