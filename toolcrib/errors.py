@@ -14,6 +14,15 @@ ToolcribError
 ├── UnknownCollectionError   (LookupError)   no collection has this name
 ├── UnknownDecisionError     (LookupError)   no decision has this id
 ├── EncoderError             (RuntimeError)  a model cannot be loaded, or returned what it must not
+├── ServiceError             (RuntimeError)  a service did not do what was asked of it
+│   ├── UnauthenticatedError                 no key, or none that holds
+│   ├── ForbiddenError                       the key does not allow this
+│   ├── QuarantinedError                     the tool is held back until somebody approves it
+│   ├── TooLargeError        (ValueError)    the request is larger than the service takes
+│   ├── RateLimitedError                     more requests than the key may make
+│   ├── OverloadedError                      more requests at once than the service takes
+│   ├── DeadlineError        (TimeoutError)  the answer took longer than it may
+│   └── ServiceUnavailableError              the service, or a server behind it, does not answer
 └── StoreError               (RuntimeError)  the store cannot do what was asked
     ├── StoreLockedError                     another process holds the folder
     ├── StoreUnavailableError                the server does not answer
@@ -28,11 +37,18 @@ from __future__ import annotations
 __all__ = [
     "BadPointError",
     "CalibrationError",
+    "DeadlineError",
     "EncoderError",
     "FeedbackError",
+    "ForbiddenError",
     "IndexMismatchError",
     "MissingExtraError",
+    "OverloadedError",
+    "QuarantinedError",
     "QueryError",
+    "RateLimitedError",
+    "ServiceError",
+    "ServiceUnavailableError",
     "SettingsError",
     "SourceError",
     "SpecError",
@@ -41,8 +57,10 @@ __all__ = [
     "StoreLockedError",
     "StoreUnavailableError",
     "StoreWriteError",
+    "TooLargeError",
     "ToolcribError",
     "TrainingError",
+    "UnauthenticatedError",
     "UnknownCollectionError",
     "UnknownDecisionError",
     "UnknownFormatError",
@@ -138,6 +156,46 @@ class UnknownDecisionError(ToolcribError, LookupError):
 
 class EncoderError(ToolcribError, RuntimeError):
     """A model cannot be loaded, or returned something that is not a usable vector."""
+
+
+class ServiceError(ToolcribError, RuntimeError):
+    """A service did not do what was asked; `retry_after_s` says when to ask again, if known."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(message)
+
+
+class UnauthenticatedError(ServiceError):
+    """The request has no API key, or one that is unknown, expired or revoked."""
+
+
+class ForbiddenError(ServiceError):
+    """The API key does not allow this."""
+
+
+class QuarantinedError(ServiceError):
+    """The tool is new, changed or suspicious, and nobody has approved it yet."""
+
+
+class TooLargeError(ServiceError, ValueError):
+    """The request is larger than the service takes."""
+
+
+class RateLimitedError(ServiceError):
+    """The key has made more requests than it may."""
+
+
+class OverloadedError(ServiceError):
+    """More requests are under way than the service takes at once."""
+
+
+class DeadlineError(ServiceError, TimeoutError):
+    """The answer took longer than it may."""
+
+
+class ServiceUnavailableError(ServiceError):
+    """A service, or a server behind it, does not answer."""
 
 
 class StoreError(ToolcribError, RuntimeError):

@@ -115,6 +115,7 @@ def test_a_hit_is_written_with_all_that_an_agent_quotes():
         "title": ["Leave", "Holidays"],
         "source": "teams/leave.md",
         "position": 2,
+        "start": 340,
         "text": "Ask a week before.",
     }
 
@@ -133,6 +134,8 @@ def test_an_answer_to_nothing_abstains_and_claims_no_probability():
         "threshold": None,
         "collections": [],
         "passages": [],
+        "signals": [],
+        "degraded": [],
     }
 
 

@@ -17,6 +17,7 @@ from toolcrib.store.server_wire import Wire, connect
 # The contract is no test module by name, yet its assertions deserve pytest's messages.
 pytest.register_assert_rewrite(
     "tests.store.contract_filtering",
+    "tests.store.contract_ledger",
     "tests.store.contract_renewing",
     "tests.store.contract_searching",
     "tests.store.contract_writing",

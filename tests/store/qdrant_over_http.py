@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, TypeAdapter
 from qdrant_client import QdrantClient, models
@@ -22,6 +23,9 @@ from qdrant_client import QdrantClient, models
 VERSION = "1.19.1"
 
 Call = Callable[[QdrantClient, str, Any], Any]
+
+INDEXED: WeakKeyDictionary[QdrantClient, set[tuple[str, str]]] = WeakKeyDictionary()
+"""Collections and fields: a server orders by, and counts, only what has an index."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,8 @@ def _update_metadata(client: QdrantClient, name: str, body: Any) -> bool:
 
 
 def _index(client: QdrantClient, name: str, body: Any) -> models.UpdateResult:
-    models.CreateFieldIndex.model_validate(body)
+    wanted = models.CreateFieldIndex.model_validate(body)
+    INDEXED.setdefault(client, set()).add((name, wanted.field_name))
     return models.UpdateResult(operation_id=0, status=models.UpdateStatus.COMPLETED)
 
 
@@ -86,7 +91,8 @@ def _update_vectors(client: QdrantClient, name: str, body: Any) -> models.Update
 
 
 def _delete(client: QdrantClient, name: str, body: Any) -> models.UpdateResult:
-    return client.delete(name, models.PointIdsList.model_validate(body))
+    chosen: TypeAdapter[Any] = TypeAdapter(models.PointIdsList | models.FilterSelector)
+    return client.delete(name, chosen.validate_python(body))
 
 
 def _query(client: QdrantClient, name: str, body: Any) -> Any:
@@ -100,11 +106,14 @@ def _retrieve(client: QdrantClient, name: str, body: Any) -> list[models.Record]
 
 def _scroll(client: QdrantClient, name: str, body: Any) -> dict[str, Any]:
     wanted = models.ScrollRequest.model_validate(body)
+    if isinstance(wanted.order_by, models.OrderBy):
+        _require_index(client, name, wanted.order_by.key)
     points, offset = client.scroll(
         name,
         scroll_filter=wanted.filter,
         limit=wanted.limit or 10,
         offset=wanted.offset,
+        order_by=wanted.order_by,
         with_payload=True if wanted.with_payload is None else wanted.with_payload,
     )
     return {"points": points, "next_page_offset": offset}
@@ -113,6 +122,17 @@ def _scroll(client: QdrantClient, name: str, body: Any) -> dict[str, Any]:
 def _count(client: QdrantClient, name: str, body: Any) -> models.CountResult:
     wanted = models.CountRequest.model_validate(body)
     return client.count(name, wanted.filter, exact=bool(wanted.exact))
+
+
+def _facet(client: QdrantClient, name: str, body: Any) -> models.FacetResponse:
+    wanted = models.FacetRequest.model_validate(body)
+    _require_index(client, name, wanted.key)
+    return client.facet(name, wanted.key, wanted.filter, limit=wanted.limit or 10)
+
+
+def _require_index(client: QdrantClient, name: str, field: str) -> None:
+    if (name, field) not in INDEXED.get(client, set()):
+        raise ValueError(f"No index for {field!r}")
 
 
 ROUTES: dict[tuple[str, str], Call] = {
@@ -129,6 +149,7 @@ ROUTES: dict[tuple[str, str], Call] = {
     ("POST", "/points/query/batch"): _query,
     ("POST", "/points/scroll"): _scroll,
     ("POST", "/points/count"): _count,
+    ("POST", "/facet"): _facet,
 }
 
 ROOTS: dict[tuple[str, str], Call] = {

@@ -128,7 +128,6 @@ def test_an_empty_scope_allows_nothing() -> None:
         (Scope(without_safety_tags=frozenset({"destructive"})), True),
         (Scope(without_safety_tags=frozenset({"destructive", "x"}), tags=frozenset({"a"})), True),
     ],
-    ids=str,
 )
 def test_a_scope_allows_what_fits_all_of_it(scope: Scope, expected: bool) -> None:
     where = from_scope(scope)

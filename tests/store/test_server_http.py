@@ -19,7 +19,7 @@ from tests.store.samples import (
     unit,
 )
 from toolcrib.errors import StoreError
-from toolcrib.store.filters import KEYWORD_FIELDS, NUMBER_FIELDS, Equals
+from toolcrib.store.filters import KEYWORD_FIELDS, NUMBER_FIELDS, TENANT_FIELD, Equals
 from toolcrib.store.protocol import point_id
 from toolcrib.store.server import ServerStore
 
@@ -57,11 +57,15 @@ def test_a_new_collection_is_made_for_the_layout() -> None:
     ]
 
 
-def test_every_field_that_a_filter_may_name_gets_an_index() -> None:
+def test_every_field_that_is_filtered_by_gets_an_index() -> None:
     with running() as server, closing(ServerStore.open(server.url, LAYOUT)):
         made = [r for r in server.requests if r.path.endswith("/index")]
     kinds = {request.body["field_name"]: request.body["field_schema"] for request in made}
-    assert kinds == dict.fromkeys(KEYWORD_FIELDS, "keyword") | dict.fromkeys(NUMBER_FIELDS, "float")
+    assert kinds == {
+        **dict.fromkeys(KEYWORD_FIELDS, "keyword"),
+        **dict.fromkeys(NUMBER_FIELDS, "float"),
+        TENANT_FIELD: {"type": "keyword", "is_tenant": True},
+    }
     assert all(request.query["wait"] == ["true"] for request in made)
 
 

@@ -2,6 +2,7 @@
 
 from toolcrib.records.answers import FindResult, ToolHit, Verdict
 from toolcrib.records.context import Context, Entity
+from toolcrib.records.facets import Facets
 from toolcrib.records.indexing import IndexProgress, IndexReport, Refusal
 from toolcrib.records.knowledge import (
     Collection,
@@ -30,6 +31,7 @@ __all__ = [
     "Context",
     "Decision",
     "Entity",
+    "Facets",
     "FindResult",
     "IndexProgress",
     "IndexReport",

@@ -41,6 +41,15 @@ class IndexReport:
     unchanged: tuple[str, ...] = ()
     refused: tuple[Refusal, ...] = ()
 
+    def ids(self) -> dict[str, list[str]]:
+        """The ids of what came to each outcome, for whoever needs more than counts."""
+        return {
+            "added": list(self.added),
+            "changed": list(self.changed),
+            "removed": list(self.removed),
+            "unchanged": list(self.unchanged),
+        }
+
     def as_dict(self) -> dict[str, Any]:
         """Counts, and the refusals in full."""
         return {

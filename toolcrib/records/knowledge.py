@@ -101,6 +101,7 @@ class PassageHit:
             "title": list(self.passage.title),
             "source": self.passage.document,
             "position": self.passage.position,
+            "start": self.passage.start,
             "text": self.passage.text,
             **({"legs": {k: round(v, 6) for k, v in self.legs.items()}} if self.legs else {}),
         }
@@ -148,4 +149,6 @@ class KnowledgeResult:
             "threshold": None if self.threshold is None else round(self.threshold, 6),
             "collections": [hit.as_dict() for hit in self.collections],
             "passages": [hit.as_dict() for hit in self.passages],
+            "signals": list(self.signals),
+            "degraded": list(self.degraded),
         }

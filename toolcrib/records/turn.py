@@ -163,13 +163,14 @@ class Decision:
     def as_dict(self) -> dict[str, Any]:
         """The decision as the JSON contract has it."""
         found = self.tools.as_dict()
-        shown = ("verdict", "confidence", "reason", "threshold", "fallback")
+        shown = ("verdict", "confidence", "reason", "threshold", "fallback", "degraded", "took_ms")
         return {
             "id": self.id,
             "context": self.context.as_dict(),
             "route": self.route.as_dict(),
             "tools": {**{key: found[key] for key in shown}, "items": found["tools"]},
             "knowledge": self.knowledge.as_dict(),
+            "search_text": self.search_text,
             "signals": list(self.signals),
             "took_ms": {stage: round(ms, 3) for stage, ms in self.took_ms.items()},
             "degraded": list(self.degraded),

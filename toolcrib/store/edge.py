@@ -14,12 +14,12 @@ from typing import Any, Self
 import qdrant_edge as engine
 
 from toolcrib.encoders.protocols import SparseVector
-from toolcrib.errors import BadPointError, StoreError, StoreWriteError
+from toolcrib.errors import BadPointError, StoreError
 from toolcrib.store import edge_requests as requests
 from toolcrib.store.edge_errors import guard
 from toolcrib.store.edge_optimiser import optimise_beside
 from toolcrib.store.filters import And, Equals, Filter, Not, all_of
-from toolcrib.store.folder import FolderLock, read_json, write_atomically
+from toolcrib.store.folder import FolderLock, read_json, require_space, write_atomically
 from toolcrib.store.generations import Generations, read_layout, write_layout
 from toolcrib.store.protocol import (
     Layout,
@@ -91,6 +91,7 @@ class EdgeStore:
             generations = Generations(path)
             generation = generations.current()
             if generation is None:
+                require_space(path, min_free_bytes)
                 generation = generations.unused()
                 _create(generation, layout)
                 generations.make_current(generation)
@@ -146,19 +147,10 @@ class EdgeStore:
     def _update(self, operation: engine.UpdateOperation) -> None:
         with self._writing:
             shard = self._open_shard()
-            self._require_space()
+            require_space(self._path, self._min_free_bytes)
             with guard(self._path):
                 shard.update(operation)
             self._writes += 1
-
-    def _require_space(self) -> None:
-        free = shutil.disk_usage(self._path).free
-        if free < self._min_free_bytes:
-            raise StoreWriteError(
-                f"only {free // 2**20} MiB are free where {self._path} lies; "
-                f"toolcrib stops writing below {self._min_free_bytes // 2**20} MiB: free some "
-                "space",
-            )
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -210,24 +202,22 @@ class EdgeStore:
         self,
         where: Filter | None = None,
         fields: Sequence[str] | None = None,
+        *,
+        after: int | None = None,
     ) -> Iterator[Record]:
-        """Every matching point, with only these payload fields (None: all)."""
-        offset: Any = None
+        """Every matching point behind `after`, by id, with only these payload fields."""
+        offset: Any = None if after is None else after + 1
+        limit = FIRST_PAGE
+        narrowed, shown = requests.condition(where), True if fields is None else list(fields)
         while True:
+            asked = engine.ScrollRequest(offset, limit, narrowed, shown, with_vector=False)
             with guard(self._path):
-                page, offset = self._open_shard().scroll(
-                    engine.ScrollRequest(
-                        offset=offset,
-                        limit=FIRST_PAGE if offset is None else SCROLL_PAGE,
-                        filter=requests.condition(where),
-                        with_payload=True if fields is None else list(fields),
-                        with_vector=False,
-                    ),
-                )
+                page, offset = self._open_shard().scroll(asked)
             for record in page:
                 yield Record(_number(record.id), record.payload or {})
             if offset is None:
                 return
+            limit = SCROLL_PAGE
 
     def count(self, where: Filter | None = None) -> int:
         """How many points match, exactly."""

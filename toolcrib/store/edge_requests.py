@@ -12,6 +12,7 @@ from toolcrib.encoders.protocols import SparseVector
 from toolcrib.store.filters import (
     KEYWORD_FIELDS,
     NUMBER_FIELDS,
+    TENANT_FIELD,
     And,
     AnyOf,
     Equals,
@@ -65,8 +66,9 @@ def config(layout: Layout) -> engine.EdgeConfig:
 
 
 def payload_indexes() -> list[engine.UpdateOperation]:
-    """The operations that index every field a filter may name."""
-    kinds = [(name, engine.PayloadSchemaType.Keyword) for name in sorted(KEYWORD_FIELDS)]
+    """The operations that index every field that is filtered by."""
+    keywords = sorted({*KEYWORD_FIELDS, TENANT_FIELD})
+    kinds = [(name, engine.PayloadSchemaType.Keyword) for name in keywords]
     kinds += [(name, engine.PayloadSchemaType.Float) for name in sorted(NUMBER_FIELDS)]
     return [engine.UpdateOperation.create_field_index(name, kind) for name, kind in kinds]
 

@@ -17,6 +17,7 @@ from toolcrib.records import SENSITIVITIES, Scope, Sensitivity
 __all__ = [
     "KEYWORD_FIELDS",
     "NUMBER_FIELDS",
+    "TENANT_FIELD",
     "And",
     "AnyOf",
     "Equals",
@@ -56,6 +57,9 @@ KEYWORD_FIELDS = frozenset(
 embedded engine is fifty times slower on its boolean index than on its keyword index)."""
 
 NUMBER_FIELDS = frozenset({"cost_estimate", "avg_latency_ms"})
+
+TENANT_FIELD = "namespace"
+"""Whose a point is, where several share a store; nothing that users hand in may name it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
 
-__all__ = ["FolderLock", "copy_sparsely", "read_json", "write_atomically"]
+__all__ = ["FolderLock", "copy_sparsely", "read_json", "require_space", "write_atomically"]
 
 LOCK_NAME = "crib.lock"
 HOLDER_NAME = "crib.lock.pid"
@@ -39,7 +40,8 @@ class FolderLock:
         holder = folder / HOLDER_NAME
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(folder / LOCK_NAME)
+            # Whoever closes a store may be another thread than who opened it.
+            lock = FileLock(folder / LOCK_NAME, thread_local=False)
             lock.acquire(timeout=0)
             holder.write_text(str(os.getpid()), encoding="ascii")
         except Timeout:
@@ -65,6 +67,20 @@ def _locked(folder: Path, holder: Path) -> str:
         f"the store {folder} is in use by {who}; close it there, or run a Qdrant server, "
         "which many processes can share (docs/engines.md)"
     )
+
+
+def require_space(folder: Path, least: int) -> None:
+    """See that so many bytes are free: an engine that writes by way of memory dies of none.
+
+    Raises:
+        StoreWriteError: there are not.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < least:
+        raise StoreWriteError(
+            f"only {free // 2**20} MiB are free where {folder} lies; "
+            f"toolcrib stops writing below {least // 2**20} MiB: free some space",
+        )
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -8,6 +8,7 @@ Whatever takes long is done in a new generation and swapped in by one rename.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ __all__ = ["Generations"]
 
 POINTER = "current"
 NEXT = "next"
+
+NEIGHBOURS = re.compile(r"library|tenants|ledger\.db.*")
+"""What is kept beside a store of tools, and may be there before it."""
 
 
 class Generations:
@@ -54,7 +58,11 @@ class Generations:
     def _require_ours(self) -> None:
         ours = {LOCK_NAME, HOLDER_NAME, NEXT, f".{POINTER}.draft"}
         names = [path.name for path in self.folder.iterdir()]
-        strangers = [n for n in names if n not in ours and not _is_generation(n)]
+        strangers = [
+            name
+            for name in names
+            if name not in ours and not _is_generation(name) and not NEIGHBOURS.fullmatch(name)
+        ]
         if strangers:
             raise StoreDamagedError(
                 f"{self.folder} is not a toolcrib store: it holds {strangers[0]!r} and no file "

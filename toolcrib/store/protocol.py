@@ -152,8 +152,13 @@ class Store(Protocol):
         self,
         where: Filter | None = None,
         fields: Sequence[str] | None = None,
+        *,
+        after: int | None = None,
     ) -> Iterator[Record]:
-        """Every matching point, with only these payload fields (None: all)."""
+        """Every matching point, with only these payload fields (None: all), in a fixed order.
+
+        `after`: the id of a point, there or gone, behind which to begin.
+        """
         ...
 
     def count(self, where: Filter | None = None) -> int:

@@ -189,12 +189,17 @@ class ServerStore:
         self,
         where: Filter | None = None,
         fields: Sequence[str] | None = None,
+        *,
+        after: int | None = None,
     ) -> Iterator[Record]:
-        """Every matching point, with only these payload fields (None: all)."""
+        """Every matching point, with only these payload fields (None: all), in a fixed order.
+
+        `after`: the id of a point, there or gone, behind which to begin.
+        """
         scroll = self._wire.client.scroll
         condition = requests.condition(where)
         wanted = True if fields is None else list(fields) or False
-        offset: Any = None
+        offset: Any = None if after is None else after + 1
         while True:
             page, offset = self._wire.ask(
                 f"reading through {self._name!r}",

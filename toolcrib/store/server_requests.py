@@ -13,6 +13,7 @@ from toolcrib.encoders.protocols import FloatArray, SparseVector
 from toolcrib.store.filters import (
     KEYWORD_FIELDS,
     NUMBER_FIELDS,
+    TENANT_FIELD,
     And,
     AnyOf,
     Equals,
@@ -73,13 +74,16 @@ def sparse_vectors(layout: Layout) -> dict[str, models.SparseVectorParams]:
     return dict.fromkeys(layout.sparse, idf)
 
 
-def payload_indexes() -> dict[str, models.PayloadSchemaType]:
-    """Every field that a filter may name, with the kind of its index."""
+def payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordIndexParams]:
+    """Every field that is filtered by, with the kind of its index."""
     keyword, number = models.PayloadSchemaType.KEYWORD, models.PayloadSchemaType.FLOAT
-    return dict.fromkeys(sorted(KEYWORD_FIELDS), keyword) | dict.fromkeys(
-        sorted(NUMBER_FIELDS),
-        number,
-    )
+    # A server keeps what belongs to one tenant together on disk.
+    tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+    return {
+        **dict.fromkeys(sorted(KEYWORD_FIELDS), keyword),
+        **dict.fromkeys(sorted(NUMBER_FIELDS), number),
+        TENANT_FIELD: tenant,
+    }
 
 
 def layout_of(found: models.CollectionParams) -> Layout:

@@ -1,0 +1,198 @@
+"""One tenant's part of a store that many share: it looks and counts like a store of its own.
+
+Every point carries its namespace, and every question has it inside every leg, also where word
+frequencies are counted: what others keep changes no score. Ids are moved by a number of the
+namespace's own, so that two tenants may have tools of the same id. A namespace's small document
+is a point as well, without a vector and in a namespace that nobody can name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from toolcrib.encoders.protocols import SparseVector
+from toolcrib.errors import StoreError
+from toolcrib.store.filters import TENANT_FIELD, And, Equals, Filter, HasId, Not, Or, all_of
+from toolcrib.store.protocol import (
+    MAX_POINT_ID,
+    Layout,
+    LegQuery,
+    Point,
+    Record,
+    Scored,
+    Store,
+    StoreInfo,
+    is_point_id,
+    point_id,
+)
+
+__all__ = ["DEFAULT", "NamespacedStore", "namespaces_of"]
+
+DEFAULT = "default"
+"""The namespace that has a store of its own."""
+
+META = ":meta"
+"""No namespace may be called so."""
+
+
+class NamespacedStore:
+    """The part of `shared` that belongs to one namespace; `close` leaves `shared` open."""
+
+    def __init__(self, shared: Store, namespace: str) -> None:
+        self._store: Store | None = shared
+        self._namespace = namespace
+        self._own = Equals(TENANT_FIELD, namespace)
+        digest = hashlib.blake2b(namespace.encode("utf-8"), digest_size=8, person=b"namespace")
+        self._shift = int.from_bytes(digest.digest()) & MAX_POINT_ID
+        self._meta_id = point_id(f"{META}/{namespace}")
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        """Write points; durable when this returns."""
+        self._shared.upsert([self._shared_point(point) for point in points])
+
+    def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
+        """Replace one sparse vector of existing points; durable when this returns."""
+        self._shared.set_sparse(using, {self._moved(i): v for i, v in vectors.items()})
+
+    def delete(self, ids: Iterable[int]) -> None:
+        """Remove points; unknown ids are no error; durable when this returns."""
+        self._shared.delete([self._moved(i) for i in ids if is_point_id(i)])
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
+        """Answer each query best first."""
+        asked = [
+            replace(
+                query,
+                where=self._within(query.where),
+                idf_corpus=self._within(query.idf_corpus),
+            )
+            for query in queries
+        ]
+        return [
+            [Scored(self._moved(hit.id), hit.score) for hit in hits]
+            for hits in self._shared.search(asked)
+        ]
+
+    def retrieve(self, ids: Sequence[int]) -> list[Record]:
+        """The points with these ids, whole payloads, in the order asked; unknown ones left out."""
+        moved = [self._moved(i) for i in ids if is_point_id(i)]
+        return [
+            self._own_record(record)
+            for record in self._shared.retrieve(moved)
+            if record.payload.get(TENANT_FIELD) == self._namespace
+        ]
+
+    def scroll(
+        self,
+        where: Filter | None = None,
+        fields: Sequence[str] | None = None,
+        *,
+        after: int | None = None,
+    ) -> Iterator[Record]:
+        """Every matching point, with only these payload fields (None: all), in a fixed order.
+
+        `after`: the id of a point, there or gone, behind which to begin.
+        """
+        moved = None if after is None else self._moved(after)
+        found = self._shared.scroll(self._within(where), fields, after=moved)
+        yield from map(self._own_record, found)
+
+    def count(self, where: Filter | None = None) -> int:
+        """How many points match, exactly."""
+        return self._shared.count(self._within(where))
+
+    # -- the rest --------------------------------------------------------------------------
+
+    def read_meta(self) -> Mapping[str, Any]:
+        """The namespace's small document; empty for one that nobody wrote to."""
+        found = self._shared.retrieve([self._meta_id])
+        return json.loads(found[0].payload["meta"]) if found else {}
+
+    def write_meta(self, meta: Mapping[str, Any]) -> None:
+        """Replace that document; durable when this returns."""
+        text = json.dumps(meta, sort_keys=True)
+        payload = {TENANT_FIELD: META, "id": self._namespace, "meta": text}
+        self._shared.upsert([Point(self._meta_id, payload)])
+
+    def clear(self) -> None:
+        """Remove everything that the namespace holds."""
+        self._shared.delete([record.id for record in self._shared.scroll(self._own, ("id",))])
+        self._shared.delete([self._meta_id])
+
+    def renew(self, layout: Layout) -> AbstractContextManager[Store]:  # noqa: ARG002 -- the protocol's
+        """Refused: another model's vectors do not fit beside the other tenants' own.
+
+        Raises:
+            StoreError: always; all namespaces of a store are renewed together.
+        """
+        raise StoreError(
+            f"the namespace {self._namespace!r} cannot be rebuilt alone: all that share the "
+            "store are, by `toolcrib index --rebuild`",
+        )
+
+    def optimise(self) -> None:
+        """Bring the shared index to full speed; searches go on meanwhile."""
+        self._shared.optimise()
+
+    def info(self) -> StoreInfo:
+        """Describe the store, with the points of this namespace."""
+        return replace(self._shared.info(), points=self.count())
+
+    def close(self) -> None:
+        """Let go of the shared store, which is its owner's to close."""
+        self._store = None
+
+    @property
+    def _shared(self) -> Store:
+        if self._store is None:
+            raise StoreError(f"the namespace {self._namespace!r} is closed")
+        return self._store
+
+    # -- between the two -------------------------------------------------------------------
+
+    def _moved(self, number: int) -> int:
+        """A point's id in the shared store, and back again."""
+        return number ^ self._shift
+
+    def _shared_point(self, point: Point) -> Point:
+        payload = {**point.payload, TENANT_FIELD: self._namespace}
+        moved = self._moved(point.id) if is_point_id(point.id) else point.id
+        return replace(point, id=moved, payload=payload)
+
+    def _own_record(self, record: Record) -> Record:
+        payload = {k: v for k, v in record.payload.items() if k != TENANT_FIELD}
+        return Record(self._moved(record.id), payload)
+
+    def _within(self, where: Filter | None) -> Filter:
+        inside = all_of(self._own, None if where is None else self._translated(where))
+        assert inside is not None
+        return inside
+
+    def _translated(self, where: Filter) -> Filter:
+        """The same filter over the shared store's ids."""
+        match where:
+            case HasId(ids=ids):
+                return HasId(frozenset(map(self._moved, ids)))
+            case Not(part=part):
+                return Not(self._translated(part))
+            case And(parts=parts):
+                return And(*map(self._translated, parts))
+            case Or(parts=parts):
+                return Or(*map(self._translated, parts))
+            case _:
+                return where
+
+
+def namespaces_of(shared: Store) -> list[str]:
+    """Every namespace that was ever written to, by name."""
+    found = shared.scroll(Equals(TENANT_FIELD, META), ("id",))
+    return sorted(record.payload["id"] for record in found)
