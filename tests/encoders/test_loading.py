@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -118,3 +121,14 @@ def test_a_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").touch()
     with pytest.raises(EncoderError, match="there is no folder"):
         ModelName("fastembed", str(tmp_path / "model.onnx"))
+
+
+def test_the_runtime_of_models_leaves_no_record_of_its_use(tmp_path: Path) -> None:
+    code = (
+        "from toolcrib.encoders.bundled import BundledEncoder\n"
+        "BundledEncoder().encode_query('send a mail')\n"
+    )
+    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    kept = {name: value for name, value in os.environ.items() if "TELEMETRY" not in name}
+    subprocess.run([sys.executable, "-c", code], env={**kept, **home}, check=True)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

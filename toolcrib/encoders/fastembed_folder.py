@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from toolcrib.encoders.loading import ModelName
+from toolcrib.encoders.loading import ModelName, import_onnxruntime
 from toolcrib.errors import EncoderError
 
 __all__ = ["model_file", "open_folder", "prompts_of", "registered_name"]
@@ -117,7 +117,7 @@ def _pooling(folder: Path, file: str) -> tuple[str, str]:
 
 def _outputs(path: Path) -> list[tuple[str, int]]:
     """Names and numbers of axes of a graph's outputs, in their order."""
-    onnxruntime: Any = importlib.import_module("onnxruntime")
+    onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
 
-__all__ = ["LoadOnce", "ModelName", "import_extra", "require_extra"]
+__all__ = ["LoadOnce", "ModelName", "import_extra", "import_onnxruntime", "require_extra"]
 
 Loaded = TypeVar("Loaded")
 
@@ -37,6 +38,16 @@ class LoadOnce(Generic[Loaded]):
         return self._made[0]
 
 
+def import_onnxruntime() -> Any:
+    """The runtime of models, which brings no types; told to keep no record of its use.
+
+    Its wheels write a database into the user's cache, with an address to send it to, unless
+    this variable is there before the first import. A user's own choice stands.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    return importlib.import_module("onnxruntime")
+
+
 def require_extra(package: str, feature: str, extra: str) -> None:
     """Check that a package is there, without the cost of importing it.
 
@@ -54,6 +65,8 @@ def import_extra(package: str, feature: str) -> ModuleType:
         EncoderError: it is installed and yet cannot be imported.
     """
     try:
+        # Whatever it is, it may stand on that runtime and import it first.
+        import_onnxruntime()
         return importlib.import_module(package)
     except Exception as error:  # a broken native library raises OSError, an old one anything
         raise EncoderError(

@@ -5,7 +5,6 @@ fastembed could run the same files; it costs 1.2 s of imports where this costs 0
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from toolcrib.encoders.loading import DIGEST_DIGITS
+from toolcrib.encoders.loading import DIGEST_DIGITS, import_onnxruntime
 from toolcrib.encoders.protocols import FloatArray
 from toolcrib.errors import EncoderError
 
@@ -130,7 +129,7 @@ def _open_tokenizer(path: Path, max_tokens: int) -> tokenizers.Tokenizer:
 
 
 def _open_session(path: Path) -> Any:
-    onnxruntime: Any = importlib.import_module("onnxruntime")  # it brings no types
+    onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     # One thread a run: a short query gains nothing from a second, which spins between nodes.
     options.intra_op_num_threads = 1
