@@ -208,3 +208,21 @@ def test_a_tool_that_is_always_active_comes_even_where_it_fits_nothing(settings)
         crib.index_tools(think, *TOOLS)
         assert ids(crib.route("send a mail"))[0] == "think"
         assert ids(crib.route("hi")) == ["think"]
+
+
+def test_a_caller_with_a_scope_does_not_learn_what_is_named_beyond_it(tmp_path):
+    settings = Settings.model_validate(
+        {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
+    )
+    with Crib.open(tmp_path, settings=settings) as crib:
+        crib.index_tools(ToolSpec(name="drop_ledger", server="vault"))
+        said = "what does drop_ledger in the vault do?"
+        everybody = crib.detect(said).entities
+        assert {(each.type, each.text) for each in everybody} == {
+            ("tool", "drop_ledger"),
+            ("service", "vault"),
+        }
+        scope = Scope(servers=frozenset({"mail"}))
+        asked = Turn(text=said, scope=scope)
+        for context in (crib.detect(asked), crib.route(asked).context):
+            assert {each.type for each in context.entities} <= {"identifier"}

@@ -109,7 +109,7 @@ def test_what_is_logged_is_what_evaluation_reads(logged):
 def test_feedback_on_a_decision_that_was_never_made_is_an_error(logged):
     crib, records = logged
     crib.route(MAIL)
-    with pytest.raises(UnknownDecisionError, match="has no decision 'nope'"):
+    with pytest.raises(UnknownDecisionError, match="there is no decision 'nope'"):
         crib.feedback("nope", route="tools")
     assert len(records()) == 1
 

@@ -17,7 +17,7 @@ from toolcrib.library import Library
 from toolcrib.records import Collection, Passage, Refusal
 from toolcrib.router.catalogue import describe, preset
 from toolcrib.store.filters import Equals
-from toolcrib.wiring import LIBRARY, open_store
+from toolcrib.wiring import open_store
 
 DENSE = DeterministicEncoder()
 COOKING = Collection(name="cooking", description="Recipes.", examples=("How long does rice boil?",))
@@ -54,7 +54,7 @@ def reopen(tmp_path):
         if opened:
             opened[-1].close()
         chosen = Settings(**settings)
-        store = open_store(str(tmp_path / LIBRARY), passage_layout(dense.dimensions), chosen)
+        store = open_store(str(tmp_path / "library"), passage_layout(dense.dimensions), chosen)
         opened.append(store)
         return Library(store, dense, chosen, rebuild=rebuild)
 

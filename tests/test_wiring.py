@@ -18,7 +18,7 @@ from toolcrib.router.context.heuristic import HeuristicDetector
 from toolcrib.router.context.model import read_context, write_context
 from toolcrib.router.context.semantic import SemanticDetector
 from toolcrib.settings import load_settings
-from toolcrib.wiring import MEMORY, make_context_model, make_dense, make_detector
+from toolcrib.wiring import make_context_model, make_dense, make_detector
 
 CUES = load_cues()
 OTHER_CUES = """
@@ -98,7 +98,7 @@ def test_labels_are_named_in_the_settings_file(labels, tmp_path):
     file = tmp_path / "toolcrib.yaml"
     chosen = {"encoder": {"dense": "deterministic"}, "context": {"labels": labels}}
     file.write_text(yaml.safe_dump(chosen))
-    with Crib.open(MEMORY, settings=load_settings(file)) as crib:
+    with Crib.open(":memory:", settings=load_settings(file)) as crib:
         assert crib.detect("I want to sell a saw right now").intent == "sell"
         assert crib.route("hello").route.kind == "none"
 
@@ -118,7 +118,7 @@ def test_files_that_cannot_be_used_are_an_error_that_names_them(context, told):
         detector_of(settings, DeterministicEncoder())
     assert told in str(caught.value)
     with (
-        Crib.open(MEMORY, settings=settings) as crib,
+        Crib.open(":memory:", settings=settings) as crib,
         pytest.raises(SettingsError, match=r"gone|mood"),
     ):
         crib.detect("anything")

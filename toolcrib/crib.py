@@ -3,65 +3,89 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from toolcrib import wiring
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.desk import Desk, Stock
-from toolcrib.encoders.protocols import DenseEncoder
-from toolcrib.errors import StoreError
+from toolcrib.document_counter import DocumentCounter
+from toolcrib.encoders.protocols import DenseEncoder, Reranker
 from toolcrib.indexers.points import layout
 from toolcrib.indexers.sources import ToolSource
 from toolcrib.indexers.writing import Listener
 from toolcrib.library import Library
 from toolcrib.reading import Reading
 from toolcrib.records import (
-    Collection,
     Context,
     Decision,
     FindResult,
     IndexReport,
     KnowledgeResult,
     Outcome,
-    Passage,
     Scope,
     ToolHit,
     Turn,
 )
 from toolcrib.router.policy import RecoveryPolicy
+from toolcrib.router.telemetry import DecisionLog
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.protocol import Identity, Store, StoreInfo
-from toolcrib.tool_counter import ToolCounter
+
+if TYPE_CHECKING:
+    from toolcrib.client import RemoteCrib
 
 __all__ = ["Crib"]
 
 
-class Crib(ToolCounter):
+class Crib(DocumentCounter):
     """A counter of tools and a library of passages: put them in, ask for what a turn needs.
 
     Safe for several threads; one process at a time holds a folder. A context manager.
+
+    `Crib("https://...", api_key=...)` is the same over a service (`RemoteCrib`).
     """
 
-    def __init__(
+    if TYPE_CHECKING:
+
+        @overload
+        def __new__(
+            cls, store: str, *, api_key: str | None = None, namespace: str | None = None
+        ) -> RemoteCrib: ...
+
+        @overload
+        def __new__(
+            cls, store: Store, dense: DenseEncoder, settings: Settings, **_how: Any
+        ) -> Self: ...
+
+    def __new__(cls, store: Store | str, *_more: Any, **how: Any) -> Any:
+        """An embedded crib for a store, a client for a service's URL."""
+        if not isinstance(store, str):
+            return super().__new__(cls)
+        from toolcrib.client import RemoteCrib
+
+        return RemoteCrib(store, **how)
+
+    def __init__(  # pyright: ignore[reportInconsistentConstructor] -- __new__ takes a URL too
         self,
         store: Store,
         dense: DenseEncoder,
         settings: Settings,
         *,
         library: Callable[[], Library] | None = None,
+        has_library: Callable[[], bool] | None = None,
+        reranker: Reranker | None = None,
         clock: Clock | None = None,
+        log: DecisionLog | None = None,
     ) -> None:
-        self._open_library = library
-        self._library: Library | None = None
-        self._opening = threading.Lock()
-        self._desk = Desk(settings, clock or SystemClock())
+        self._desk = Desk(settings, clock or SystemClock(), log)
         self._reading = Reading(store, dense, settings)
         self._stocked = False
-        super().__init__(store, dense, settings)
+        super().__init__(
+            store, dense, settings, library=library, has_library=has_library, reranker=reranker
+        )
 
     @classmethod
     def open(
@@ -69,13 +93,17 @@ class Crib(ToolCounter):
         location: str | Path | None = None,
         *,
         settings: Settings | None = None,
+        dense: DenseEncoder | None = None,
+        reranker: Reranker | None = None,
+        log: DecisionLog | None = None,
         rebuild: bool = False,
         progress: Listener | None = None,
     ) -> Self:
         """Open a folder (made if missing), a Qdrant server's URL, or `:memory:`.
 
-        `location` defaults to the settings' `store`. `rebuild` renews the index beside the old
-        one and swaps them at the end; `progress` hears how far that is.
+        `location` defaults to the settings' `store`; `dense`, `reranker` and `log` to what they
+        name. `rebuild` renews the index beside the old one and swaps them at the end;
+        `progress` hears how far that is.
 
         Raises:
             StoreLockedError: another process has the folder open.
@@ -83,15 +111,24 @@ class Crib(ToolCounter):
             IndexMismatchError: other models, settings or format made the index.
         """
         settings = settings or load_settings()
-        dense = wiring.make_dense(settings)
+        dense = dense or wiring.make_dense(settings)
         where = str(location if location is not None else settings.store)
         store = wiring.open_store(where, layout(dense.dimensions), settings)
 
         opened = partial(Library.open, where, dense, settings, rebuild=rebuild)
+        exists = partial(wiring.has_library, where, settings)
         try:
-            crib = cls(store, dense, settings, library=opened)
+            crib = cls(
+                store,
+                dense,
+                settings,
+                library=opened,
+                has_library=exists,
+                reranker=reranker,
+                log=log,
+            )
             crib._claim(rebuild=rebuild, progress=progress)
-            if wiring.has_library(where, settings):
+            if exists():
                 _ = crib.library
         except BaseException:
             store.close()
@@ -99,58 +136,6 @@ class Crib(ToolCounter):
         return crib
 
     # -- knowledge ---------------------------------------------------------------------------
-
-    @property
-    def library(self) -> Library:
-        """The collections and their passages; made when they are first asked for.
-
-        Raises:
-            StoreError: it cannot be opened, or other models made it.
-        """
-        with self._opening:
-            if self._library is None:
-                if self._open_library is None:
-                    raise StoreError("this crib was made without a library; use Crib.open")
-                self._library = self._open_library()
-        return self._library
-
-    def index_docs(
-        self,
-        *sources: str | Path,
-        collection: str,
-        prune: bool = False,
-        progress: Listener | None = None,
-    ) -> IndexReport:
-        """Bring a collection up to date with files, folders and URLs of documents.
-
-        What is unchanged is not encoded again. `prune` removes documents of the collection that
-        no source names. What cannot be read is refused in the report, and keeps nothing out.
-
-        Raises:
-            MissingExtraError: the extra `docs` is not installed.
-            StoreError: the store refused; what was reported to `progress` before is durable.
-        """
-        from toolcrib.indexers.documents.sources import passages
-
-        found = [entry for source in sources for entry in passages(source, collection)]
-        return self._put(found, collection if prune else None, progress)
-
-    def index_passages(
-        self, passages: Iterable[Passage], *, progress: Listener | None = None
-    ) -> IndexReport:
-        """Bring the library up to date with passages that were split elsewhere."""
-        return self._put([("", passage) for passage in passages], None, progress)
-
-    def remove_docs(self, collection: str, *documents: str) -> int:
-        """As `Library.remove`: documents of a collection; without any, all of it."""
-        removed = self.library.remove(collection, documents)
-        self._changed(tools=False)
-        return removed
-
-    def add_collections(self, *collections: Collection) -> None:
-        """Make collections known, or describe them anew."""
-        self.library.define(collections)
-        self._changed(tools=False)
 
     def find_knowledge(self, query: str, *, scope: Scope | None = None) -> KnowledgeResult:
         """The passages that answer a question, out of the collections that fit it.
@@ -185,17 +170,19 @@ class Crib(ToolCounter):
         k: int | None = None,
         budget_ms: float | None = None,
         shown: Sequence[str] = (),
+        by: str | None = None,
     ) -> Decision:
         """Decide a turn: what kind it is, which tools and which passages it needs.
 
         `k` tools and `budget_ms` milliseconds in place of the settings'. `shown` are ids of
-        tools that the conversation's earlier turns had, for an append-only order.
+        tools that the conversation's earlier turns had, for an append-only order. `by` says in
+        the log who asked.
 
         Raises:
             QueryError: an impossible `k`.
             StoreError: a store does not answer.
         """
-        return self._at_desk().route(_turn(turn), k=k, budget_ms=budget_ms, shown=shown)
+        return self._at_desk().route(_turn(turn), k=k, budget_ms=budget_ms, shown=shown, by=by)
 
     def alternates(
         self, failed_tool: str, turn: Turn | str, *, decision_id: str | None = None, k: int = 3
@@ -208,8 +195,9 @@ class Crib(ToolCounter):
             UnknownToolError: no tool has the id of the failed one.
             StoreError: the store does not answer.
         """
+        asked = _turn(turn)
         failed = self.get_tool(failed_tool)
-        return self._at_desk().alternates(failed, _turn(turn), decision_id, k)
+        return self._at_desk().alternates(failed, asked, decision_id, k)
 
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
@@ -232,13 +220,6 @@ class Crib(ToolCounter):
         """
         self._desk.feedback(decision_id, said)
 
-    def _put(
-        self, entries: Sequence[Any], prune: str | None, progress: Listener | None
-    ) -> IndexReport:
-        report = self.library.put(entries, prune=prune, progress=progress)
-        self._changed(tools=False)
-        return report
-
     def _at_desk(self) -> Desk:
         """The desk, with what is in stock now."""
         with self._opening:
@@ -246,9 +227,22 @@ class Crib(ToolCounter):
                 detector = self._reading.detector()
                 # Before the stock is looked at: what changes meanwhile must be seen next time.
                 self._stocked = True
-                stock = (self._retriever, self._store, self._dense, detector, self._library)
-                self._desk.supply(Stock(*stock, self._reranker))
+                stock = Stock(
+                    self._retriever,
+                    self._store,
+                    self._dense,
+                    detector,
+                    self._reading.stranger(),
+                    self._library,
+                    self._reranker,
+                )
+                self._desk.supply(stock)
         return self._desk
+
+    def refresh(self) -> None:
+        """Look again at what another process may have changed."""
+        self._reading.forget()
+        super().refresh()
 
     def _changed(self, *, tools: bool) -> None:
         """Tools or what judges them changed: the desk must hear of it before the next turn."""

@@ -31,6 +31,7 @@ from toolcrib.router.recovery import Failures, alternates
 from toolcrib.router.router import Router, RouterParts
 from toolcrib.router.telemetry import (
     DecisionLog,
+    FailureLog,
     Feedback,
     Outcome,
     decision_record,
@@ -55,6 +56,7 @@ class Stock:
     store: Store
     dense: DenseEncoder
     detector: Detector
+    stranger: Detector
     library: Library | None
     reranker: Reranker | None = None
 
@@ -62,12 +64,12 @@ class Stock:
 class Desk:
     """Decides turns over a stock; keeps their log and what failed. Safe for several threads."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock, log: DecisionLog | None = None) -> None:
         self._settings = settings
         self._clock = clock
         self._costs = Costs()
         self._failures = Failures()
-        self._log = open_log(settings.telemetry)
+        self._log = log or open_log(settings.telemetry)
         self._stock: Stock | None = None
         self._router: Router | None = None
 
@@ -80,14 +82,21 @@ class Desk:
         return self._supplied[1].detect(turn)
 
     def route(
-        self, turn: Turn, *, k: int | None, budget_ms: float | None, shown: Sequence[str]
+        self,
+        turn: Turn,
+        *,
+        k: int | None,
+        budget_ms: float | None,
+        shown: Sequence[str],
+        by: str | None,
     ) -> Decision:
         """Decide a turn and log the decision."""
         _, router = self._supplied
         decision = router.route(turn, k=k, budget_ms=budget_ms, shown=shown)
         if self._log is not None:
             text = self._settings.telemetry.text
-            self._write(self._log, decision_record(decision, text=text, at=time.time()))
+            made = decision_record(decision, text=text, at=time.time())
+            self._write(self._log, made if by is None else {**made, "by": by})
         return decision
 
     def find_knowledge(self, query: str, scope: Scope | None) -> KnowledgeResult:
@@ -103,7 +112,7 @@ class Desk:
         if k < 1:
             raise QueryError(f"k is {k}; at least one tool must be asked for")
         stock, _ = self._supplied
-        gone = self._failures.of(decision_id) if decision_id else ()
+        gone = self._gone(decision_id) if decision_id else ()
         found = alternates(
             stock.retriever.find,
             failed,
@@ -115,14 +124,24 @@ class Desk:
         )
         return tuple(found)
 
+    def _gone(self, decision_id: str) -> tuple[str, ...]:
+        """The tools that failed for a decision, also where another process heard of it."""
+        known = tuple(self._failures.of(decision_id))
+        if isinstance(self._log, FailureLog):
+            known += self._log.failed(decision_id)
+        return known
+
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, took_ms: float | None
     ) -> None:
-        """Remember and log how a call ended."""
+        """Remember and log how a call ended; a log that others ask for it must have taken it."""
         self._failures.report(decision_id, tool, outcome)
         if self._log is not None:
             record = outcome_record(decision_id, tool, outcome, at=time.time(), took_ms=took_ms)
-            self._write(self._log, record)
+            if isinstance(self._log, FailureLog):
+                self._log.write(record)
+            else:
+                self._write(self._log, record)
 
     def feedback(self, decision_id: str, said: Mapping[str, Any]) -> None:
         """Log what would have been right for a decision."""
@@ -137,9 +156,7 @@ class Desk:
             place = ".".join(map(str, first["loc"])) or "feedback"
             raise FeedbackError(f"{place}: {first['msg']}") from error
         if self._log.find(decision_id) is None:
-            raise UnknownDecisionError(
-                f"the log {self._settings.telemetry.path} has no decision {decision_id!r}",
-            )
+            raise UnknownDecisionError(f"there is no decision {decision_id!r}")
         text = self._settings.telemetry.text
         self._log.write(feedback_record(decision_id, given, text=text, at=time.time()))
 
@@ -170,6 +187,7 @@ class Desk:
             selector=ToolSelector(stock.store, settings.tools),
             tool_settings=settings.tools,
             detector=stock.detector,
+            stranger=stock.stranger,
             dense=stock.dense,
             limits=settings.limits,
             knowledge=knowledge,

@@ -15,9 +15,10 @@ from toolcrib.identity import difference, library_identity
 from toolcrib.indexers.passage_sync import PassageEntry, PassageSync
 from toolcrib.indexers.passages import passage_layout
 from toolcrib.indexers.writing import Listener, ignore
+from toolcrib.rebuilding import copy_passages
 from toolcrib.records import Collection, IndexReport, Passage
 from toolcrib.retrieval.passages import PassageRetriever, PassageWeights
-from toolcrib.router.catalogue import Catalogue, describe, preset, read_catalogue, read_collections
+from toolcrib.router.catalogue import Catalogue, preset, read_catalogue, read_collections
 from toolcrib.settings import Settings
 from toolcrib.store.filters import AnyOf, Equals, Filter, all_of
 from toolcrib.store.payload import read_passage
@@ -41,11 +42,10 @@ class Library:
         self._store = store
         self._dense = dense
         self._lexical = LexicalEncoder(settings.lexical)
-        self._weights = settings.passages
+        self._settings = settings
         self._writing = threading.Lock()
         self._claim(rebuild=rebuild)
-        kept = read_catalogue(store.read_meta(), dense)
-        self._catalogue = kept.with_changes(settings.collections, dense)
+        self._catalogue = self._known()
 
     @classmethod
     def open(
@@ -68,9 +68,18 @@ class Library:
         """The collections that can be asked."""
         return self._catalogue
 
+    def refresh(self) -> None:
+        """Look again at the collections: another process may have changed them."""
+        with self._writing:
+            self._catalogue = self._known()
+
+    def _known(self) -> Catalogue:
+        kept = read_catalogue(self._store.read_meta(), self._dense)
+        return kept.with_changes(self._settings.collections, self._dense)
+
     def retriever(self, weights: PassageWeights | None = None) -> PassageRetriever:
         """What finds passages, by the settings' weights or by others."""
-        return PassageRetriever(self._store, weights or self._weights)
+        return PassageRetriever(self._store, weights or self._settings.passages)
 
     def collection(self, name: str) -> Collection:
         """The collection of this name.
@@ -167,12 +176,7 @@ class Library:
         if found is None:
             self._store.write_meta({**meta, "identity": identity})
         elif rebuild:
-            entries = [("the library", read_passage(r.payload)) for r in self._store.scroll()]
             with self._store.renew(passage_layout(self._dense.dimensions)) as beside:
-                kept = read_collections(meta)
-                beside.write_meta(
-                    {"catalogue": describe(kept, self._dense).as_meta(), "identity": identity}
-                )
-                PassageSync(beside, self._dense, self._lexical).run(entries)
+                copy_passages(self._store, beside, self._dense, self._settings)
         elif found != identity:
             raise IndexMismatchError(difference(found, identity))

@@ -27,6 +27,7 @@ class Reading:
         self._model: ContextModel | None = None
         self._has_model = False
         self._detector: Detector | None = None
+        self._stranger: Detector | None = None
 
     def detector(self) -> Detector:
         """What reads a turn.
@@ -43,9 +44,23 @@ class Reading:
             )
         return self._detector
 
+    def stranger(self) -> Detector:
+        """What reads a turn of somebody who may not know which tools there are.
+
+        Raises:
+            SettingsError: labels or cues cannot be read.
+        """
+        if self._stranger is None:
+            self._stranger = wiring.make_detector(self._settings, self._fitted(), ())
+        return self._stranger
+
     def forget_names(self) -> None:
         """Tools have changed: read their names again before the next turn."""
         self._detector = None
+
+    def forget(self) -> None:
+        """Another process may have changed everything: read it again before the next turn."""
+        self._detector, self._stranger, self._has_model = None, None, False
 
     def keep(self) -> None:
         """Keep what is fitted beside the index, for every process that opens it.

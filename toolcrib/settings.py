@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import (
@@ -29,7 +29,14 @@ from toolcrib.router.policy import RecoverySettings
 from toolcrib.router.telemetry import TelemetrySettings
 from toolcrib.router.tools import ToolSettings
 
-__all__ = ["EncoderSettings", "ServerSettings", "Settings", "load_settings"]
+__all__ = [
+    "EncoderSettings",
+    "GatewaySettings",
+    "ServerSettings",
+    "ServiceSettings",
+    "Settings",
+    "load_settings",
+]
 
 FILE_NAME = "toolcrib.yaml"
 
@@ -61,6 +68,56 @@ class ServerSettings(BaseModel):
     replicas: int | None = Field(default=None, ge=1)
 
 
+class ServiceSettings(BaseModel):
+    """How `toolcrib serve` serves.
+
+    `concurrent` requests are worked on or wait at once, further ones are turned away; each has
+    `timeout_s`. `rate` is what a key may ask in each process, as `LIMIT/second`, `/minute` or
+    `/hour`. `drain_s`: for requests under way when the service stops. `batch`: the most queries
+    that are encoded together, 1 for each alone. Decisions are kept for `keep_days`. `audit`: hold
+    back tools whose text is dangerous to a model. `trace_text`: user's words in traces.
+    `reports`: folder of evaluation reports that the console shows.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8642, ge=0, le=65_535)
+    concurrent: int = Field(default=64, ge=1)
+    workers: int = Field(default=2, ge=1)
+    timeout_s: float = Field(default=10.0, gt=0)
+    max_body_bytes: int = Field(default=8 * 2**20, ge=1024)
+    rate: str | None = Field(default=None, pattern=r"^[1-9]\d*/(second|minute|hour)$")
+    drain_s: float = Field(default=20.0, ge=0)
+    batch: int = Field(default=1, ge=1)
+    keep_days: float = Field(default=30.0, gt=0)
+    audit: bool = True
+    trace_text: bool = False
+    log_format: Literal["json", "text"] = "json"
+    reports: str | None = None
+
+
+class GatewaySettings(BaseModel):
+    """How `toolcrib gateway` stands in front of MCP servers.
+
+    Below or at `pass_through` tools all are shown. `pinned` are ids of tools that are shown
+    always. `k` tools a search. A call has `call_timeout_s`; at most `max_calls` follow one
+    `find_tools`. A server that died is tried again after `retry_s`. `lock`: the file of
+    approved digests.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pass_through: int = Field(default=30, ge=0)
+    pinned: tuple[str, ...] = ()
+    k: int = Field(default=5, ge=1, le=50)
+    call_timeout_s: float = Field(default=30.0, gt=0)
+    max_calls: int | None = Field(default=None, ge=1)
+    connect_timeout_s: float = Field(default=20.0, gt=0)
+    retry_s: float = Field(default=5.0, gt=0)
+    lock: str = "toolcrib.lock"
+
+
 class Settings(BaseSettings):
     """Everything that can be set; the defaults need no file and no variable."""
 
@@ -88,6 +145,8 @@ class Settings(BaseSettings):
     recovery: RecoverySettings = RecoverySettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     server: ServerSettings = ServerSettings()
+    service: ServiceSettings = ServiceSettings()
+    gateway: GatewaySettings = GatewaySettings()
 
 
 def load_settings(file: Path | None = None) -> Settings:

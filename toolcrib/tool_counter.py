@@ -5,21 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from typing import Literal
 
 from toolcrib import wiring
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray
+from toolcrib.encoders.protocols import DenseEncoder, FloatArray, Reranker
 from toolcrib.errors import IndexMismatchError, UnknownToolError
 from toolcrib.identity import calibration_identity, difference, index_identity
 from toolcrib.indexers.points import layout
 from toolcrib.indexers.sources import ToolSource, entries
 from toolcrib.indexers.sync import ToolSync
 from toolcrib.indexers.writing import Listener, ignore
-from toolcrib.records import FindResult, IndexReport, Scope, ToolSpec
+from toolcrib.rebuilding import copy_tools
+from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.assessment import Assessor
 from toolcrib.retrieval.calibration_store import (
-    META_KEY,
     load_calibration,
     save_calibration,
     usable_calibration,
@@ -29,24 +30,36 @@ from toolcrib.retrieval.head import Head
 from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.settings import Settings
-from toolcrib.store.filters import Filter, all_of, from_scope, validate
+from toolcrib.store.facets import FACETS, count_facets
+from toolcrib.store.filters import Filter, all_of, from_scope, matches, validate
 from toolcrib.store.payload import read_tool
 from toolcrib.store.protocol import Identity, Store, point_id
 
 __all__ = ["ToolCounter"]
 
+MAX_NEAREST = 20_000
+"""Ids that are looked through for one like an unknown one: a tenth of a second's work."""
+
 
 class ToolCounter:
     """A counter of tools: put them in, ask for those that fit. Safe for several threads."""
 
-    def __init__(self, store: Store, dense: DenseEncoder, settings: Settings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        dense: DenseEncoder,
+        settings: Settings,
+        *,
+        reranker: Reranker | None = None,
+    ) -> None:
         self._settings = settings
         self._store = store
         self._dense = dense
         self._lexical = LexicalEncoder(settings.lexical)
-        self._reranker = wiring.make_reranker(settings)
+        self._reranker = reranker or wiring.make_reranker(settings)
         self._identity = index_identity(dense, self._lexical, settings)
         self._writing = threading.Lock()
+        self._signed = False
         self._sync = ToolSync(store, dense, self._lexical, settings.fields)
         self.use_calibration(usable_calibration(self._store, self.calibration_identity()))
 
@@ -72,6 +85,7 @@ class ToolCounter:
         found = [entry for source in sources for entry in entries(source, server, format)]
         try:
             with self._writing:
+                self._sign()
                 return self._sync.run(
                     found,
                     prune=prune,
@@ -130,29 +144,43 @@ class ToolCounter:
             coverage=coverage,
         )
 
-    def get_tool(self, tool_id: str) -> ToolSpec:
-        """The specification with this id.
+    def get_tool(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
+        """The specification with this id; what a scope does not allow is as unknown as the rest.
 
         Raises:
             UnknownToolError: there is none; the nearest ids are named.
         """
-        records = self._store.retrieve([point_id(tool_id)])
-        if not records:
-            known = [record.payload["id"] for record in self._store.scroll(fields=("id",))]
-            raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, known, n=3)))
-        return read_tool(records[0].payload)
+        allowed = from_scope(scope)
+        for record in self._store.retrieve([point_id(tool_id)]):
+            if allowed is None or matches(allowed, record.id, record.payload):
+                return read_tool(record.payload)
+        some = islice(self._store.scroll(allowed, ("id",)), MAX_NEAREST)
+        known = [record.payload["id"] for record in some]
+        raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, known, n=3)))
 
     def list_tools(
         self,
         *,
         scope: Scope | None = None,
         where: Filter | None = None,
+        after: str | None = None,
     ) -> Iterator[ToolSpec]:
-        """Every tool in reach, disabled ones too, in no particular order."""
+        """Every tool in reach, disabled ones too, in an order of the store's own.
+
+        `after` begins behind the tool of this id, which need not be there any more.
+        """
         if where is not None:
             validate(where)
-        for record in self._store.scroll(all_of(from_scope(scope), where), ("spec",)):
+        first = None if after is None else point_id(after)
+        allowed = all_of(from_scope(scope), where)
+        for record in self._store.scroll(allowed, ("spec",), after=first):
             yield read_tool(record.payload)
+
+    def facets(self, *, scope: Scope | None = None) -> Facets:
+        """How many tools there are in reach, by server, category, tag and sensitivity."""
+        return count_facets(
+            record.payload for record in self._store.scroll(from_scope(scope), FACETS)
+        )
 
     # -- calibration -------------------------------------------------------------------------
 
@@ -209,6 +237,16 @@ class ToolCounter:
         )
         self._changed(tools=False)
 
+    def refresh(self) -> None:
+        """Look again at what another process may have changed.
+
+        Raises:
+            IndexMismatchError: it built the index anew, by other models.
+        """
+        self.check_index()
+        self.use_calibration(usable_calibration(self._store, self.calibration_identity()))
+        self._changed(tools=True)
+
     def _changed(self, *, tools: bool) -> None:
         """Hear that tools, or only what judges them, have changed."""
 
@@ -216,21 +254,30 @@ class ToolCounter:
 
     def _claim(self, *, rebuild: bool, progress: Listener | None) -> None:
         """Check that the index is ours to use, or make it so."""
-        meta = self._store.read_meta()
-        found = meta.get("identity")
-        if found is None:
-            self._store.write_meta({**meta, "identity": self._identity})
-        elif found != self._identity and not rebuild:
-            raise IndexMismatchError(difference(found, self._identity))
-        elif rebuild:
+        if rebuild and "identity" in self._store.read_meta():
             self._rebuild(progress)
+        self.check_index()
+        self._sign()
+
+    def check_index(self) -> None:
+        """See whether the index is one of ours; one that nobody wrote to is anybody's.
+
+        Raises:
+            IndexMismatchError: other models, settings or format made it.
+        """
+        found = self._store.read_meta().get("identity", self._identity)
+        if found != self._identity:
+            raise IndexMismatchError(difference(found, self._identity))
+
+    def _sign(self) -> None:
+        """Say in a new index what its points are made with."""
+        if not self._signed:
+            meta = self._store.read_meta()
+            if "identity" not in meta:
+                self._store.write_meta({**meta, "identity": self._identity})
+            self._signed = True
 
     def _rebuild(self, progress: Listener | None) -> None:
         """Encode every tool again into a store beside, and swap it in."""
-        specs = [("the index", read_tool(r.payload)) for r in self._store.scroll(fields=("spec",))]
         with self._store.renew(layout(self._dense.dimensions)) as beside:
-            # The calibration goes along: where it does not hold any more, it is refused with why.
-            kept = {k: v for k, v in self._store.read_meta().items() if k == META_KEY}
-            beside.write_meta({**kept, "identity": self._identity})
-            sync = ToolSync(beside, self._dense, self._lexical, self._settings.fields)
-            sync.run(specs, progress=progress or ignore)
+            copy_tools(self._store, beside, self._dense, self._settings, progress)

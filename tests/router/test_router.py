@@ -242,8 +242,12 @@ def test_what_a_loop_must_keep_to_is_said(shelves):
 def test_every_decision_has_an_id_of_its_own_and_is_otherwise_the_same(crib):
     one, other = (crib.route("where is my parcel now") for _ in range(2))
     assert one.id != other.id
-    same = {"id": "", "took_ms": {}}
-    assert {**one.as_dict(), **same} == {**other.as_dict(), **same}
+
+    def lasting(decision):
+        said = decision.as_dict()
+        return {**said, "id": "", "took_ms": {}, "tools": {**said["tools"], "took_ms": {}}}
+
+    assert lasting(one) == lasting(other)
 
 
 def test_a_question_alone_is_answered_without_a_decision(crib):

@@ -1,37 +1,71 @@
-"""Tools in the words of those who call them: MCP, OpenAI, Anthropic, and our own JSON."""
+"""Tools in the words of those who call them: MCP, OpenAI, Anthropic, and our own JSON.
+
+Two ways lead to a provider. Either the few tools of a turn are handed over as they are (`openai`,
+`anthropic`), named as briefly as can be; or all are, marked as deferred, and the provider asks us
+for those of a turn (`anthropic-deferred` and `tool_reference`, `openai-namespaces`). Then a tool
+must be called the same in every answer, whatever else is in it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from toolcrib.errors import QueryError
 from toolcrib.records import ToolSpec
+from toolcrib.records.tools import default_id
 
-__all__ = ["FORMATS", "export"]
+__all__ = ["FORMATS", "export", "named_ids"]
 
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]+")
+_PLAIN = re.compile(r"(?!_)[a-zA-Z0-9_-]+(?<!_)")
 MAX_NAME = 64
 """Both providers accept names of `[a-zA-Z0-9_-]{1,64}` only."""
 
+DIGEST = 8
+"""Characters that tell names apart which would else be the same."""
+
 
 def export(tools: Iterable[ToolSpec], format: str) -> list[dict[str, Any]]:
-    """Definitions ready to hand to a model.
+    """Definitions ready to hand to a model; one a tool, or one a server where tools are grouped.
 
-    Two tools of one name get their server's name in front; what a provider does not accept in
-    a name becomes `_`.
+    What a provider does not accept in a name becomes `_`. In `openai` and `anthropic` two tools
+    of one name get their server's in front; in the formats for deferred tools names depend on
+    nothing but the tool.
 
     Raises:
         QueryError: there is no such format.
     """
     if format not in FORMATS:
         raise QueryError(f"there is no format {format!r}; known are {', '.join(FORMATS)}")
+    return FORMATS[format](list(tools))
+
+
+def named_ids(tools: Iterable[ToolSpec], format: str) -> dict[str, str]:
+    """Which tool's id the names in `export` stand for; in a namespace `namespace.name` does.
+
+    MCP's own names may be of several tools; such a name is left out.
+    """
     chosen = list(tools)
-    return [FORMATS[format](tool, name) for tool, name in zip(chosen, _names(chosen), strict=True)]
+    names = _NAMES.get(format, _own_names)(chosen)
+    return {
+        name: tool.id
+        for name, tool in zip(names, chosen, strict=True)
+        if format != "mcp" or names.count(name) == 1
+    }
 
 
-def _names(tools: list[ToolSpec]) -> list[str]:
+# -- names -------------------------------------------------------------------------------------
+
+
+def _own_names(tools: Sequence[ToolSpec]) -> list[str]:
+    return [tool.name for tool in tools]
+
+
+def _brief_names(tools: Sequence[ToolSpec]) -> list[str]:
+    """As short as they can be among these tools."""
     plain = [_accepted(tool.name) for tool in tools]
     names = [
         name if plain.count(name) == 1 else _accepted(f"{tool.server}_{tool.name}")
@@ -46,15 +80,56 @@ def _names(tools: list[ToolSpec]) -> list[str]:
     return names
 
 
+def _lasting_names(tools: Sequence[ToolSpec]) -> list[str]:
+    """The same whatever else there is: `server__name`, with a digest where that says too little."""
+    return [_lasting(tool, tool.server, tool.name) for tool in tools]
+
+
+def _names_in_namespaces(tools: Sequence[ToolSpec]) -> list[str]:
+    """`namespace.name`; the name alone without a server."""
+    return [
+        f"{_namespace(tool.server)}.{_lasting(tool, tool.name)}"
+        if tool.server
+        else _lasting(tool, tool.name)
+        for tool in tools
+    ]
+
+
+def _lasting(tool: ToolSpec, *parts: str) -> str:
+    given = [part for part in parts if part]
+    name = "__".join(given)
+    is_told_apart = all(_PLAIN.fullmatch(part) and "__" not in part for part in given)
+    if is_told_apart and len(name) <= MAX_NAME and tool.id == default_id(tool.server, tool.name):
+        return name
+    return _with_digest(name, tool.id)
+
+
+def _namespace(server: str) -> str:
+    is_accepted = _PLAIN.fullmatch(server) and len(server) <= MAX_NAME
+    return server if is_accepted else _with_digest(server, server)
+
+
+def _with_digest(name: str, of: str) -> str:
+    digest = hashlib.blake2b(of.encode("utf-8", "surrogatepass"), digest_size=DIGEST // 2)
+    return f"{_accepted(name)[: MAX_NAME - DIGEST - 1]}_{digest.hexdigest()}"
+
+
 def _accepted(name: str) -> str:
     return _NOT_ALLOWED.sub("_", name).strip("_")[:MAX_NAME] or "tool"
+
+
+# -- definitions -------------------------------------------------------------------------------
 
 
 def _schema(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "object", "properties": {}, **tool.input_schema}
 
 
-def _mcp(tool: ToolSpec, _name: str) -> dict[str, Any]:
+def _mcp(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    return [_mcp_tool(tool) for tool in tools]
+
+
+def _mcp_tool(tool: ToolSpec) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description,
@@ -65,22 +140,78 @@ def _mcp(tool: ToolSpec, _name: str) -> dict[str, Any]:
     return shown | ({"annotations": tool.annotations} if tool.annotations else {})
 
 
-def _openai(tool: ToolSpec, name: str) -> dict[str, Any]:
-    function = {"name": name, "description": tool.description, "parameters": _schema(tool)}
-    return {"type": "function", "function": function}
+def _openai(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """As Chat Completions takes functions."""
+    return [
+        {"type": "function", "function": _function(tool, name)}
+        for tool, name in zip(tools, _brief_names(tools), strict=True)
+    ]
 
 
-def _anthropic(tool: ToolSpec, name: str) -> dict[str, Any]:
+def _openai_namespaces(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """As the Responses API takes deferred functions, and what a search of ours has found."""
+    shown: dict[tuple[str, str], dict[str, Any]] = {}
+    for tool in tools:
+        function = {
+            "type": "function",
+            **_function(tool, _lasting(tool, tool.name)),
+            "defer_loading": True,
+        }
+        if not tool.server:
+            shown["tool", tool.id] = function
+            continue
+        name = _namespace(tool.server)
+        described = {"name": name, "description": f"Tools of {tool.server}."}
+        shown.setdefault(("server", name), {"type": "namespace", **described, "tools": []})
+        shown["server", name]["tools"].append(function)
+    return list(shown.values())
+
+
+def _function(tool: ToolSpec, name: str) -> dict[str, Any]:
+    return {"name": name, "description": tool.description, "parameters": _schema(tool)}
+
+
+def _anthropic(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    return [
+        _anthropic_tool(tool, name) for tool, name in zip(tools, _brief_names(tools), strict=True)
+    ]
+
+
+def _anthropic_deferred(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """What is handed over once, for `tool_reference` to refer to."""
+    return [
+        {**_anthropic_tool(tool, name), "defer_loading": True}
+        for tool, name in zip(tools, _lasting_names(tools), strict=True)
+    ]
+
+
+def _anthropic_tool(tool: ToolSpec, name: str) -> dict[str, Any]:
     return {"name": name, "description": tool.description, "input_schema": _schema(tool)}
 
 
-def _json(tool: ToolSpec, _name: str) -> dict[str, Any]:
-    return tool.model_dump(mode="json", exclude_defaults=True)
+def _tool_reference(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """The content of a `tool_result` that loads deferred tools."""
+    return [{"type": "tool_reference", "tool_name": name} for name in _lasting_names(tools)]
 
 
-FORMATS: dict[str, Callable[[ToolSpec, str], dict[str, Any]]] = {
+def _json(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    return [tool.model_dump(mode="json", exclude_defaults=True) for tool in tools]
+
+
+FORMATS: dict[str, Callable[[Sequence[ToolSpec]], list[dict[str, Any]]]] = {
     "mcp": _mcp,
     "openai": _openai,
+    "openai-namespaces": _openai_namespaces,
     "anthropic": _anthropic,
+    "anthropic-deferred": _anthropic_deferred,
+    "tool_reference": _tool_reference,
     "json": _json,
+}
+
+_NAMES: dict[str, Callable[[Sequence[ToolSpec]], list[str]]] = {
+    "openai": _brief_names,
+    "openai-namespaces": _names_in_namespaces,
+    "anthropic": _brief_names,
+    "anthropic-deferred": _lasting_names,
+    "tool_reference": _lasting_names,
 }

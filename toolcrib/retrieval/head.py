@@ -7,7 +7,6 @@ log-probabilities join the score of every candidate (`FusionWeights.head`).
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable
 from functools import cached_property
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from toolcrib.encoders.halves import from_text, to_text
 from toolcrib.encoders.protocols import FloatArray
 from toolcrib.store.protocol import point_id
 
@@ -48,8 +48,7 @@ class Head(BaseModel):
 
     @cached_property
     def _matrix(self) -> NDArray[np.float32]:
-        raw = np.frombuffer(base64.b64decode(self.weights), dtype="<f2")
-        return raw.reshape(len(self.ids), self.dimensions).astype(np.float32)
+        return from_text(self.weights, self.dimensions)
 
     @cached_property
     def _offsets(self) -> NDArray[np.float32]:
@@ -65,6 +64,6 @@ def pack(ids: list[str], weights: FloatArray, offsets: FloatArray) -> Head:
     return Head(
         ids=tuple(ids),
         dimensions=weights.shape[1],
-        weights=base64.b64encode(weights.astype("<f2").tobytes()).decode("ascii"),
+        weights=to_text(weights),
         offsets=tuple(round(float(value), 5) for value in offsets),
     )

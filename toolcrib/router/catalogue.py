@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 import yaml
 from pydantic import ValidationError
 
+from toolcrib.encoders.halves import from_text, to_text
 from toolcrib.encoders.protocols import DenseEncoder, FloatArray
 from toolcrib.errors import QueryError, SettingsError
 from toolcrib.indexers.render import clean
@@ -71,7 +71,7 @@ class Catalogue:
         return {
             "collections": [each.model_dump(mode="json") for each in self.collections],
             "digest": _digest(self.collections),
-            "vectors": base64.b64encode(self.vectors.astype("<f2").tobytes()).decode("ascii"),
+            "vectors": to_text(self.vectors),
         }
 
     def with_changes(self, given: Iterable[Collection], dense: DenseEncoder) -> Catalogue:
@@ -83,16 +83,13 @@ class Catalogue:
         fresh = describe(changed.values(), dense)
         merged |= changed
         parts = [_rows_of(fresh if name in changed else self, name) for name in merged]
-        owners = tuple(place for place, rows in enumerate(parts) for _ in rows)
-        return Catalogue(tuple(merged.values()), np.concatenate(parts), owners)
+        return _joined(merged.values(), parts, self.vectors[:0])
 
     def without(self, name: str) -> Catalogue:
         """The same without one collection."""
         kept = [each for each in self.collections if each.name != name]
         parts = [_rows_of(self, each.name) for each in kept]
-        owners = tuple(place for place, rows in enumerate(parts) for _ in rows)
-        rows = np.concatenate(parts) if parts else self.vectors[:0]
-        return Catalogue(tuple(kept), rows, owners)
+        return _joined(kept, parts, self.vectors[:0])
 
 
 def describe(collections: Iterable[Collection], dense: DenseEncoder) -> Catalogue:
@@ -113,8 +110,7 @@ def read_catalogue(meta: Mapping[str, Any], dense: DenseEncoder) -> Catalogue:
     collections = read_collections(meta)
     if kept["digest"] != _digest(collections):
         return describe(collections, dense)
-    raw = np.frombuffer(base64.b64decode(kept["vectors"]), dtype="<f2")
-    vectors = raw.reshape(-1, dense.dimensions).astype(np.float32)
+    vectors = from_text(kept["vectors"], dense.dimensions)
     owners = tuple(place for place, each in enumerate(collections) for _ in _texts(each))
     return Catalogue(collections, vectors, owners)
 
@@ -146,6 +142,14 @@ def _presets() -> dict[str, Collection]:
         return {name: Collection(name=name, **fields) for name, fields in found.items()}
     except (TypeError, ValueError, AttributeError) as error:
         raise SettingsError(f"{_PRESETS.name}: {error}") from error
+
+
+def _joined(
+    collections: Iterable[Collection], parts: Sequence[FloatArray], nothing: FloatArray
+) -> Catalogue:
+    """A catalogue of collections and the rows of each; `nothing` has no rows, and their width."""
+    owners = tuple(place for place, rows in enumerate(parts) for _ in rows)
+    return Catalogue(tuple(collections), np.concatenate([nothing, *parts]), owners)
 
 
 def _rows_of(catalogue: Catalogue, name: str) -> FloatArray:

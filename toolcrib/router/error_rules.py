@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
-from toolcrib.errors import StoreUnavailableError, UnknownToolError
+from toolcrib.errors import (
+    ForbiddenError,
+    OverloadedError,
+    QuarantinedError,
+    RateLimitedError,
+    ServiceError,
+    ServiceUnavailableError,
+    StoreUnavailableError,
+    UnauthenticatedError,
+    UnknownToolError,
+)
 
 __all__ = ["Diagnosis", "ErrorClass", "classify", "diagnose"]
 
@@ -29,6 +39,12 @@ EXCEPTIONS: tuple[tuple[type[BaseException], ErrorClass], ...] = (
     (TimeoutError, "retriable"),
     (ConnectionError, "retriable"),
     (StoreUnavailableError, "retriable"),
+    (RateLimitedError, "retriable"),
+    (OverloadedError, "retriable"),
+    (ServiceUnavailableError, "retriable"),
+    (UnauthenticatedError, "critical"),
+    (ForbiddenError, "critical"),
+    (QuarantinedError, "critical"),
     (UnknownToolError, "reclassify"),
     (NotImplementedError, "reclassify"),
     (ImportError, "reclassify"),
@@ -213,6 +229,8 @@ def _codes(error: BaseException | int | str) -> list[int]:
 
 def _retry_after(error: BaseException | int | str, text: str) -> float | None:
     """The seconds that the sender asks to wait, by its header, else by its words."""
+    if isinstance(error, ServiceError) and error.retry_after_s is not None:
+        return error.retry_after_s
     for path in _HEADERS_AT:
         headers = _at(error, path)
         if headers is not None and hasattr(headers, "items"):

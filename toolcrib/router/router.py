@@ -39,6 +39,7 @@ from toolcrib.router.probes import probe
 from toolcrib.router.selection import Selection, ToolStage
 from toolcrib.router.supervisor import NO_TIME, Evidence, supervise
 from toolcrib.router.tools import ToolSelector, ToolSettings
+from toolcrib.store.filters import from_scope
 
 __all__ = ["Router", "RouterParts"]
 
@@ -59,13 +60,16 @@ REMEMBERED = 512
 class RouterParts:
     """What a router works with; `knowledge` is None where there are no collections.
 
-    `gate_decides`: a user has said when tools are good enough, and nothing overrules that.
+    `stranger` reads turns like `detector`, but knows no names of the registry: it is for callers
+    who may not use all of it. `gate_decides`: a user has said when tools are good enough, and
+    nothing overrules that.
     """
 
     retriever: HybridRetriever
     selector: ToolSelector
     tool_settings: ToolSettings
     detector: Detector
+    stranger: Detector
     dense: DenseEncoder
     limits: Limits
     knowledge: KnowledgeRouter | None = None
@@ -86,7 +90,12 @@ class Router:
     def detect(self, turn: Turn) -> Context:
         """What kind of turn it is: encodes and classifies, and does nothing else."""
         query = self._encode(gist(turn.text)) if has_words(turn.text) else None
-        return self._parts.detector.detect(turn.text, query)
+        return self._detector(turn).detect(turn.text, query)
+
+    def _detector(self, turn: Turn) -> Detector:
+        """Who reads a turn; a caller's scope keeps from it what is named beyond."""
+        within = from_scope(turn.scope)
+        return self._parts.detector if within is None else self._parts.stranger
 
     def find_knowledge(self, turn: Turn) -> KnowledgeResult:
         """The passages for a question, whatever kind of turn it is."""
@@ -145,7 +154,7 @@ class Router:
         )
 
     def _context(self, turn: Turn, query: EncodedQuery, budget: Budget) -> Context:
-        detector, text = self._parts.detector, turn.text
+        detector, text = self._detector(turn), turn.text
         entities = budget.admitted("entities")
         return budget.run(
             "context",
@@ -158,7 +167,7 @@ class Router:
         if not turn.history:
             budget.skip("follow_up")
             return alone
-        leans = self._parts.detector.leans
+        leans = self._detector(turn).leans
 
         def join() -> SearchText:
             try:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -20,6 +20,7 @@ from toolcrib.records.turn import Decision, Outcome, RouteKind
 
 __all__ = [
     "DecisionLog",
+    "FailureLog",
     "Feedback",
     "TelemetrySettings",
     "decision_record",
@@ -56,6 +57,15 @@ class DecisionLog(Protocol):
 
     def close(self) -> None:
         """Let go of what is held."""
+        ...
+
+
+@runtime_checkable
+class FailureLog(Protocol):
+    """A log that also tells which tools failed, whichever process was told."""
+
+    def failed(self, decision_id: str) -> tuple[str, ...]:
+        """The tools whose last reported outcome for a decision is a failure."""
         ...
 
 

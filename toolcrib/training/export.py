@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from toolcrib.encoders.loading import import_onnxruntime
 from toolcrib.training.extra import import_train
 
 __all__ = ["Weights", "add_to_card", "export", "read_weights"]
@@ -113,7 +114,7 @@ def _measured(model: Any, taps: Mapping[str, str], tokenizer: Any, max_tokens: i
 
 def _session(model: bytes) -> Any:
     """Open a model on the CPU, with one thread: the same sums in the same order."""
-    onnxruntime = import_train("onnxruntime", FEATURE)
+    onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolcrib.evaluation.extra import import_eval
+from toolcrib.extras import import_extra
 
 __all__ = ["import_train"]
 
@@ -15,4 +15,4 @@ def import_train(module: str, feature: str) -> Any:
     Raises:
         MissingExtraError: the extra is not installed; `feature` is what needed it.
     """
-    return import_eval(module, feature, "train")
+    return import_extra(module, feature, "train")

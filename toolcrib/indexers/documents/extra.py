@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from toolcrib.errors import MissingExtraError
+from toolcrib.extras import import_extra
 
 __all__ = ["import_docs", "missing_docs"]
+
+FEATURE, EXTRA = "reading documents", "docs"
 
 
 def import_docs(module: str) -> Any:
@@ -16,12 +18,9 @@ def import_docs(module: str) -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    try:
-        return importlib.import_module(module)
-    except ImportError as missing:
-        raise missing_docs() from missing
+    return import_extra(module, FEATURE, EXTRA)
 
 
 def missing_docs() -> MissingExtraError:
     """Make the error that names the extra, to raise."""
-    return MissingExtraError("reading documents", "docs")
+    return MissingExtraError(FEATURE, EXTRA)

@@ -21,7 +21,17 @@ if TYPE_CHECKING:
 
     Connection: TypeAlias = AbstractAsyncContextManager[TransportStreams]
 
-__all__ = ["EndlessListError", "Talk", "follow", "is_closed", "quiet_sdk"]
+__all__ = [
+    "EndlessListError",
+    "Talk",
+    "Tap",
+    "connect",
+    "follow",
+    "is_closed",
+    "quiet_sdk",
+    "shake_hands",
+    "turn_pages",
+]
 
 
 class EndlessListError(Exception):
@@ -57,19 +67,24 @@ async def follow(talk: Talk, stderr: TextIO, max_pages: int) -> None:
     from mcp.types import Implementation
 
     us = Implementation(name="toolcrib", version=_version())
-    async with _connect(talk, stderr) as (incoming, outgoing):
-        tap = _Tap(incoming, talk)
+    async with connect(talk, stderr) as (incoming, outgoing):
+        tap = Tap(incoming, talk)
         async with ClientSession(tap, outgoing, client_info=us) as session:
-            await _shake_hands(session)
+            await shake_hands(session)
             talk.server = session.server_info.name if session.server_info else ""
-            await _turn_pages(session, talk, max_pages)
+            await turn_pages(session, talk, max_pages)
             talk.complete = True
 
 
-async def _shake_hands(session: ClientSession) -> None:
+async def shake_hands(session: ClientSession) -> None:
+    """Agree on a version of the protocol, the old way first, which all servers survive.
+
+    Raises:
+        MCPError: the server refuses, or ended.
+    """
     from mcp import MCPError
 
-    # `initialize` first: many servers end themselves at any other first message (rmcp before 3.0
+    # Many servers end themselves at any other first message than `initialize` (rmcp before 3.0
     # does), so the SDK's own order, to probe with `server/discover`, would lose them.
     try:
         await session.initialize()
@@ -95,7 +110,12 @@ def is_closed(error: MCPError) -> bool:
     return error.code == CONNECTION_CLOSED and error.message.startswith(words)
 
 
-async def _turn_pages(session: ClientSession, talk: Talk, max_pages: int) -> None:
+async def turn_pages(session: ClientSession, talk: Talk, max_pages: int) -> None:
+    """Ask for every page of tools; a `Tap` on the session's stream puts them into `talk`.
+
+    Raises:
+        EndlessListError: a cursor came back, or there are more than `max_pages`.
+    """
     from mcp.types import PaginatedRequestParams
 
     seen: set[str] = set()
@@ -113,7 +133,7 @@ async def _turn_pages(session: ClientSession, talk: Talk, max_pages: int) -> Non
     raise EndlessListError(f"after {max_pages:,} pages it still names a next one")
 
 
-class _Tap:
+class Tap:
     """A read stream that takes the tools out of every page before the session sees it.
 
     The session refuses a whole page for one tool that does not fit its models. We judge
@@ -125,9 +145,11 @@ class _Tap:
         self._talk = talk
 
     async def receive(self) -> SessionMessage | Exception:
+        """The next message, or what came in its place."""
         return self._look_at(await self._inner.receive())
 
     async def aclose(self) -> None:
+        """Close the stream."""
         await self._inner.aclose()
 
     def __aiter__(self) -> Self:
@@ -164,7 +186,8 @@ class _Tap:
         return replace(item, message=emptied)
 
 
-def _connect(talk: Talk, stderr: TextIO) -> Connection:
+def connect(talk: Talk, stderr: TextIO) -> Connection:
+    """The streams to the server that `talk` is with; its stderr goes to `stderr`."""
     target = talk.target
     if isinstance(target, StdioTarget):
         from mcp import StdioServerParameters, stdio_client

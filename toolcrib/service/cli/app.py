@@ -2,31 +2,72 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from toolcrib.errors import ToolcribError
-from toolcrib.service.cli import (
-    browse,
-    calibrate,
-    doctor,
-    documents,
-    evaluate,
-    index,
-    route,
-    search,
-    train,
-)
-from toolcrib.service.cli.report import report as decision_report
 from toolcrib.service.cli.screen import print_error
 from toolcrib.service.problems import exit_code
 
-__all__ = ["app", "report"]
+__all__ = ["COMMANDS", "app", "load", "report"]
+
+COMMANDS = {
+    "index": "index:index",
+    "search": "search:search",
+    "index-docs": "documents:index_docs",
+    "collections": "documents:collections",
+    "route": "route:route",
+    "report": "report:report",
+    "list": "browse:list_tools",
+    "show": "browse:show",
+    "remove": "browse:remove",
+    "doctor": "doctor:doctor",
+    "calibrate": "calibrate:calibrate",
+    "eval": "evaluate:app",
+    "train": "train:train",
+    "serve": "serve:serve",
+    "keys": "keys:app",
+    "gateway": "gateway:gateway",
+    "audit": "audit:audit",
+    "approve": "approve:approve",
+}
+"""The module beside this one, and in it the function, or the group of further commands."""
+
+
+class Commands(TyperGroup):
+    """Imports a command when it is asked for: most need what others do not."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 -- they are always the same
+        """Their names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 -- the same
+        """One of them, None where there is none of that name."""
+        return load(cmd_name) if cmd_name in COMMANDS else None
+
+
+def load(name: str) -> Any:
+    """Import one of `COMMANDS`."""
+    module, _, attribute = COMMANDS[name].partition(":")
+    found = getattr(import_module(f"toolcrib.service.cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        group = found
+    else:
+        group = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        group.command(name)(found)
+    made = get_command(group)
+    made.name = name
+    return made
+
 
 app = typer.Typer(
     name="toolcrib",
+    cls=Commands,
     help="Hands an AI agent the few tools that its current turn needs, out of thousands.",
     no_args_is_help=True,
     add_completion=False,
@@ -56,21 +97,6 @@ def _configure(
     ] = False,
 ) -> None:
     context.obj = settings
-
-
-app.command("index")(index.index)
-app.command("search")(search.search)
-app.command("index-docs")(documents.index_docs)
-app.command("collections")(documents.collections)
-app.command("route")(route.route)
-app.command("report")(decision_report)
-app.command("list")(browse.list_tools)
-app.command("show")(browse.show)
-app.command("remove")(browse.remove)
-app.command("doctor")(doctor.doctor)
-app.command("calibrate")(calibrate.calibrate)
-app.add_typer(evaluate.app, name="eval")
-app.command("train")(train.train)
 
 
 def report(error: Exception, *, as_json: bool) -> int:

@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from toolcrib.integrations.formats import export
-from toolcrib.service.cli.opening import Json, Servers, Store, Tags, narrowing, open_crib
+from toolcrib.service.cli.opening import (
+    Json,
+    Servers,
+    Store,
+    Tags,
+    narrowing,
+    open_crib,
+    writing_crib,
+)
 from toolcrib.service.cli.screen import out, print_json, print_spec, print_tools
 
 __all__ = ["list_tools", "remove", "show"]
@@ -52,7 +60,7 @@ def remove(
     json: Json = False,
 ) -> None:
     """Remove tools from the index; none when one of the ids is unknown."""
-    with open_crib(context, store) as crib:
+    with writing_crib(context, store) as crib:
         crib.remove_tools(*tools)
     if json:
         print_json({"removed": len(tools)})

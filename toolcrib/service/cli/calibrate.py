@@ -12,7 +12,7 @@ from toolcrib.crib import Crib
 from toolcrib.errors import SourceError
 from toolcrib.retrieval.confidence import Calibration
 from toolcrib.service.cli.logs import Log, logged_records
-from toolcrib.service.cli.opening import Json, Seed, Store, open_crib
+from toolcrib.service.cli.opening import Json, Seed, Store, writing_crib
 from toolcrib.service.cli.screen import counting, err, out, print_json
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def calibrate(
 ) -> None:
     """Fit the confidence to your own tools and queries, and keep it beside the index."""
     _require_one((queries is not None, from_feedback, reset, labels), log)
-    with open_crib(context, store) as crib:
+    with writing_crib(context, store) as crib:
         if labels:
             crib.learn_labels()
             _say({"labels": "fitted", "saved": True}, json=json)

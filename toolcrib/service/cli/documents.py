@@ -11,7 +11,7 @@ from rich.table import Table
 
 from toolcrib.records import SENSITIVITIES, Collection
 from toolcrib.router.catalogue import preset
-from toolcrib.service.cli.opening import Json, Store, open_crib
+from toolcrib.service.cli.opening import Json, Store, open_crib, writing_crib
 from toolcrib.service.cli.screen import (
     in_short,
     index_progress,
@@ -59,7 +59,7 @@ def index_docs(
         "sensitivity": sensitivity,
         "fallback": fallback or None,
     }
-    with index_progress() as listener, open_crib(context, store, create=True) as crib:
+    with index_progress() as listener, writing_crib(context, store, create=True) as crib:
         known = {each.name: each for each in crib.library.catalogue.collections}
         found = _described(known.get(collection) or preset(collection), said)
         if known.get(collection) != found:

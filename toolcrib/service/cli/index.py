@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from toolcrib.records import IndexReport
-from toolcrib.service.cli.opening import Json, Store, open_crib
+from toolcrib.service.cli.opening import Json, Store, writing_crib
 from toolcrib.service.cli.screen import index_progress, print_json, print_report
 from toolcrib.service.problems import EXIT_NOT_CLEAN
+from toolcrib.settings import load_settings
 
 __all__ = ["index"]
 
@@ -50,7 +51,7 @@ def index(
     started = time.perf_counter()
     with (
         index_progress() as listener,
-        open_crib(
+        writing_crib(
             context,
             store,
             create=not rebuild,
@@ -58,6 +59,11 @@ def index(
             progress=listener,
         ) as crib,
     ):
+        if rebuild:
+            from toolcrib.namespaces import rebuild_shared
+
+            settings = load_settings(context.obj)
+            rebuild_shared(store or settings.store, settings, listener)
         report = crib.index_tools(
             *(sources or ()),
             server=server,

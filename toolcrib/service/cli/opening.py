@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -12,8 +13,10 @@ from toolcrib import wiring
 from toolcrib.crib import Crib
 from toolcrib.errors import StoreError
 from toolcrib.records import IndexProgress
+from toolcrib.revisions import announce
 from toolcrib.settings import load_settings
 from toolcrib.store.filters import AnyOf, Filter, all_of
+from toolcrib.store.namespaced import DEFAULT
 
 if TYPE_CHECKING:
     from toolcrib.evaluation.dataset import DataSet
@@ -29,6 +32,7 @@ __all__ = [
     "load_sets",
     "narrowing",
     "open_crib",
+    "writing_crib",
 ]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -78,6 +82,28 @@ def open_crib(
             f"`toolcrib index SOURCE... --store {location}`",
         )
     return Crib.open(location, settings=settings, rebuild=rebuild, progress=progress)
+
+
+@contextmanager
+def writing_crib(
+    context: typer.Context,
+    store: str | None,
+    *,
+    create: bool = False,
+    rebuild: bool = False,
+    progress: Callable[[IndexProgress], None] | None = None,
+) -> Generator[Crib]:
+    """The same for a command that writes: services over the same server hear of it at its end.
+
+    Raises:
+        ToolcribError: as `open_crib`.
+    """
+    with open_crib(context, store, create=create, rebuild=rebuild, progress=progress) as crib:
+        try:
+            yield crib
+        finally:
+            settings = load_settings(context.obj)
+            announce(store or settings.store, settings, [DEFAULT])
 
 
 def narrowing(servers: list[str] | None, tags: list[str] | None) -> Filter | None:

@@ -195,6 +195,7 @@ def _show(plan: Plan, outcome: Outcome) -> None:
     out.print(
         f"[bold]{pairs:,} pairs[/] [dim]from {len(outcome.pairs)} sources; {gone:,} texts left "
         f"out as near duplicates of held-back ones; {outcome.training['seconds']:.0f} s[/]",
+        soft_wrap=True,
     )
     verdict = outcome.verdict
     if verdict is None:

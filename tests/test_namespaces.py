@@ -1,0 +1,231 @@
+"""Namespaces: cribs over one store, each of which looks like the only one."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.store.qdrant_over_http import running
+from toolcrib import Collection, Passage, Settings, ToolSpec
+from toolcrib.errors import IndexMismatchError, QueryError, StoreError, UnknownToolError
+from toolcrib.namespaces import DEFAULT, Namespaces, check_name, rebuild_shared
+from toolcrib.settings import EncoderSettings
+from toolcrib.store.ledger import Entry
+
+SETTINGS = Settings.model_validate(
+    {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
+)
+MAIL = ToolSpec(name="send_mail", server="mail", description="Send a mail.", tags=["out"])
+ROWS = ToolSpec(name="read_rows", server="sql", description="Read rows of a table.")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning"),
+]
+LEAVE = Passage(collection="handbook", document="leave.md", text="Everybody has 30 days of leave.")
+
+
+@pytest.fixture
+def many(tmp_path):
+    with Namespaces.open(tmp_path / "store", settings=SETTINGS) as opened:
+        yield opened
+
+
+def ids(crib):
+    return sorted(tool.id for tool in crib.list_tools())
+
+
+class TestApart:
+    def test_what_one_holds_no_other_sees(self, many):
+        many.crib("acme").index_tools([MAIL])
+        many.crib("zoo").index_tools([ROWS])
+        assert ids(many.crib("acme")) == ["mail/send_mail"]
+        assert ids(many.crib("zoo")) == ["sql/read_rows"]
+        assert ids(many.crib()) == []
+
+    def test_the_same_id_may_be_two_tools(self, many):
+        other = MAIL.model_copy(update={"description": "Send a parcel."})
+        many.crib("acme").index_tools([MAIL])
+        many.crib("zoo").index_tools([other])
+        assert many.crib("acme").get_tool(MAIL.id) == MAIL
+        assert many.crib("zoo").get_tool(MAIL.id) == other
+
+    def test_an_unknown_id_suggests_nothing_of_a_neighbour(self, many):
+        many.crib("acme").index_tools([MAIL])
+        with pytest.raises(UnknownToolError) as raised:
+            many.crib("zoo").get_tool("mail/send_mails")
+        assert raised.value.nearest == ()
+
+    def test_facets_count_ones_own(self, many):
+        many.crib("acme").index_tools([MAIL, ROWS])
+        many.crib("zoo").index_tools([ROWS])
+        assert many.crib("acme").facets().as_dict() == {
+            "tools": 2,
+            "servers": {"mail": 1, "sql": 1},
+            "categories": {},
+            "tags": {"out": 1},
+            "sensitivities": {"public": 2},
+        }
+        assert many.crib("zoo").facets().servers == {"sql": 1}
+
+    def test_passages_and_collections_are_ones_own(self, many):
+        acme, zoo = many.crib("acme"), many.crib("zoo")
+        acme.index_passages([LEAVE])
+        zoo.add_collections(Collection(name="animals", description="Which animals live where."))
+        assert [(each.name, count) for each, count in acme.list_collections()] == [("handbook", 1)]
+        assert [(each.name, count) for each, count in zoo.list_collections()] == [("animals", 0)]
+        assert many.crib().list_collections() == []
+        found = acme.find_knowledge("how many days of leave has everybody?")
+        assert [hit.passage.document for hit in found.passages] == ["leave.md"]
+
+    def test_a_calibration_is_ones_own(self, many):
+        acme, zoo = many.crib("acme"), many.crib("zoo")
+        assert acme.calibration_identity() == zoo.calibration_identity()
+        many.crib("acme").index_tools([MAIL])
+        assert many.crib("zoo").find_tools("send a mail").tools == ()
+
+    def test_decisions_are_logged_apart(self, many):
+        acme = many.crib("acme")
+        acme.index_tools([MAIL])
+        made = acme.route("send a mail to Ana", by="key-1")
+        assert many.log("acme").find(made.id)["by"] == "key-1"
+        assert many.log("zoo").find(made.id) is None
+
+
+class TestLife:
+    def test_everything_is_there_when_it_is_opened_again(self, tmp_path):
+        with Namespaces.open(tmp_path, settings=SETTINGS) as many:
+            many.crib().index_tools([ROWS])
+            many.crib("acme").index_tools([MAIL])
+            many.crib("acme").index_passages([LEAVE])
+        with Namespaces.open(tmp_path, settings=SETTINGS) as many:
+            assert many.names() == (DEFAULT, "acme")
+            assert ids(many.crib()) == ["sql/read_rows"]
+            assert ids(many.crib("acme")) == ["mail/send_mail"]
+            assert many.crib("acme").library.count() == 1
+
+    def test_looking_makes_no_namespace(self, many):
+        assert many.crib("acme").find_tools("send a mail").tools == ()
+        assert many.crib("acme").route("send a mail").tools.tools == ()
+        assert many.crib("acme").list_collections() == []
+        assert many.names() == (DEFAULT,)
+
+    def test_removing_one_leaves_the_others(self, many):
+        for name in ("acme", "zoo"):
+            many.crib(name).index_tools([MAIL])
+            many.crib(name).index_passages([LEAVE])
+        many.ledger.put("quarantine/acme", Entry("a", 1.0, {}))
+        many.remove("acme")
+        assert many.names() == (DEFAULT, "zoo")
+        assert ids(many.crib("acme")) == []
+        assert many.ledger.get("quarantine/acme", "a") is None
+        assert many.crib("zoo").library.count() == 1
+
+    def test_the_default_one_stays(self, many):
+        with pytest.raises(QueryError, match="default"):
+            many.remove(DEFAULT)
+
+    def test_many_are_opened_and_forgotten(self, many, monkeypatch):
+        monkeypatch.setattr("toolcrib.namespaces.OPEN_AT_ONCE", 3)
+        first = many.crib("n0")
+        first.index_tools([MAIL])
+        for number in range(1, 8):
+            many.crib(f"n{number}")
+        assert len(many._opened) == 3
+        assert ids(first) == ids(many.crib("n0")) == ["mail/send_mail"]
+
+    @pytest.mark.parametrize("name", ["", "A", "a b", "../x", ":meta", "-a", "a" * 64, "ü", "a\n"])
+    def test_a_name_is_small_and_plain(self, many, name):
+        with pytest.raises(QueryError, match="no namespace"):
+            many.crib(name)
+
+    def test_a_plain_name_is_one(self):
+        assert check_name("team-7.eu_west") == "team-7.eu_west"
+
+    def test_a_closed_store_says_so(self, tmp_path):
+        many = Namespaces.open(tmp_path, settings=SETTINGS)
+        many.close()
+        with pytest.raises(StoreError):
+            many.check()
+
+
+class TestOtherModels:
+    OTHER = SETTINGS.model_copy(update={"encoder": EncoderSettings(dense="deterministic:32")})
+
+    def test_an_index_of_another_model_is_refused_then_rebuilt(self, tmp_path):
+        with Namespaces.open(tmp_path, settings=SETTINGS) as many:
+            many.crib("acme").index_tools([MAIL])
+            many.crib("acme").index_passages([LEAVE])
+            many.crib("zoo").index_tools([ROWS])
+        # The default namespace is rebuilt by `Crib.open`; here it has nothing to rebuild.
+        main = tmp_path / "moved"
+        main.mkdir()
+        (tmp_path / "tenants").rename(main / "tenants")
+        with (
+            Namespaces.open(main, settings=self.OTHER) as many,
+            pytest.raises(IndexMismatchError, match="rebuild"),
+        ):
+            many.crib("acme")
+        rebuild_shared(str(main), self.OTHER)
+        with Namespaces.open(main, settings=self.OTHER) as many:
+            assert many.names() == (DEFAULT, "acme", "zoo")
+            assert ids(many.crib("acme")) == ["mail/send_mail"]
+            assert ids(many.crib("zoo")) == ["sql/read_rows"]
+            assert many.crib("acme").library.count() == 1
+
+
+class TestReplicas:
+    """Two processes over one server see each other's writes soon."""
+
+    @pytest.fixture
+    def replicas(self):
+        with running() as server:
+            first = Namespaces.open(server.url, settings=SETTINGS)
+            second = Namespaces.open(server.url, settings=SETTINGS)
+            with first, second:
+                yield first, second
+
+    @staticmethod
+    def a_while_later(many):
+        for opened in many._opened.values():
+            opened.checked = time.monotonic() - 60
+
+    @pytest.mark.parametrize("name", [DEFAULT, "acme"])
+    def test_what_one_writes_the_other_knows_after_a_while(self, replicas, name):
+        first, second = replicas
+        assert second.crib(name).list_collections() == []
+        first.crib(name).index_tools([MAIL])
+        first.crib(name).index_passages([LEAVE])
+        first.touched(name)
+        self.a_while_later(second)
+        assert [each.name for each, _ in second.crib(name).list_collections()] == ["handbook"]
+        found = second.crib(name).find_knowledge("how many days of leave has everybody?")
+        assert [hit.passage.document for hit in found.passages] == ["leave.md"]
+
+    @pytest.mark.parametrize("name", [DEFAULT, "acme"])
+    def test_an_index_that_became_another_models_is_refused_until_it_is_ours_again(
+        self, replicas, name
+    ):
+        first, second = replicas
+        first.crib(name).index_tools([MAIL])
+        first.touched(name)
+        assert ids(second.crib(name)) == ["mail/send_mail"]
+        store = first.crib(name)._store
+        ours = store.read_meta()
+        store.write_meta({**ours, "identity": {**ours["identity"], "dense": "another"}})
+        first.touched(name)
+        self.a_while_later(second)
+        for _ in range(2):
+            with pytest.raises(IndexMismatchError, match="another"):
+                second.crib(name)
+        store.write_meta(ours)
+        assert ids(second.crib(name)) == ["mail/send_mail"]
+
+    def test_who_wrote_does_not_look_again(self, replicas, monkeypatch):
+        first, _ = replicas
+        crib = first.crib("acme")
+        crib.index_tools([MAIL])
+        first.touched("acme")
+        self.a_while_later(first)
+        monkeypatch.setattr(type(crib), "refresh", lambda _: pytest.fail("looked again"))
+        assert first.crib("acme") is crib

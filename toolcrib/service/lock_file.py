@@ -1,0 +1,139 @@
+"""`toolcrib.lock`: which tools of which servers were approved, each by its digest.
+
+    # Approved by `toolcrib approve`. Commit this file; a changed tool is held back.
+    version: 1
+    servers:
+      github:
+        github/create_issue: 4f0c...
+
+A server that is listed is locked, also with no tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from filelock import FileLock
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from toolcrib.errors import SourceError, StoreWriteError
+from toolcrib.records import ToolSpec
+from toolcrib.store.folder import write_atomically
+
+__all__ = ["LockFile"]
+
+VERSION = 1
+HEAD = "# Approved by `toolcrib approve`. Commit this file; a new or changed tool is held back.\n"
+MEND = "restore the file from version control"
+PATIENCE_S = 10.0
+
+
+class _Content(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = Field(ge=VERSION, le=VERSION)
+    servers: dict[str, dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]]] = Field(
+        default_factory=dict[str, dict[str, str]]
+    )
+
+
+class LockFile:
+    """Reads and writes one lock file; for several threads and processes.
+
+    It is read anew whenever it has changed on disk.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._content: Mapping[str, Mapping[str, str]] = {}
+
+    def read(self) -> Mapping[str, Mapping[str, str]]:
+        """The digests of tools by id, by server; empty where there is no file.
+
+        Raises:
+            SourceError: the file is damaged; the error says in which line.
+        """
+        try:
+            stat = self.path.stat()
+        except FileNotFoundError:
+            self._seen, self._content = None, {}
+            return self._content
+        except OSError as error:
+            raise SourceError(str(self.path), "", f"cannot be read: {error.strerror}") from error
+        seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        if seen != self._seen:
+            self._content = self._parsed()
+            self._seen = seen
+        return self._content
+
+    def servers(self) -> frozenset[str]:
+        """The locked servers."""
+        return frozenset(self.read())
+
+    def digest(self, tool_id: str) -> str | None:
+        """The approved digest of a tool, None where it has none."""
+        return next((tools[tool_id] for tools in self.read().values() if tool_id in tools), None)
+
+    def approve(self, specs: Iterable[ToolSpec]) -> None:
+        """Write the digests of these tools; their servers are locked from now on.
+
+        Raises:
+            SourceError: the file that is there is damaged.
+            StoreWriteError: it cannot be written.
+        """
+        given = list(specs)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.path.with_name(f".{self.path.name}.writing"), timeout=PATIENCE_S):
+                servers = {server: dict(tools) for server, tools in self.read().items()}
+                for spec in given:
+                    servers.setdefault(spec.server, {})[spec.id] = spec.digest
+                write_atomically(self.path, _text(servers))
+        except OSError as error:
+            raise StoreWriteError(f"{self.path} cannot be written: {error}") from error
+
+    def _parsed(self) -> Mapping[str, Mapping[str, str]]:
+        name = str(self.path)
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise SourceError(name, "", f"cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise SourceError(name, "", f"is not UTF-8 text; {MEND}") from error
+        try:
+            return _Content.model_validate(yaml.safe_load(text)).servers
+        except yaml.YAMLError as error:
+            mark: Any = getattr(error, "problem_mark", None)
+            problem = getattr(error, "problem", None) or "a character that no text has"
+            place = f"line {mark.line + 1}" if mark else ""
+            raise SourceError(name, place, f"{problem}; {MEND}") from error
+        except ValidationError as error:
+            fault = error.errors()[0]
+            way = ".".join(map(str, fault["loc"])) or "the whole"
+            place = f"line {_line(text, fault['loc'])}"
+            raise SourceError(name, place, f"{way}: {fault['msg']}; {MEND}") from error
+
+
+def _line(text: str, way: Sequence[int | str]) -> int:
+    """The line of what stands at the end of a way through a document, or as near as it leads."""
+    node: Any = yaml.SafeLoader(text).get_single_node()
+    line = 1
+    for step in way:
+        if getattr(node, "id", "") != "mapping":
+            break
+        found: list[tuple[Any, Any]] = [pair for pair in node.value if pair[0].value == step]
+        if not found:
+            break
+        key, node = found[-1]
+        line = int(key.start_mark.line) + 1
+    return line
+
+
+def _text(servers: Mapping[str, Mapping[str, str]]) -> str:
+    ordered = {name: dict(sorted(servers[name].items())) for name in sorted(servers)}
+    content = {"version": VERSION, "servers": ordered}
+    return HEAD + yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=1_000)

@@ -1,0 +1,161 @@
+"""Tools that are held back: kept with what was found, until somebody approves or rejects them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from toolcrib.errors import UnknownToolError
+from toolcrib.indexers.audit import Finding, audit_all, blocks
+from toolcrib.records import ToolSpec
+from toolcrib.store.ledger import Entry, Ledger
+
+__all__ = ["Held", "Quarantine"]
+
+DANGEROUS = "its text is dangerous to a model"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A tool that is not served: why, what was found in it, and since when (Unix time).
+
+    `was_digest` is that of what was approved under its id before, None for a new tool.
+    """
+
+    tool_id: str
+    server: str
+    digest: str
+    was_digest: str | None
+    reason: str
+    findings: tuple[Finding, ...]
+    since: float
+    spec: ToolSpec
+
+    def as_dict(self) -> dict[str, Any]:
+        """The tool as the JSON contract has it."""
+        return {
+            "tool_id": self.tool_id,
+            "server": self.server,
+            "digest": self.digest,
+            "was_digest": self.was_digest,
+            "reason": self.reason,
+            "findings": [finding.as_dict() for finding in self.findings],
+            "since": datetime.fromtimestamp(self.since, UTC).isoformat(timespec="seconds"),
+            "spec": self.spec.model_dump(mode="json"),
+        }
+
+
+class Quarantine:
+    """What is held back of one namespace, and what was approved in it; `now` gives Unix time.
+
+    It stands in a ledger, so that a command can approve what a running service holds. Every
+    method raises StoreError where the ledger does not answer.
+    """
+
+    def __init__(
+        self, ledger: Ledger, namespace: str, now: Callable[[], float] = time.time
+    ) -> None:
+        self._ledger = ledger
+        self._held = f"quarantine/{namespace}"
+        self._approved = f"approved/{namespace}"
+        self._now = now
+
+    def screen(
+        self, specs: Iterable[ToolSpec], beside: Iterable[ToolSpec] = ()
+    ) -> tuple[list[ToolSpec], list[Held]]:
+        """Let pass what no finding blocks, or was approved just so; hold the rest.
+
+        They are also held against the tools `beside` them, of other servers, which are not judged
+        themselves. What was held under the id of one that passes is held no longer.
+        """
+        given = list(specs)
+        found: dict[str, list[Finding]] = {}
+        for finding in audit_all(given, beside):
+            found.setdefault(finding.tool, []).append(finding)
+        before = {entry.id for entry in self._ledger.read(self._held)}
+        passed: list[ToolSpec] = []
+        held: list[Held] = []
+        for spec in given:
+            findings = found.get(spec.id, [])
+            if not blocks(findings) or self.approved(spec.id) == spec.digest:
+                passed.append(spec)
+                if spec.id in before:
+                    self._ledger.delete(self._held, spec.id)
+            else:
+                held.append(self.hold(spec, DANGEROUS, findings))
+        return passed, held
+
+    def hold(
+        self,
+        spec: ToolSpec,
+        reason: str,
+        findings: Sequence[Finding],
+        was_digest: str | None = None,
+    ) -> Held:
+        """Hold a tool back; what is held already as it is keeps its time."""
+        before = self.held(spec.id)
+        since = before.since if before and before.digest == spec.digest else self._now()
+        was = was_digest or self.approved(spec.id)
+        made = Held(spec.id, spec.server, spec.digest, was, reason, tuple(findings), since, spec)
+        self._ledger.put(self._held, Entry(spec.id, since, _body(made)))
+        return made
+
+    def held(self, tool_id: str) -> Held | None:
+        """What is held under this id, None where nothing is."""
+        entry = self._ledger.get(self._held, tool_id)
+        return None if entry is None else _read(entry)
+
+    def list(self) -> list[Held]:
+        """All that is held, oldest first."""
+        return [_read(entry) for entry in self._ledger.read(self._held)]
+
+    def release(self, tool_id: str) -> Held:
+        """Approve a held tool as it is, and hold it no longer; returns it, to be indexed.
+
+        Raises:
+            UnknownToolError: nothing is held under this id.
+        """
+        held = self.held(tool_id)
+        if held is None:
+            raise UnknownToolError(tool_id)
+        # Approved first: what dies in between is held still, and can be released again.
+        body = {"digest": held.digest}
+        self._ledger.put(self._approved, Entry(tool_id, self._now(), body))
+        self._ledger.delete(self._held, tool_id)
+        return held
+
+    def reject(self, tool_id: str) -> None:
+        """Forget a held tool; when it comes again it is judged again.
+
+        Raises:
+            UnknownToolError: nothing is held under this id.
+        """
+        if not self._ledger.delete(self._held, tool_id):
+            raise UnknownToolError(tool_id)
+
+    def approved(self, tool_id: str) -> str | None:
+        """The digest that was approved last for this id, None where none was."""
+        entry = self._ledger.get(self._approved, tool_id)
+        return None if entry is None else entry.body["digest"]
+
+
+def _body(held: Held) -> Mapping[str, Any]:
+    shown = held.as_dict()
+    return {key: value for key, value in shown.items() if key != "since"}
+
+
+def _read(entry: Entry) -> Held:
+    body = entry.body
+    return Held(
+        tool_id=body["tool_id"],
+        server=body["server"],
+        digest=body["digest"],
+        was_digest=body["was_digest"],
+        reason=body["reason"],
+        findings=tuple(Finding(**finding) for finding in body["findings"]),
+        since=entry.at,
+        spec=ToolSpec.model_validate(body["spec"]),
+    )
