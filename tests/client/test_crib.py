@@ -1,0 +1,207 @@
+"""A crib behind a real service: what keys allow, what is too much, and what comes and goes."""
+
+from __future__ import annotations
+
+import inspect
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.conformance.contract_documents import COLLECTIONS, PASSAGES, QUESTION
+from tests.conformance.contract_tools import TOOLS
+from tests.conformance.serving import serving
+from tests.router.conftest import free_of_models
+from toolcrib import Equals, Scope, ToolSpec
+from toolcrib.client import RemoteCrib, parcels, tools
+from toolcrib.errors import (
+    ForbiddenError,
+    QueryError,
+    RateLimitedError,
+    ServiceUnavailableError,
+    TooLargeError,
+    UnauthenticatedError,
+    UnknownToolError,
+)
+from toolcrib.service.http import Anyone
+
+MAIL = Scope(servers=frozenset({"mail"}))
+
+
+@pytest.fixture(scope="module")
+def service():
+    settings = free_of_models(tools={"pass_through": 0}, service={"max_body_bytes": 64 * 1024})
+    with serving(settings) as started:
+        yield started
+
+
+@pytest.fixture
+def crib(service):
+    with service.crib() as opened:
+        yield opened
+
+
+def test_many_tools_go_in_in_parts_and_are_listed_in_pages(crib, monkeypatch):
+    monkeypatch.setattr(parcels, "PART", 7)
+    monkeypatch.setattr(tools, "PAGE", 7)
+    many = [ToolSpec(name=f"tool{n}", server="many") for n in range(20)]
+    report = crib.index_tools(many)
+    assert (len(report.added), report.refused) == (20, ())
+    assert {tool.id for tool in crib.list_tools()} == {tool.id for tool in many}
+    assert crib.facets(scope=Scope(servers=frozenset({"many"}))).tools == 20
+    report = crib.index_tools(many[:8], TOOLS[0], prune=True)
+    assert (len(report.unchanged), len(report.added), len(report.removed)) == (8, 1, 12)
+    report = crib.index_tools(many[:8], prune=True, server="many")
+    assert (report.removed, crib.facets().tools) == ((), 9)
+
+
+def test_what_is_too_large_is_told(crib):
+    with pytest.raises(TooLargeError, match="larger than 65,536 bytes"):
+        crib.index_tools(ToolSpec(name="large", description="x" * 70_000))
+
+
+def test_what_the_service_holds_back_is_refused_with_its_reason(crib):
+    hidden = "\U000e0073\U000e0065\U000e006e\U000e0064"
+    report = crib.index_tools(TOOLS[0], ToolSpec(name="spy", description=f"Read a file.{hidden}"))
+    assert len(report.added) == 1
+    (refusal,) = report.refused
+    assert (refusal.source, refusal.place) == ("a ToolSpec", "spy")
+    assert refusal.reason.startswith("held back until somebody approves it: ")
+    assert [tool.id for tool in crib.list_tools()] == ["mail/send_mail"]
+
+
+def test_a_key_that_may_read_may_not_write(service):
+    with service.crib(access="read") as crib:
+        assert list(crib.list_tools()) == []
+        with pytest.raises(ForbiddenError, match="this key may only read"):
+            crib.index_tools(TOOLS[0])
+        with pytest.raises(ForbiddenError, match="this key may only read"):
+            crib.add_collections(*COLLECTIONS)
+
+
+def test_a_key_sees_and_writes_what_its_scope_allows(service):
+    with service.crib("shared") as all_of_it, service.crib("shared", servers={"mail"}) as crib:
+        all_of_it.index_tools(*TOOLS)
+        assert {tool.server for tool in crib.list_tools()} == {"mail"}
+        assert crib.facets(scope=Scope(servers=frozenset({"post"}))).tools == 0
+        with pytest.raises(UnknownToolError) as caught:
+            crib.get_tool("post/send_parcel")
+        assert all(near.startswith("mail/") for near in caught.value.nearest)
+        (refusal,) = crib.index_tools(ToolSpec(name="spy", server="post")).refused
+        assert (refusal.source, refusal.place) == ("a ToolSpec", "post/spy")
+        assert "scope" in refusal.reason
+
+
+def test_namespaces_do_not_see_each_other(service):
+    with service.crib() as one, service.crib() as other:
+        one.index_tools(*TOOLS)
+        assert list(other.list_tools()) == []
+        with pytest.raises(UnknownToolError) as caught:
+            other.get_tool("mail/send_mail")
+        assert caught.value.nearest == ()
+
+
+def test_a_namespace_of_another_key_is_forbidden(service):
+    with (
+        service.crib("theirs", namespaces=("mine",)) as crib,
+        pytest.raises(ForbiddenError, match="not for the namespace 'theirs'"),
+    ):
+        crib.facets()
+
+
+def test_what_is_no_namespace_is_told(service):
+    with service.crib("No!") as crib, pytest.raises(QueryError, match="'No!' is no namespace"):
+        crib.facets()
+
+
+@pytest.mark.parametrize("key", [None, "tc_no", "tc_000000000000_" + "0" * 64])
+def test_without_a_key_that_holds_nothing_is_answered(service, key):
+    with (
+        RemoteCrib(service.url, api_key=key) as crib,
+        pytest.raises(UnauthenticatedError),
+    ):
+        crib.find_tools("send a mail")
+
+
+def test_who_asks_too_often_is_told_when_to_ask_again(service):
+    with service.crib(rate="2/hour") as crib:
+        crib.facets()
+        crib.facets()
+        with pytest.raises(RateLimitedError) as caught:
+            crib.facets()
+        assert 10 < caught.value.retry_after_s <= 3600
+
+
+def test_what_went_wrong_can_be_looked_up_there(crib):
+    with pytest.raises(UnknownToolError) as caught:
+        crib.get_tool("none")
+    (note,) = caught.value.__notes__
+    assert note.startswith("toolcrib request ")
+
+
+def test_a_service_may_end_and_come_back():
+    settings = free_of_models(service={"audit": False})
+    with serving(settings, callers=Anyone()) as started:
+        crib = RemoteCrib(started.url)
+        assert crib.facets().tools == 0
+    with pytest.raises(ServiceUnavailableError, match="cannot be reached"):
+        crib.facets()
+    with serving(settings, urlsplit(started.url).port, Anyone()):
+        assert crib.facets().tools == 0
+    crib.close()
+
+
+def test_every_call_has_a_twin_with_the_same_arguments():
+    def arguments(method):
+        return [
+            each.name
+            for each in inspect.signature(method).parameters.values()
+            if each.kind is not each.VAR_KEYWORD
+        ]
+
+    public = [
+        name
+        for name, value in inspect.getmembers(RemoteCrib, inspect.isfunction)
+        if not name.startswith("_") and hasattr(value, "__code__")
+    ]
+    calls = [name for name in public if f"a{name}" in public]
+    assert {name for name in public if name[1:] not in public} == set(calls)
+    for name in calls:
+        shared = arguments(getattr(RemoteCrib, f"a{name}"))
+        assert shared == arguments(getattr(RemoteCrib, name))[: len(shared)]
+
+
+async def test_twins_do_what_their_methods_do(service, tmp_path, monkeypatch):
+    monkeypatch.setattr(tools, "PAGE", 2)
+    (tmp_path / "a.md").write_text("# Rules\n\nA parcel may weigh at most thirty kilograms.\n")
+    async with service.crib() as crib:
+        assert len((await crib.aindex_tools(*TOOLS)).added) == 6
+        assert await crib.aget_tool("mail/send_mail") == TOOLS[0]
+        assert [tool.id async for tool in crib.alist_tools(scope=MAIL)] == [
+            tool.id for tool in crib.list_tools(scope=MAIL)
+        ]
+        assert await crib.afacets(scope=MAIL) == crib.facets(scope=MAIL)
+        where = Equals("server", "mail")
+        found = await crib.afind_tools("send a mail", 1, where=where)
+        assert found.tools == crib.find_tools("send a mail", 1, where=where).tools
+        await crib.aadd_collections(*COLLECTIONS)
+        assert len((await crib.aindex_passages(PASSAGES)).added) == 4
+        assert len((await crib.aindex_docs(tmp_path, collection="post_rules")).added) == 1
+        assert await crib.alist_collections() == crib.list_collections()
+        assert await crib.afind_knowledge(QUESTION) == crib.find_knowledge(QUESTION)
+        assert await crib.aremove_docs("wards") == 1
+        assert await crib.adetect("send a mail") == crib.detect("send a mail")
+        assert await crib.ainfo() == crib.info()
+
+
+async def test_twins_help_on_after_a_failure(service):
+    async with service.crib() as crib:
+        await crib.aindex_tools(*TOOLS)
+        decision = await crib.aroute("send a mail to Ana", k=2)
+        first, *_ = await crib.aalternates("mail/send_mail", "send", decision_id=decision.id)
+        await crib.areport_outcome(decision.id, first.id, "failure", took_ms=3.5)
+        again = await crib.aalternates("mail/send_mail", "send", decision_id=decision.id)
+        assert first.id not in {hit.id for hit in again}
+        await crib.afeedback(decision.id, tools=["mail/send_mail"])
+        await crib.aremove_tools("mail/send_mail")
+        with pytest.raises(UnknownToolError):
+            await crib.aget_tool("mail/send_mail")

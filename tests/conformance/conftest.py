@@ -1,0 +1,31 @@
+"""Embedded cribs to compare with."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.conformance.serving import in_memory
+from tests.router.conftest import free_of_models
+from toolcrib.namespaces import Namespaces
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _in_memory():
+    with in_memory():
+        yield
+
+
+@pytest.fixture(scope="package")
+def settings():
+    """What all cribs here are made with: no model, no registry too small to search, no audit."""
+    return free_of_models(tools={"pass_through": 0}, service={"audit": False})
+
+
+@pytest.fixture(scope="package")
+def new_twin(settings, _in_memory):
+    """Gives an empty embedded crib to compare with; making one takes no time."""
+    numbers = itertools.count()
+    with Namespaces.open(":memory:", settings=settings) as namespaces:
+        yield lambda: namespaces.crib(f"twin-{next(numbers)}")

@@ -1,0 +1,58 @@
+"""What every crib says to what it cannot do: the same errors, in the same words."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.contract_tools import TOOLS
+from toolcrib import Equals, Not, Passage, Range
+
+WRONG = {
+    "an empty query": lambda crib: crib.find_tools(""),
+    "a query of white space": lambda crib: crib.find_tools(" \n\u2003"),
+    "no tool at all": lambda crib: crib.find_tools("mail", 0),
+    "fewer than none": lambda crib: crib.find_tools("mail", -3),
+    "as many as nothing tells": lambda crib: crib.find_tools("mail", "auto"),
+    "a filter on no field": lambda crib: crib.find_tools("mail", where=Equals("naem", "x")),
+    "a range of words": lambda crib: crib.find_tools("mail", where=Not(Range("server", gt=1))),
+    "an equal number": lambda crib: list(crib.list_tools(where=Equals("cost_estimate", "1"))),
+    "an unknown tool": lambda crib: crib.get_tool("mail/sned_mail"),
+    "nothing like any": lambda crib: crib.get_tool("zzz"),
+    "no id": lambda crib: crib.get_tool(""),
+    "an unknown tool to go": lambda crib: crib.remove_tools("mail/sned_mail"),
+    "no id to go": lambda crib: crib.remove_tools(""),
+    "a question without words": lambda crib: crib.find_knowledge("?! …"),
+    "an empty question": lambda crib: crib.find_knowledge(""),
+    "an unknown collection": lambda crib: crib.remove_docs("post_rule"),
+    "documents of an unknown one": lambda crib: crib.remove_docs("post_rule", "a.md"),
+    "what is no collection": lambda crib: crib.remove_docs("a/b"),
+    "documents of no collection": lambda crib: crib.remove_docs("", "a.md"),
+    "no name of a collection": lambda crib: crib.index_passages([Passage("a b", "a.md", "x")]),
+    "a turn for no tool": lambda crib: crib.route("mail", k=0),
+    "an unknown tool that failed": lambda crib: crib.alternates("mail/sned_mail", "mail"),
+    "no id that failed": lambda crib: crib.alternates("", "mail"),
+    "no alternate": lambda crib: crib.alternates("mail/send_mail", "mail", k=0),
+    "nothing said": lambda crib: crib.feedback("d-1"),
+    "something unknown said": lambda crib: crib.feedback("d-1", tool="mail/send_mail"),
+    "a route that is none": lambda crib: crib.feedback("d-1", route="there"),
+    "tools that are no list": lambda crib: crib.feedback("d-1", tools=5),
+}
+
+
+class Refusals:
+    """Inherited by `CribContract`."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def asked(cls, new_both):
+        """Filled once: what is refused changes nothing."""
+        both = new_both()
+        both(lambda crib: crib.index_tools(*TOOLS[:3]))
+        passages = [Passage("post_rules", "a.md", "At most thirty kilograms.")]
+        both(lambda crib: crib.index_passages(passages))
+        return both
+
+    @pytest.mark.parametrize("ask", WRONG.values(), ids=WRONG.keys())
+    def test_what_cannot_be_done_is_told_alike(self, asked, ask):
+        assert asked.fails(ask).text
+        assert asked(lambda crib: crib.facets())["tools"] == 3

@@ -1,0 +1,89 @@
+"""A service that really runs, in a thread, and cribs that are clients of it."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+import pytest
+
+from toolcrib import Crib, Settings
+from toolcrib.client import RemoteCrib
+from toolcrib.namespaces import Namespaces
+from toolcrib.service.http import Callers, make_app
+from toolcrib.service.http.server import bind, make_server, url_of
+from toolcrib.service.keys import Grant, KeyRing
+from toolcrib.service.telemetry import Telemetry
+from toolcrib.service.telemetry.logs import Logs
+
+__all__ = ["Service", "in_memory", "serving"]
+
+RAM = Path("/dev/shm")
+
+
+@contextmanager
+def in_memory() -> Iterator[None]:
+    """Passing folders where nothing waits for a disk; making one syncs it many times."""
+    is_roomy = RAM.is_dir() and shutil.disk_usage(RAM).free > 2**31
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(RAM) if is_roomy else None)
+        yield
+
+
+class Service:
+    """A running service and its keys."""
+
+    def __init__(self, url: str, namespaces: Namespaces) -> None:
+        self.url = url
+        self.namespaces = namespaces
+        self._keys = KeyRing(namespaces.ledger)
+        self._numbers = itertools.count()
+        self._names: WeakKeyDictionary[RemoteCrib, str] = WeakKeyDictionary()
+
+    def key(self, **grant: object) -> str:
+        """The text of a new key, which may write to every namespace unless it is told less."""
+        granted = {"namespaces": ("*",), "access": "write", **grant}
+        return self._keys.create("test", Grant.model_validate(granted))[1]
+
+    def crib(self, namespace: str | None = None, **grant: object) -> RemoteCrib:
+        """A client; its namespace is a new one unless one is named."""
+        named = namespace or f"tenant-{next(self._numbers)}"
+        crib = RemoteCrib(self.url, api_key=self.key(**grant), namespace=named, timeout_s=30)
+        self._names[crib] = named
+        return crib
+
+    def behind(self, crib: RemoteCrib) -> Crib:
+        """The embedded crib that does a client's work."""
+        return self.namespaces.crib(self._names[crib])
+
+
+@contextmanager
+def serving(settings: Settings, port: int = 0, callers: Callers | None = None) -> Iterator[Service]:
+    """A service with these settings, for the time of the block.
+
+    Port 0 is any that is free; without `callers`, keys of its own are asked for.
+    """
+    telemetry = Telemetry.of(settings.service, logs=Logs("json", io.BytesIO()))
+    with in_memory(), Namespaces.open(":memory:", settings=settings) as namespaces:
+        asked = callers or KeyRing(namespaces.ledger)
+        app = make_app(namespaces, settings, callers=asked, telemetry=telemetry)
+        listening = bind("127.0.0.1", port)
+        server = make_server(app)
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        try:
+            while not server.started:
+                time.sleep(0.005)
+            yield Service(url_of(listening), namespaces)
+        finally:
+            server.should_exit = True
+            thread.join()
+            listening.close()
