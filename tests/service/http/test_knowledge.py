@@ -1,0 +1,160 @@
+"""Collections and documents over HTTP."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+HOLIDAYS = "# Holidays\n\nEverybody has thirty days of holidays a year.\n"
+EXPENSES = "# Expenses\n\nHand in receipts of a journey within a month.\n"
+HANDBOOK = {
+    "name": "handbook",
+    "description": "How we work.",
+    "examples": ["how many holidays do I have"],
+    "answers": [["work", "question"]],
+    "sensitivity": "internal",
+    "priority": 0.5,
+    "fallback": True,
+}
+
+
+def put(client, *documents, **more):
+    sent = {"collection": "handbook", "documents": list(documents), **more}
+    answer = client.post("/v1/documents", json=sent)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def names(client):
+    return [each["name"] for each in client.get("/v1/collections").json()["collections"]]
+
+
+@pytest.fixture
+def filled(tenant):
+    tenant.post("/v1/collections", json={"collections": [HANDBOOK]})
+    put(
+        tenant, {"name": "holidays.md", "text": HOLIDAYS}, {"name": "expenses.md", "text": EXPENSES}
+    )
+    return tenant
+
+
+def test_collections_are_described_and_listed(tenant):
+    answer = tenant.post("/v1/collections", json={"collections": [HANDBOOK, {"name": "a"}]})
+    plain = {
+        "name": "a",
+        "description": "",
+        "examples": [],
+        "answers": [],
+        "sensitivity": "public",
+        "priority": 0.0,
+        "fallback": False,
+    }
+    assert answer.json() == {
+        "collections": [{**plain, "passages": 0}, {**HANDBOOK, "passages": 0}],
+    }
+    assert tenant.get("/v1/collections").json() == answer.json()
+
+
+def test_a_namespace_has_no_collections_at_first(tenant):
+    assert names(tenant) == []
+    assert tenant.post("/v1/knowledge/search", json={"query": "holidays"}).json()["passages"] == []
+
+
+def test_documents_become_passages_that_are_found(service, filled):
+    found = filled.post("/v1/knowledge/search", json={"query": "thirty days of holidays"})
+    [first, *_] = found.json()["passages"]
+    assert (first["source"], first["title"]) == ("holidays.md", ["Holidays"])
+    crib = service.namespaces.crib(filled.get("/v1/me").json()["namespace"])
+    assert found.json() == crib.find_knowledge("thirty days of holidays").as_dict()
+
+
+def test_what_is_put_in_again_is_unchanged(filled):
+    report = put(filled, {"name": "holidays.md", "text": HOLIDAYS})
+    assert (report["unchanged"], report["added"], report["removed"]) == (1, 0, 0)
+
+
+def test_pruning_removes_the_documents_that_are_not_named(filled):
+    report = put(filled, {"name": "holidays.md", "text": HOLIDAYS}, prune=True)
+    assert (report["unchanged"], report["removed"]) == (1, 1)
+
+
+def test_files_are_sent_as_their_bytes(tenant):
+    page = b"<html><title>T</title><body><h1>Head</h1><p>Words of a page.</p></body></html>"
+    content = base64.b64encode(page).decode()
+    assert put(tenant, {"name": "page.html", "base64": content})["added"] == 1
+
+
+def test_what_cannot_be_read_is_refused_and_keeps_nothing_out(tenant):
+    report = put(
+        tenant,
+        {"name": "ok.md", "text": HOLIDAYS},
+        {"name": "empty.md", "text": ""},
+        {"name": "what.bin", "base64": "AAAA"},
+        {"name": "broken.pdf", "base64": "AAAA"},
+    )
+    assert report["added"] == 1
+    assert [refusal["source"] for refusal in report["refused"]] == [
+        "empty.md",
+        "what.bin",
+        "broken.pdf",
+    ]
+
+
+def test_a_text_is_one_whatever_it_is_named(tenant):
+    assert put(tenant, {"name": "notes", "text": "Plain words."})["added"] == 1
+    assert put(tenant, {"name": "scan.pdf", "text": "Plain words too."})["added"] == 1
+
+
+def test_passages_may_come_split(tenant):
+    passages = [
+        {"document": "a.md", "text": "One.", "title": ["A"]},
+        {"document": "a.md", "text": "Two.", "position": 1, "start": 6},
+    ]
+    sent = {"collection": "split", "passages": passages}
+    assert tenant.post("/v1/documents", json=sent).json()["added"] == 2
+    [each] = tenant.get("/v1/collections").json()["collections"]
+    assert (each["name"], each["passages"]) == ("split", 2)
+
+
+def test_documents_go_by_name(filled):
+    sent = {"collection": "handbook", "documents": ["holidays.md", "nowhere.md"]}
+    assert filled.request("DELETE", "/v1/documents", json=sent).json() == {"removed": 1}
+    assert filled.request("DELETE", "/v1/documents", json=sent).json() == {"removed": 0}
+
+
+def test_a_collection_goes_with_its_passages(filled):
+    assert filled.delete("/v1/collections/handbook").status_code == 204
+    assert names(filled) == []
+    answer = filled.delete("/v1/collections/handbook")
+    assert answer.json()["type"] == "urn:toolcrib:problem:unknown-collection"
+
+
+def test_an_unknown_collection_is_told_with_its_nearest(filled):
+    answer = filled.delete("/v1/collections/handbok")
+    assert (answer.status_code, answer.json()["nearest"]) == (404, ["handbook"])
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"collection": "a b", "documents": []},
+        {"collection": "a\n", "documents": []},
+        {"collection": "a"},
+        {"collection": "a", "documents": [], "passages": []},
+        {"collection": "a", "documents": [{"name": "x"}]},
+        {"collection": "a", "documents": [{"name": "x", "text": "", "base64": ""}]},
+        {"collection": "a", "documents": [{"name": " ", "text": ""}]},
+        {"collection": "a", "documents": [{"name": "x.md", "base64": "a"}]},
+        {"collection": "a", "documents": [{"name": "x.md", "base64": "AAA=\n"}]},
+        {"collection": "a", "documents": ["/etc/passwd"]},
+        {"collection": "a", "passages": [{"document": "d", "text": "t", "position": -1}]},
+    ],
+)
+def test_what_is_no_document_is_refused(tenant, sent):
+    assert tenant.post("/v1/documents", json=sent).status_code == 422
+
+
+@pytest.mark.parametrize("query", ["", "  ", "?!", 3, None])
+def test_a_question_has_words(tenant, query):
+    assert tenant.post("/v1/knowledge/search", json={"query": query}).status_code == 422

@@ -1,0 +1,66 @@
+"""Metrics over HTTP: what is counted, and that no label names a tenant."""
+
+from __future__ import annotations
+
+import re
+
+from prometheus_client.parser import text_string_to_metric_families
+
+
+def samples(client):
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def test_requests_are_counted_by_route_and_status(service, tenant):
+    key = (
+        "toolcrib_requests_total",
+        (("method", "GET"), ("route", "/v1/tools/{id}"), ("status", "404")),
+    )
+    before = samples(tenant).get(key, 0)
+    tenant.get("/v1/tools/secret-name")
+    after = samples(tenant)
+    assert after[key] == before + 1
+    assert after["toolcrib_request_seconds_count", (("route", "/v1/tools/{id}"),)] >= 1
+
+
+def test_stages_and_verdicts_of_answers_are_counted(stocked):
+    counted = ("toolcrib_stage_seconds_count", (("stage", "legs"),))
+    before = samples(stocked)
+    stocked.post("/v1/tools/search", json={"query": "send a mail"})
+    stocked.post("/v1/tools/search", json={"query": "?"})
+    after = samples(stocked)
+    assert after[counted] == before.get(counted, 0) + 1
+    assert after["toolcrib_verdicts_total", (("verdict", "accept"),)] >= 1
+    assert after["toolcrib_verdicts_total", (("verdict", "abstain"),)] >= 1
+    assert after["toolcrib_degraded_total", (("stage", "no-words"),)] >= 1
+
+
+def test_who_is_turned_away_is_counted_by_the_reason(service):
+    with service.anonymous() as client:
+        client.get("/v1/me")
+        assert samples(client)["toolcrib_turned_away_total", (("reason", "key"),)] >= 1
+
+
+def test_the_service_itself_is_measured(tenant):
+    found = samples(tenant)
+    assert found["toolcrib_requests_under_way", ()] == 0
+    assert found["toolcrib_abandoned_work", ()] == 0
+    assert found["toolcrib_decisions_dropped", ()] == 0
+    assert found["toolcrib_tools", ()] >= 0
+    assert found["process_resident_memory_bytes", ()] > 0
+
+
+def test_nothing_in_them_is_anybodys(service):
+    with service.client("acme-tenant") as client:
+        client.post("/v1/tools", json={"tools": [{"name": "acme_tool", "server": "acme-server"}]})
+        client.post("/v1/tools/search", json={"query": "the acme question"})
+        client.get("/v1/tools/acme-server/acme_tool")
+        client.get("/acme-path")
+        client.request("ACME", "/acme-path")
+        assert re.search("acme", client.get("/metrics").text, re.IGNORECASE) is None

@@ -1,0 +1,104 @@
+"""Finding tools over HTTP, in every shape."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcrib.integrations.formats import FORMATS
+
+
+def search(client, **sent):
+    answer = client.post("/v1/tools/search", json={"query": "send a mail", **sent})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_the_answer_is_that_of_the_embedded_crib(service, stocked):
+    found = search(stocked, k=2)
+    name = stocked.get("/v1/me").json()["namespace"]
+    crib = service.namespaces.crib(name)
+    expected = crib.find_tools("send a mail", k=2).as_dict()
+    assert {**found, "took_ms": None} == {**expected, "took_ms": None}
+    assert found["tools"][0]["id"] == "mail/send_mail"
+    assert set(found["took_ms"]) == set(expected["took_ms"])
+
+
+def test_k_is_how_many(stocked):
+    assert len(search(stocked, k=1)["tools"]) == 1
+    assert len(search(stocked, k=4)["tools"]) == 4
+
+
+def test_legs_are_told_when_asked_for(stocked):
+    assert "legs" not in search(stocked)["tools"][0]
+    assert search(stocked, explain=True)["tools"][0]["legs"]
+
+
+def test_words_that_match_nothing_are_told(stocked):
+    found = search(stocked, query="send a zeppelin", explain=True)
+    assert "zeppelin" in found["unmatched_terms"]
+
+
+def test_a_scope_narrows(stocked):
+    found = search(stocked, k=10, scope={"servers": ["files", "sql"], "max_sensitivity": "public"})
+    assert [hit["id"] for hit in found["tools"]] == ["files/read_file"]
+
+
+def test_a_filter_narrows(stocked):
+    found = search(stocked, k=10, where={"field": "tags", "any_of": ["safe"]})
+    assert {hit["id"] for hit in found["tools"]} == {"files/read_file", "mail/read_mail"}
+
+
+def test_full_hits_bring_their_specification(stocked):
+    [hit] = search(stocked, k=1, shape="full")["tools"]
+    assert hit["spec"] == stocked.get("/v1/tools/mail/send_mail").json()
+    assert hit["rank"] == 1
+
+
+@pytest.mark.parametrize("shape", sorted(set(FORMATS) - {"json"}))
+def test_a_providers_shape_is_its_definitions(stocked, shape):
+    found = search(stocked, k=1, shape=shape)
+    assert set(found["names"].values()) == {"mail/send_mail"}
+    [definition] = found["tools"]
+    assert "score" not in definition
+
+
+def test_what_a_tool_reference_names_is_told(stocked):
+    found = search(stocked, k=1, shape="tool_reference")
+    assert found["tools"] == [{"type": "tool_reference", "tool_name": "mail__send_mail"}]
+    assert found["names"] == {"mail__send_mail": "mail/send_mail"}
+
+
+def test_a_set_of_a_certain_size_needs_a_calibration(stocked):
+    answer = stocked.post("/v1/tools/search", json={"query": "send", "k": "auto"})
+    assert answer.status_code == 409
+    assert answer.json()["type"] == "urn:toolcrib:problem:calibration"
+
+
+def test_a_query_of_signs_finds_nothing(stocked):
+    found = search(stocked, query="?!")
+    assert (found["verdict"], found["degraded"]) == ("abstain", ["no-words"])
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"query": ""},
+        {"query": " \n"},
+        {"query": 3},
+        {},
+        {"query": "x", "k": 0},
+        {"query": "x", "k": 1001},
+        {"query": "x", "k": "5"},
+        {"query": "x", "k": True},
+        {"query": "x", "coverage": 1.5},
+        {"query": "x", "gate": "yes"},
+        {"query": "x", "shape": "cobol"},
+        {"query": "x", "scope": {"sever": ["mail"]}},
+        {"query": "x", "where": {"field": "spec", "equals": "a"}},
+        {"query": "x", "more": 1},
+    ],
+)
+def test_what_cannot_be_asked_is_refused(tenant, sent):
+    answer = tenant.post("/v1/tools/search", json=sent)
+    assert answer.status_code == 422
+    assert answer.json()["type"] == "urn:toolcrib:problem:query"

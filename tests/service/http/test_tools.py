@@ -1,0 +1,148 @@
+"""The registry over HTTP: tools in, out, listed and counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcrib import ToolSpec
+
+ALL = ["files/read_file", "mail/read_mail", "mail/send_mail", "sql/drop_table"]
+
+
+def ids(answer):
+    assert answer.status_code == 200, answer.text
+    return sorted(tool["id"] for tool in answer.json()["tools"])
+
+
+def test_what_is_put_in_is_reported_as_by_the_command_line(tenant):
+    answer = tenant.post("/v1/tools", json={"tools": [{"name": "ping", "version": "1"}]})
+    assert answer.json() == {
+        "added": 1,
+        "changed": 0,
+        "removed": 0,
+        "unchanged": 0,
+        "refused": [],
+        "ids": {"added": ["ping"], "changed": [], "removed": [], "unchanged": []},
+        "quarantined": [],
+    }
+
+
+def test_what_is_put_in_again_is_unchanged(stocked):
+    listed = stocked.get("/v1/tools").json()["tools"]
+    assert stocked.post("/v1/tools", json={"tools": listed}).json()["unchanged"] == 4
+
+
+def test_a_wrong_tool_is_refused_and_keeps_no_other_out(tenant):
+    sent = [{"name": "ok", "version": "1"}, {"name": "", "version": "1"}]
+    report = tenant.post("/v1/tools", json={"tools": sent}).json()
+    assert report["added"] == 1
+    assert report["refused"] == [{"source": "the request", "place": "[1]", "reason": "name: empty"}]
+
+
+def test_an_openapi_document_is_read(tenant):
+    paths = {"/pets": {"get": {"operationId": "listPets", "summary": "List all pets."}}}
+    document = {"openapi": "3.1.0", "info": {"title": "Pets", "version": "1"}, "paths": paths}
+    assert tenant.post("/v1/tools", json={"tools": document, "server": "pets"}).json()["added"] == 1
+    assert ids(tenant.get("/v1/tools")) == ["pets/listPets"]
+
+
+def test_a_format_may_be_named(tenant):
+    sent = [{"name": "ping", "description": "Ping.", "input_schema": {}}]
+    tenant.post("/v1/tools", json={"tools": sent, "format": "functions", "server": "net"})
+    assert ids(tenant.get("/v1/tools")) == ["net/ping"]
+
+
+def test_pruning_removes_what_is_not_named(stocked):
+    sent = {"tools": [{"name": "send_mail", "server": "mail", "version": "2"}], "prune": True}
+    report = stocked.post("/v1/tools", json=sent).json()
+    assert (report["changed"], report["removed"]) == (1, 3)
+    assert ids(stocked.get("/v1/tools")) == ["mail/send_mail"]
+
+
+def test_pruning_of_one_server_leaves_the_others(stocked):
+    sent = {"tools": [{"name": "send_mail", "version": "2"}], "server": "mail", "prune": True}
+    assert stocked.post("/v1/tools", json=sent).json()["removed"] == 1
+    assert ids(stocked.get("/v1/tools")) == ["files/read_file", "mail/send_mail", "sql/drop_table"]
+
+
+def test_an_empty_list_puts_nothing_in_and_prunes_everything(stocked):
+    assert stocked.post("/v1/tools", json={"tools": []}).json()["removed"] == 0
+    assert stocked.post("/v1/tools", json={"tools": [], "prune": True}).json()["removed"] == 4
+
+
+@pytest.mark.parametrize("tools", ["mail.json", ["mail.json"], 3, None, [["x"]]])
+def test_nothing_is_read_by_its_name(tenant, tools):
+    assert tenant.post("/v1/tools", json={"tools": tools}).status_code == 422
+
+
+def test_tools_are_listed_whole(stocked):
+    tools = {tool["id"]: tool for tool in stocked.get("/v1/tools").json()["tools"]}
+    assert sorted(tools) == ALL
+    expected = ToolSpec(name="send_mail", server="mail", description="Send a mail to somebody.")
+    assert tools["mail/send_mail"] == expected.model_dump(mode="json")
+
+
+def test_pages_hold_each_tool_once(stocked):
+    seen, cursor = [], None
+    while True:
+        page = stocked.get(
+            "/v1/tools", params={"limit": 1, **({"cursor": cursor} if cursor else {})}
+        )
+        seen += ids(page)
+        cursor = page.json()["next"]
+        if cursor is None:
+            break
+    assert sorted(seen) == ALL
+
+
+def test_a_list_is_narrowed_by_servers_and_tags(stocked):
+    assert ids(stocked.get("/v1/tools?server=mail&server=sql")) == [
+        "mail/read_mail",
+        "mail/send_mail",
+        "sql/drop_table",
+    ]
+    assert ids(stocked.get("/v1/tools?server=mail&tag=safe")) == ["mail/read_mail"]
+
+
+def test_a_filter_and_a_scope_narrow_a_list(stocked):
+    where = {"not": {"field": "server", "equals": "mail"}}
+    sent = {"where": where, "scope": {"tags": ["safe"]}, "limit": 10}
+    answer = stocked.post("/v1/tools/list", json=sent)
+    assert ids(answer) == ["files/read_file"]
+    assert answer.json()["next"] is None
+
+
+def test_a_tool_is_given_whole(stocked):
+    tool = stocked.get("/v1/tools/sql/drop_table").json()
+    assert (tool["category"], tool["sensitivity"]) == ("data", "pii")
+
+
+def test_an_id_may_hold_anything(tenant):
+    odd = "a/b c?d#e%20é"
+    tenant.post("/v1/tools", json={"tools": [{"name": "x", "id": odd}]})
+    address = "/v1/tools/" + "a%2Fb%20c%3Fd%23e%2520%C3%A9"
+    assert tenant.get(address).json()["id"] == odd
+    assert tenant.delete(address).status_code == 204
+
+
+def test_an_unknown_tool_is_told_with_its_nearest(stocked):
+    answer = stocked.get("/v1/tools/mail/send_mial")
+    assert answer.status_code == 404
+    assert answer.json()["type"] == "urn:toolcrib:problem:unknown-tool"
+    assert answer.json()["nearest"][0] == "mail/send_mail"
+
+
+def test_a_deleted_tool_is_gone(stocked):
+    assert stocked.delete("/v1/tools/mail/send_mail").status_code == 204
+    assert stocked.delete("/v1/tools/mail/send_mail").status_code == 404
+    assert "mail/send_mail" not in ids(stocked.get("/v1/tools"))
+
+
+def test_tools_are_counted_by_their_kinds(stocked):
+    assert stocked.get("/v1/facets").json() == {
+        "tools": 4,
+        "servers": {"files": 1, "mail": 2, "sql": 1},
+        "tags": {"safe": 2},
+        "categories": {"data": 1},
+        "sensitivities": {"pii": 1, "public": 3},
+    }

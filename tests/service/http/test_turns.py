@@ -1,0 +1,105 @@
+"""Turns over HTTP: read, decided, and helped on after a failure."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcrib import Scope, Turn
+
+
+@pytest.fixture
+def crib(service, stocked):
+    return service.namespaces.crib(stocked.get("/v1/me").json()["namespace"])
+
+
+def test_a_context_is_that_of_the_embedded_crib(stocked, crib):
+    answer = stocked.post("/v1/detect", json={"text": "urgent: mail ana@example.org today!"})
+    assert answer.json() == crib.detect("urgent: mail ana@example.org today!").as_dict()
+
+
+def test_a_decision_is_that_of_the_embedded_crib(stocked, crib):
+    turn = {
+        "text": "and now send it",
+        "history": [
+            {"role": "user", "content": "read the mail"},
+            {"role": "assistant", "content": [{"type": "text", "text": "Here it is."}]},
+            {"role": "user", "content": None},
+        ],
+        "attachments": ["notes.pdf", {"mime": "text/csv"}, 3],
+        "metadata": {"tenant": "x"},
+    }
+    found = stocked.post("/v1/route", json={**turn, "k": 2}).json()
+    scope = Scope()
+    expected = crib.route(Turn.model_validate({**turn, "scope": scope}), k=2).as_dict()
+    for made in (found, expected):
+        assert made.pop("id")
+        assert made.pop("took_ms")
+        made["tools"].pop("took_ms")
+    assert found == expected
+
+
+def test_a_decision_has_the_shape_that_is_asked_for(stocked):
+    sent = {"text": "send a mail to somebody", "k": 1, "shape": "anthropic"}
+    tools = stocked.post("/v1/route", json=sent).json()["tools"]
+    named = next(iter(tools["names"]))
+    assert tools["items"][0]["name"] == named
+    assert "input_schema" in tools["items"][0]
+
+
+def test_a_turn_that_says_nothing_is_decided(stocked):
+    decision = stocked.post("/v1/route", json={}).json()
+    assert (decision["route"]["kind"], decision["degraded"]) == ("none", ["no-words"])
+
+
+def test_what_fits_into_no_budget_is_left_out(stocked):
+    decision = stocked.post("/v1/route", json={"text": "send a mail", "budget_ms": 0}).json()
+    assert "tools" in decision["degraded"]
+
+
+def test_a_ceiling_holds(stocked):
+    sent = {"text": "drop the table", "k": 10, "max_sensitivity": "internal"}
+    items = stocked.post("/v1/route", json=sent).json()["tools"]["items"]
+    assert "sql/drop_table" not in [item["id"] for item in items]
+
+
+def test_alternates_are_those_of_the_embedded_crib(stocked, crib):
+    for turn in ("read the mail", {"text": "read the mail"}):
+        sent = {"failed_tool": "mail/read_mail", "turn": turn, "k": 2}
+        found = stocked.post("/v1/alternates", json=sent).json()["tools"]
+        asked = Turn(text="read the mail", scope=Scope())
+        expected = crib.alternates("mail/read_mail", asked, k=2)
+        assert found == [hit.as_dict() for hit in expected]
+
+
+def test_alternates_avoid_what_failed_before(stocked):
+    decided = stocked.post("/v1/route", json={"text": "read the mail"}).json()["id"]
+    sent = {"failed_tool": "mail/read_mail", "turn": "read the mail", "decision_id": decided}
+    [first, *_] = stocked.post("/v1/alternates", json=sent).json()["tools"]
+    told = {"decision_id": decided, "tool": first["id"], "outcome": "failure", "took_ms": 3}
+    assert stocked.post("/v1/outcomes", json=told).status_code == 204
+    left = stocked.post("/v1/alternates", json=sent).json()["tools"]
+    assert first["id"] not in [hit["id"] for hit in left]
+
+
+@pytest.mark.parametrize(
+    ("path", "sent", "place"),
+    [
+        ("route", {"text": 3}, "text"),
+        ("route", {"text": "x", "k": 0}, "k"),
+        ("route", {"text": "x", "budget_ms": -1}, "budget_ms"),
+        ("route", {"text": "x", "history": ["hello"]}, "history.0"),
+        ("route", {"text": "x", "scope": {"server": ["a"]}}, "scope.server"),
+        ("detect", {"text": "x", "k": 3}, "k"),
+        ("detect", {"text": "x", "max_sensitivity": "top"}, "max_sensitivity"),
+        ("alternates", {"turn": "x"}, "failed_tool"),
+        ("alternates", {"failed_tool": "a", "turn": {"txt": "x"}}, "turn.txt"),
+    ],
+)
+def test_what_is_no_turn_is_refused_with_its_place(tenant, path, sent, place):
+    answer = tenant.post(f"/v1/{path}", json=sent)
+    assert answer.status_code == 422
+    assert place in {fault["place"] for fault in answer.json()["errors"]}
+
+
+def test_a_turn_may_give_whole_numbers_in_any_way(tenant):
+    assert tenant.post("/v1/route", json={"text": "hello", "k": 2.0}).status_code == 200
