@@ -1,0 +1,253 @@
+"""One line gives any FastMCP server our search, and what it hides stays hidden."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from fastmcp import Client, FastMCP
+from fastmcp.server.middleware import Middleware
+from fastmcp.tools import Tool
+
+from toolcrib import Crib, Settings
+from toolcrib.integrations import fastmcp_index
+from toolcrib.integrations.fastmcp import ToolcribSearchTransform
+from toolcrib.settings import EncoderSettings
+
+PLAIN = Settings(encoder=EncoderSettings(dense="deterministic"))
+
+
+def server() -> FastMCP:
+    mcp = FastMCP("office")
+
+    @mcp.tool(tags={"math"})
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @mcp.tool
+    def send_mail(to: str) -> str:
+        """Send a mail to somebody."""
+        return f"sent to {to}"
+
+    @mcp.tool(tags={"rooms"})
+    def book_room(room: str) -> str:
+        """Book a meeting room."""
+        return f"booked {room}"
+
+    return mcp
+
+
+@pytest.fixture
+def transform():
+    made = ToolcribSearchTransform(settings=PLAIN)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def office(transform):
+    mcp = server()
+    mcp.add_transform(transform)
+    return mcp
+
+
+async def found(client, query, **more):
+    return (await client.call_tool("find_tools", {"query": query, **more})).structured_content
+
+
+def names(answer):
+    return [tool["name"] for tool in answer["tools"]]
+
+
+async def test_one_line_puts_a_search_in_place_of_the_list(office):
+    async with Client(office) as client:
+        shown = await client.list_tools()
+
+    assert [tool.name for tool in shown] == ["find_tools", "call_tool"]
+    assert shown[0].annotations.read_only_hint
+
+
+async def test_what_is_found_comes_with_its_schema_and_can_be_called(office):
+    async with Client(office) as client:
+        answer = await client.call_tool("find_tools", {"query": "send a mail", "k": 1})
+        called = await client.call_tool(
+            "call_tool", {"name": "send_mail", "arguments": {"to": "Ada"}}
+        )
+        directly = await client.call_tool("send_mail", {"to": "Ada"})
+
+    (mail,) = answer.structured_content["tools"]
+    assert mail["name"] == "send_mail"
+    assert mail["description"] == "Send a mail to somebody."
+    assert mail["inputSchema"]["required"] == ["to"]
+    assert json.loads(answer.content[0].text) == answer.structured_content
+    assert called.data == directly.data == "sent to Ada"
+
+
+async def test_the_usual_number_of_tools_can_be_set():
+    mcp = server()
+    mcp.add_transform(ToolcribSearchTransform(k=2, settings=PLAIN))
+    async with Client(mcp) as client:
+        assert len(names(await found(client, "mail room numbers"))) == 2
+        assert len(names(await found(client, "mail room numbers", k=1))) == 1
+
+
+async def test_some_tools_can_stay_listed():
+    mcp = server()
+    mcp.add_transform(ToolcribSearchTransform(always_visible=["add"], settings=PLAIN))
+    async with Client(mcp) as client:
+        assert [tool.name for tool in await client.list_tools()] == [
+            "add",
+            "find_tools",
+            "call_tool",
+        ]
+        assert "add" not in names(await found(client, "add two numbers"))
+        assert (
+            await client.call_tool("call_tool", {"name": "add", "arguments": {"a": 1, "b": 2}})
+        ).data == 3
+
+
+async def test_that_nothing_fits_is_said_in_so_many_words():
+    mcp = server()
+    mcp.add_transform(ToolcribSearchTransform())
+    async with Client(mcp) as client:
+        answer = await found(client, "who won the battle of Hastings in 1066")
+
+    assert (answer["tools"], answer["verdict"]) == ([], "abstain")
+    assert answer["confidence"] < 0.2
+    assert answer["note"].startswith("No tool here fits.")
+
+
+async def test_a_query_without_words_is_a_mistake_that_is_explained(office):
+    async with Client(office) as client:
+        answer = await client.call_tool("find_tools", {"query": " "}, raise_on_error=False)
+
+    assert answer.is_error
+    assert answer.content[0].text == "the query is empty: say in a few words what the tool must do."
+
+
+async def test_an_unknown_name_is_answered_with_those_like_it(office):
+    async with Client(office) as client:
+        answer = await client.call_tool("call_tool", {"name": "Send-Mail"}, raise_on_error=False)
+        search = await client.call_tool("call_tool", {"name": "find_tools"}, raise_on_error=False)
+
+    assert answer.is_error
+    assert answer.content[0].text.startswith(
+        "There is no tool 'Send-Mail'. Did you mean send_mail? Call find_tools"
+    )
+    assert search.content[0].text.startswith("There is no tool 'find_tools'")
+
+
+async def test_what_the_server_hides_is_neither_found_nor_called(office):
+    office.disable(tags={"rooms"})
+    async with Client(office) as client:
+        answer = await found(client, "book a meeting room", k=9)
+        called = await client.call_tool(
+            "call_tool", {"name": "book_room", "arguments": {"room": "A"}}, raise_on_error=False
+        )
+
+    assert sorted(names(answer)) == ["add", "send_mail"]
+    assert called.is_error
+    assert "book_room" not in called.content[0].text.partition("'. ")[2]
+
+
+async def test_what_middleware_hides_from_one_is_found_by_another(office):
+    hidden = set()
+
+    class Hide(Middleware):
+        async def on_list_tools(self, context, call_next):
+            return [tool for tool in await call_next(context) if tool.name not in hidden]
+
+    office.add_middleware(Hide())
+    async with Client(office) as client:
+        hidden.add("send_mail")
+        without = await found(client, "send a mail", k=9)
+        hidden.clear()
+        with_it = await found(client, "send a mail", k=9)
+
+    assert "send_mail" not in names(without)
+    assert names(with_it)[0] == "send_mail"
+
+
+async def test_auth_checks_of_tools_hold():
+    def never(context):
+        return False
+
+    mcp = server()
+    mcp.add_tool(Tool.from_function(lambda: 1, name="secret", description="Secret.", auth=never))
+    mcp.add_transform(ToolcribSearchTransform(settings=PLAIN))
+    async with Client(mcp) as client:
+        assert "secret" not in names(await found(client, "secret", k=9))
+        called = await client.call_tool("call_tool", {"name": "secret"}, raise_on_error=False)
+
+    assert called.content[0].text.startswith("There is no tool 'secret'")
+
+
+async def test_only_what_changed_is_encoded_again(office, transform, monkeypatch):
+    indexed = []
+    index_tools = Crib.index_tools
+
+    def noted(self, specs, **how):
+        indexed.extend(spec.name for spec in specs)
+        return index_tools(self, specs, **how)
+
+    monkeypatch.setattr(Crib, "index_tools", noted)
+    async with Client(office) as client:
+        await found(client, "mail")
+        await found(client, "room")
+        assert sorted(indexed) == ["add", "book_room", "send_mail"]
+
+        @office.tool(name="send_fax")
+        def send_fax(to: str) -> str:
+            """Send a fax."""
+            return to
+
+        assert "send_fax" in names(await found(client, "send a fax"))
+        assert indexed[3:] == ["send_fax"]
+
+
+async def test_tools_that_nobody_sees_any_more_are_let_go_of(office, transform, monkeypatch):
+    monkeypatch.setattr(fastmcp_index, "SPARE", 0)
+    async with Client(office) as client:
+        await found(client, "mail")
+        office.disable(names={"add", "book_room"})
+        for number in range(3):
+            office.add_tool(Tool.from_function(lambda: 1, name=f"t{number}", description="T."))
+        office.disable(names={"t0", "t1", "t2"})
+        assert names(await found(client, "mail")) == ["send_mail"]
+
+    assert len(transform._index._kept) == 2
+
+
+async def test_a_tool_that_cannot_be_read_is_passed_over(office):
+    office.add_tool(Tool.from_function(lambda: 1, name="odd", description="x" * 300_000))
+    async with Client(office) as client:
+        assert "odd" not in names(await found(client, "odd", k=9))
+        called = await client.call_tool("call_tool", {"name": "odd"})
+
+    assert called.content[0].text == "1"
+
+
+async def test_it_is_one_search_for_fastmcps_own_callers_too(transform):
+    tools = [
+        Tool.from_function(lambda: 1, name="send_mail", description="Send a mail to somebody."),
+        Tool.from_function(lambda: 1, name="book_room", description="Book a meeting room."),
+    ]
+
+    ranked = await transform._search(tools, "book a room")
+
+    assert [tool.name for tool in ranked] == ["book_room", "send_mail"]
+
+
+def test_without_the_extra_the_error_names_it():
+    code = (
+        "import sys; sys.modules['fastmcp'] = None\n"
+        "from toolcrib.errors import MissingExtraError\n"
+        "try:\n    import toolcrib.integrations.fastmcp\n"
+        "except MissingExtraError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "needs the extra 'gateway'" in done.stdout
