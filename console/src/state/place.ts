@@ -1,0 +1,77 @@
+/** Where the reader is: view and details, in the address behind `#`, which no server sees. */
+
+import { signal } from "./signal";
+
+export const VIEWS = [
+  "ask",
+  "registry",
+  "quarantine",
+  "collections",
+  "decisions",
+  "reports",
+] as const;
+export type View = (typeof VIEWS)[number];
+
+export const TITLES: Readonly<Record<View, string>> = {
+  ask: "Ask",
+  registry: "Registry",
+  quarantine: "Quarantine",
+  collections: "Collections",
+  decisions: "Decisions",
+  reports: "Reports",
+};
+
+export interface Place {
+  view: View;
+  params: URLSearchParams;
+}
+
+export type Params = Readonly<Record<string, string | readonly string[] | undefined>>;
+
+export const place = signal<Place>(read(location.hash));
+
+addEventListener("popstate", () => {
+  place.value = read(location.hash);
+});
+
+/** The address of a view; the namespace comes along. */
+export function link(view: View, params: Params = {}): string {
+  const found = new URLSearchParams();
+  const ns = place.value.params.get("ns");
+  for (const [name, value] of Object.entries({ ns: ns ?? undefined, ...params })) {
+    for (const each of typeof value === "string" ? [value] : (value ?? [])) {
+      if (each) found.append(name, each);
+    }
+  }
+  const query = found.toString();
+  return `#/${view}${query ? `?${query}` : ""}`;
+}
+
+/** Goes somewhere; with `replace` the step back leads to before. */
+export function go(view: View, params: Params = {}, replace = false): void {
+  const to = link(view, params);
+  if (to === location.hash) return;
+  if (replace) history.replaceState(null, "", to);
+  else history.pushState(null, "", to);
+  place.value = read(to);
+}
+
+/** Changes some details of where the reader is. */
+export function adjust(changes: Params, replace = false): void {
+  const { view, params } = place.value;
+  const names = new Set([...params.keys(), ...Object.keys(changes)]);
+  const all: Record<string, readonly string[]> = {};
+  for (const name of names) {
+    const change = changes[name];
+    if (!(name in changes)) all[name] = params.getAll(name);
+    else if (change !== undefined) all[name] = typeof change === "string" ? [change] : change;
+    else all[name] = [];
+  }
+  go(view, all, replace);
+}
+
+function read(hash: string): Place {
+  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+  const view = VIEWS.find((each) => each === path) ?? "ask";
+  return { view, params: new URLSearchParams(query) };
+}

@@ -1,0 +1,137 @@
+/** One tool in full, and a way to take it out. */
+
+import type { VNode } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { call, idPath, type Trouble } from "../api/call";
+import type { Held, Spec } from "../api/types";
+import { Confirm } from "../parts/dialog";
+import { Findings } from "../parts/findings";
+import { SpecSheet } from "../parts/spec";
+import { TroubleNote } from "../parts/trouble";
+import { Untrusted } from "../parts/untrusted";
+import { Waiting } from "../parts/waiting";
+import { announce } from "../state/announce";
+import { asTrouble, useAnswer } from "../state/answers";
+import { adjust, link } from "../state/place";
+import { asked, mayWrite } from "../state/session";
+import { onEscape } from "../state/shortcuts";
+
+const back = (): void => adjust({ tool: undefined });
+
+export function Tool({ id }: { id: string }): VNode {
+  const path = `v1/tools/${idPath(id)}`;
+  const about = [asked.value, id];
+  const { value, trouble, again } = useAnswer((signal) => call<Spec>(path, { signal }), about);
+  useEffect(() => onEscape(back), []);
+  return (
+    <article class="tool">
+      <p>
+        <button type="button" class="quiet back" onClick={back}>
+          ← Registry
+        </button>
+      </p>
+      <h1>
+        <Untrusted text={value?.name ?? id} />
+      </h1>
+      {trouble && (
+        <TroubleNote trouble={trouble} again={again}>
+          <Nearest ids={trouble.nearest} />
+        </TroubleNote>
+      )}
+      {value === undefined && !trouble && <Waiting what="Reading" />}
+      {value && (
+        <>
+          <p class="lede">
+            <code>
+              <Untrusted text={value.id} />
+            </code>
+            {!value.enabled && <span class="tag">disabled</span>}
+            {value.always_active && <span class="tag rule">always active</span>}
+          </p>
+          <HeldNote id={value.id} />
+          <SpecSheet spec={value} />
+          {mayWrite.value && <Remove spec={value} path={path} />}
+        </>
+      )}
+    </article>
+  );
+}
+
+function Nearest({ ids }: { ids: readonly string[] }): VNode | null {
+  if (ids.length === 0) return null;
+  return (
+    <ul>
+      {ids.map((id) => (
+        <li key={id}>
+          <a href={link("registry", { tool: id })}>
+            <Untrusted text={id} />
+          </a>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** What the audit said of a newer version of the tool, where one is held back. */
+function HeldNote({ id }: { id: string }): VNode | null {
+  const { value } = useAnswer(
+    (signal) => call<{ held: Held[] }>("v1/quarantine", { signal }),
+    [asked.value],
+  );
+  const held = value?.held.find((each) => each.tool_id === id);
+  if (held === undefined) return null;
+  return (
+    <section class="warning">
+      <p>
+        <b>Another version of it is held back:</b> <Untrusted text={held.reason} />.{" "}
+        <a href={link("quarantine", { held: id })}>See what is wrong with it</a>
+      </p>
+      {held.findings.length > 0 && <Findings findings={held.findings} />}
+    </section>
+  );
+}
+
+function Remove({ spec, path }: { spec: Spec; path: string }): VNode {
+  const [asking, setAsking] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const [trouble, setTrouble] = useState<Trouble>();
+  const remove = async (): Promise<void> => {
+    setBusy(true);
+    try {
+      await call(path, { method: "DELETE" });
+      announce(`${spec.id} was deleted`);
+      back();
+    } catch (error) {
+      setTrouble(asTrouble(error));
+      setAsking(false);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <section class="remove">
+      {trouble && <TroubleNote trouble={trouble} />}
+      <button type="button" class="danger" onClick={() => setAsking(true)}>
+        Delete this tool
+      </button>
+      {asking && (
+        <Confirm
+          title="Delete this tool?"
+          verb="Delete"
+          danger
+          busy={busy}
+          confirm={remove}
+          close={() => setAsking(false)}
+        >
+          <p>
+            <b>
+              <Untrusted text={spec.id} />
+            </b>{" "}
+            is taken out of the index, and no agent finds it any more. It comes back when its source
+            is indexed again.
+          </p>
+        </Confirm>
+      )}
+    </section>
+  );
+}

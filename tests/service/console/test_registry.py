@@ -1,0 +1,103 @@
+"""The registry: narrowed, searched, paged, one tool in full, and taken out."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+from playwright.sync_api import expect
+
+from toolcrib import ToolSpec
+
+
+@pytest.fixture
+def namespace(service):
+    """A namespace of the test's own, with a hundred and twenty tools."""
+    name = service.fresh()
+    crib = service.namespaces.crib(name)
+    crib.index_tools([ToolSpec(name=f"job_{n:03}", server=f"s{n % 3}") for n in range(120)])
+    return name
+
+
+def names(page):
+    return page.locator(".spec-line b").all_inner_texts()
+
+
+def test_facets_narrow_the_list_and_stand_in_the_address(browse):
+    page = browse("#/registry")
+    page.get_by_label("mailbox").check()
+    expect(page.locator(".spec-line .server").first).to_have_text("mailbox")
+    expect(page.locator(".spec-line")).to_have_count(12)
+    assert "server=mailbox" in page.url
+    page.get_by_label("mailbox").uncheck()
+    expect(page.locator(".spec-line")).not_to_have_count(12)
+
+
+def test_it_is_searched_while_words_are_typed(browse):
+    page = browse("#/registry")
+    page.get_by_label("Search the registry").press_sequentially("pay money back flurbish")
+    expect(page.locator(".spec-line b").first).to_have_text("refundPayment")
+    expect(page.get_by_text("In no tool: flurbish")).to_be_visible()
+    expect(page.locator("[aria-live]")).to_contain_text("found")
+    page.get_by_label("shop").check()
+    expect(page.locator(".spec-line .server").first).to_have_text("shop")
+    assert set(page.locator(".spec-line .server").all_inner_texts()) == {"shop"}
+
+
+def test_every_tool_is_on_exactly_one_page(browse, namespace):
+    page = browse(f"#/registry?ns={namespace}")
+    expect(page.locator(".spec-line")).to_have_count(50)
+    first = names(page)
+    seen = list(first)
+    for expected in (50, 20):
+        page.get_by_role("button", name="Next 50").click()
+        expect(page.locator(".spec-line b").first).not_to_have_text(seen[-50])
+        expect(page.locator(".spec-line")).to_have_count(expected)
+        seen += names(page)
+    assert sorted(seen) == [f"job_{n:03}" for n in range(120)]
+    expect(page.get_by_role("button", name="Next 50")).to_have_count(0)
+    for _ in range(2):
+        page.get_by_role("button", name="Back").click()
+    expect(page.locator(".spec-line b").first).to_have_text(first[0])
+
+
+def test_one_tool_is_shown_in_full(browse):
+    page = browse("#/registry?tool=payments/refundPayment")
+    expect(page.get_by_role("heading", level=1)).to_have_text("refundPayment")
+    expect(page.locator(".description")).to_contain_text("Give a payment back")
+    row = page.get_by_role("row", name="amount.value")
+    expect(row).to_contain_text("required")
+    expect(row).to_contain_text("In the smallest unit")
+    page.get_by_text("The specification as JSON").click()
+    expect(page.locator("pre")).to_contain_text('"server": "payments"')
+
+
+def test_an_unknown_tool_names_those_that_are_near(browse):
+    page = browse("#/registry?tool=payments/refundPaymet")
+    expect(page.locator(".trouble-title")).to_have_text("There is no such tool")
+    page.get_by_role("link", name="payments/refundPayment").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("refundPayment")
+
+
+def test_a_tool_is_deleted_after_a_question(browse, service, namespace):
+    page = browse(f"#/registry?ns={namespace}&tool=s0/job_000")
+    page.get_by_role("button", name="Delete this tool").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("s0/job_000")
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(dialog).to_have_count(0)
+    page.get_by_role("button", name="Delete this tool").click()
+    dialog.get_by_role("button", name="Delete").click()
+    expect(page.locator("h1 small")).to_have_text("119 tools")
+    headers = {
+        "Authorization": f"Bearer {service.writer}",
+        "Toolcrib-Namespace": namespace,
+    }
+    gone = httpx2.get(f"{service.url}/v1/tools/s0/job_000", headers=headers)
+    assert gone.status_code == 404
+
+
+def test_who_may_only_read_is_offered_nothing_else(browse, service):
+    page = browse("#/registry?tool=payments/refundPayment", key=service.key())
+    expect(page.locator(".description")).to_be_visible()
+    expect(page.get_by_role("button", name="Delete this tool")).to_have_count(0)

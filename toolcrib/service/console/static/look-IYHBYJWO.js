@@ -1,0 +1,1 @@
+(()=>{function e(t,s){try{return n(t).getItem(s)??""}catch{return""}}function n(t){return t==="session"?sessionStorage:localStorage}var o=e("local","toolcrib.look");(o==="light"||o==="dark")&&(document.documentElement.dataset.look=o);})();
