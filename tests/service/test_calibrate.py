@@ -104,7 +104,7 @@ class TestCalibrating:
         assert again == story.summary | {"saved": False}
 
     def test_it_is_not_used_with_other_settings_and_a_warning_says_why(self, story: Story) -> None:
-        done = story.shell("search", GOOD, "--json", TOOLCRIB_FUSION__BM25_SCALE="50")
+        done = story.shell.process("search", GOOD, "--json", TOOLCRIB_FUSION__BM25_SCALE="50")
         assert json.loads(done.stdout)["confidence"] is None
         assert "the calibration was made with fusion {" in done.stderr
 

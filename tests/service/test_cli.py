@@ -1,4 +1,4 @@
-"""The command line, run as a user runs it: a process, its output, its exit code."""
+"""The command line: what it does, what it says, its exit codes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,31 @@ from tests.conftest import SOURCES
 from tests.retrieval.calibrations import flat
 from tests.service.conftest import TOOLS
 from toolcrib import Crib
+from toolcrib.service.cli.app import COMMANDS
+
+
+def test_as_a_process_of_its_own_it_says_and_returns_the_same(shell):
+    source = shell.write("tools.jsonl", *TOOLS, {"description": "no name"})
+    done = shell.process("index", source, "--strict", "--json")
+    assert (done.returncode, json.loads(done.stdout)["added"]) == (1, 3)
+    done = shell.process("show", "mail/send_male")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert "mail/send_mail" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_what_it_is_for(shell, name):
+    done = shell(name, "--help")
+    assert done.returncode == 0
+    assert f"toolcrib {name} [OPTIONS]" in done.stdout
+    assert done.stdout.splitlines()[3].strip()
+
+
+def test_help_lists_every_command(shell):
+    listed = shell("--help").stdout
+    assert [name for name in COMMANDS if f" {name} " not in listed] == []
 
 
 def test_index_counts_what_it_did_and_a_second_run_leaves_all_alone(shell):
