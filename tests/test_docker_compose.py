@@ -1,83 +1,189 @@
-"""docker-compose.yml keeps its promises; its health check is run, as Docker would run it."""
+"""docker-compose.yml keeps its promises: what starts, with which rights, limits and secrets."""
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from toolcrib.settings import ServiceSettings, load_settings
 from toolcrib.store.server_wire import MIN_SERVER
 
-COMPOSE: dict[str, Any] = yaml.safe_load(
-    (Path(__file__).resolve().parent.parent / "docker-compose.yml").read_text("utf-8"),
-)
+ROOT = Path(__file__).resolve().parent.parent
+FILE = ROOT / "docker-compose.yml"
+COMPOSE: dict[str, Any] = yaml.safe_load(FILE.read_text("utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+
 NODES = ["qdrant-1", "qdrant-2", "qdrant-3"]
-
-every_service = pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES.keys())
-
-
-def test_there_is_one_server_and_a_cluster_of_three() -> None:
-    assert list(SERVICES) == ["qdrant", *NODES]
-    assert "profiles" not in SERVICES["qdrant"]
-    assert all(SERVICES[node]["profiles"] == ["cluster"] for node in NODES)
+QDRANT = ["qdrant", *NODES]
+OURS = ["toolcrib", "replica"]
+BALANCERS = ["nodes", "balancer"]
+OBSERVERS = ["prometheus", "grafana"]
 
 
-@every_service
-def test_the_image_is_pinned_to_a_version_that_toolcrib_accepts(service: dict[str, Any]) -> None:
-    tag = re.fullmatch(r"qdrant/qdrant:v(\d+)\.(\d+)\.(\d+)", service["image"])
+def each(names: list[str]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("name", names)
+
+
+def test_a_plain_up_gives_qdrant_and_the_service_and_profiles_the_rest():
+    profiles: dict[str | None, list[str]] = {}
+    for name, service in SERVICES.items():
+        (profile,) = service.get("profiles", [None])
+        profiles.setdefault(profile, []).append(name)
+    assert profiles == {
+        None: ["qdrant", "toolcrib"],
+        "cluster": [*NODES, "nodes", "replica", "balancer"],
+        "observe": OBSERVERS,
+    }
+
+
+@each(list(SERVICES))
+def test_a_service_needs_only_what_its_profile_starts(name):
+    profiles = SERVICES[name].get("profiles")
+    needed = SERVICES[name].get("depends_on", [])
+    assert all(SERVICES[other].get("profiles") in (None, profiles) for other in needed)
+
+
+@each([name for name in SERVICES if name not in OURS])
+def test_an_image_is_named_by_version_and_digest(name):
+    assert re.fullmatch(r"[\w/]+:v?\d+\.\d+\.\d+[\w.-]*@sha256:[0-9a-f]{64}", image(name))
+
+
+@each(OURS)
+def test_our_own_image_is_built_here_and_has_the_projects_version(name):
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert image(name) == f"toolcrib:{version}"
+    assert SERVICES[name]["build"] == "."
+
+
+@each(QDRANT)
+def test_qdrant_is_of_a_version_that_toolcrib_accepts(name):
+    tag = re.match(r"qdrant/qdrant:v(\d+)\.(\d+)\.\d+-unprivileged@", image(name))
     assert tag is not None
     assert (int(tag[1]), int(tag[2])) >= MIN_SERVER
 
 
-@every_service
-def test_ports_are_open_to_this_machine_only(service: dict[str, Any]) -> None:
-    assert service["ports"]
-    assert all(re.fullmatch(r"127\.0\.0\.1:\d+:6333", port) for port in service["ports"])
+def image(name: str) -> str:
+    return SERVICES[name]["image"]
 
 
-def test_no_port_is_taken_twice() -> None:
-    ports = [port.split(":")[1] for service in SERVICES.values() for port in service["ports"]]
-    assert len(set(ports)) == len(ports)
+def ports(name: str) -> list[str]:
+    return SERVICES[name].get("ports", [])
 
 
-def test_every_server_keeps_its_data_in_a_volume_of_its_own() -> None:
-    mounts = [service["volumes"] for service in SERVICES.values()]
-    assert mounts == [[f"{name}:/qdrant/storage"] for name in SERVICES]
-    assert set(COMPOSE["volumes"]) == set(SERVICES)
+@each(list(SERVICES))
+def test_ports_are_open_to_this_machine_only(name):
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in ports(name))
 
 
-@every_service
-def test_a_server_comes_back_and_stops_in_peace(service: dict[str, Any]) -> None:
+def test_no_port_is_taken_twice():
+    taken = [port.split(":")[1] for name in SERVICES for port in ports(name)]
+    assert len(set(taken)) == len(taken)
+
+
+def test_the_service_is_where_its_settings_say():
+    port = ServiceSettings().port
+    assert ports("toolcrib") == [f"127.0.0.1:{port}:{port}"]
+
+
+@each(QDRANT)
+def test_every_qdrant_keeps_all_that_it_writes_in_a_volume_of_its_own(name):
+    assert SERVICES[name]["volumes"] == [f"{name}:/qdrant/storage"]
+    environment = SERVICES[name]["environment"]
+    assert environment["QDRANT__STORAGE__SNAPSHOTS_PATH"].startswith("/qdrant/storage/")
+    assert environment["QDRANT_INIT_FILE_PATH"].startswith("/qdrant/storage/")
+
+
+def test_every_volume_is_somebodys():
+    mounts = [mount.split(":")[0] for one in SERVICES.values() for mount in one.get("volumes", [])]
+    named = [mount for mount in mounts if not mount.startswith("./")]
+    assert sorted(named) == sorted(COMPOSE["volumes"])
+
+
+@each(OURS)
+def test_the_service_keeps_nothing_of_its_own(name):
+    assert "volumes" not in SERVICES[name]
+
+
+@each(list(SERVICES))
+def test_files_are_mounted_read_only_and_are_there(name):
+    for mount in SERVICES[name].get("volumes", []):
+        if mount.startswith("./"):
+            path, _, mode = mount.split(":")
+            assert mode == "ro"
+            assert (ROOT / path).exists()
+
+
+@each(list(SERVICES))
+def test_a_container_has_no_more_rights_than_it_needs(name):
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert not {"cap_add", "privileged", "user", "network_mode", "pid"} & set(service)
+
+
+@each(list(SERVICES))
+def test_a_container_has_limits_comes_back_and_fills_no_disk_with_its_log(name):
+    service = SERVICES[name]
+    assert set(service["deploy"]["resources"]["limits"]) == {"cpus", "memory", "pids"}
     assert service["restart"] == "unless-stopped"
-    assert service["stop_grace_period"] == "30s"
+    assert set(service["logging"]["options"]) == {"max-size", "max-file"}
 
 
-@every_service
-def test_every_environment_value_is_text(service: dict[str, Any]) -> None:
-    assert all(isinstance(value, str) for value in service["environment"].values())
+@each([*QDRANT, *OURS])
+def test_what_holds_data_or_requests_stops_in_peace(name):
+    seconds = int(SERVICES[name]["stop_grace_period"].removesuffix("s"))
+    assert seconds > ServiceSettings().drain_s
 
 
-def test_the_first_node_founds_the_cluster_and_the_others_join_it() -> None:
+@each(list(SERVICES))
+def test_every_environment_value_is_text_and_none_is_a_secret(name):
+    environment = SERVICES[name].get("environment", {})
+    assert all(isinstance(value, str) for value in environment.values())
+    assert not any(re.search(r"KEY|SECRET|TOKEN|PASSWORD", variable) for variable in environment)
+
+
+@each([*QDRANT, *OURS])
+def test_secrets_come_from_a_file_that_is_not_part_of_the_project(name):
+    assert SERVICES[name]["env_file"] == [{"path": "deploy/secrets.env", "required": False}]
+    assert "secrets.env" in (ROOT / "deploy" / ".gitignore").read_text("utf-8").splitlines()
+
+
+@each(OURS)
+def test_the_services_variables_are_settings(name, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for variable, value in SERVICES[name]["environment"].items():
+        monkeypatch.setenv(variable, value)
+    settings = load_settings()
+    threads = SERVICES[name]["deploy"]["resources"]["limits"]["cpus"]
+    assert settings.encoder.threads == int(threads)
+    server = re.fullmatch(r"http://([\w-]+):6333", settings.store)
+    assert server is not None
+    assert server[1] in SERVICES[name]["depends_on"]
+
+
+def test_a_cluster_spreads_the_index_and_keeps_every_part_twice():
+    environment = SERVICES["replica"]["environment"]
+    assert environment["TOOLCRIB_SERVER__SHARDS"] == str(len(NODES))
+    assert environment["TOOLCRIB_SERVER__REPLICAS"] == "2"
+    assert SERVICES["replica"]["deploy"]["replicas"] == 2
+
+
+def test_the_first_node_founds_the_cluster_and_the_others_join_it():
     founder, *others = NODES
     assert SERVICES[founder]["command"] == ["./qdrant", "--uri", f"http://{founder}:6335"]
     for node in others:
-        joins = [
-            "./qdrant",
-            "--uri",
-            f"http://{node}:6335",
-            "--bootstrap",
-            f"http://{founder}:6335",
-        ]
-        assert SERVICES[node]["command"] == joins
+        joins = ["--uri", f"http://{node}:6335", "--bootstrap", f"http://{founder}:6335"]
+        assert SERVICES[node]["command"] == ["./qdrant", *joins]
         assert SERVICES[node]["depends_on"] == [founder]
     for node in NODES:
         environment = SERVICES[node]["environment"]
@@ -85,58 +191,49 @@ def test_the_first_node_founds_the_cluster_and_the_others_join_it() -> None:
         assert environment["QDRANT__CLUSTER__P2P__PORT"] == "6335"
 
 
-@contextmanager
-def _answering(status: int) -> Generator[int]:
-    """A server on loopback that answers `/readyz` with this status; its port."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self.send_response(status if self.path == "/readyz" else 404)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
+def test_the_nodes_balancer_knows_every_node():
+    config = (ROOT / "deploy" / "haproxy" / "nodes.cfg").read_text("utf-8")
+    assert re.findall(r"^    server (\S+) (\S+)$", config, re.MULTILINE) == [
+        (node, f"{node}:6333") for node in NODES
+    ]
 
 
-def _health_check(service: dict[str, Any], port: int) -> int:
-    kind, *command = service["healthcheck"]["test"]
-    assert kind == "CMD"
-    # Compose turns $$ into $; the port is the test's.
-    command = [part.replace("$$", "$").replace("/6333", f"/{port}") for part in command]
-    return subprocess.run(command, check=False, capture_output=True, timeout=10).returncode
+def test_only_the_service_and_who_watches_it_reach_qdrant():
+    on_store = {name for name, service in SERVICES.items() if "store" in service["networks"]}
+    assert on_store == {*QDRANT, *OURS, "nodes", "prometheus"}
+    assert {network for one in SERVICES.values() for network in one["networks"]} == set(
+        COMPOSE["networks"]
+    )
 
 
-@every_service
-@pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False), (404, False)])
-def test_the_health_check_tells_a_ready_server_from_one_that_is_not(
-    service: dict[str, Any],
-    status: int,
-    healthy: bool,
-) -> None:
-    with _answering(status) as port:
-        assert (_health_check(service, port) == 0) is healthy
+def test_nobody_signs_in_to_grafana_and_nobody_may_change_it():
+    environment = SERVICES["grafana"]["environment"]
+    assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+    assert environment["GF_AUTH_BASIC_ENABLED"] == "false"
+    assert environment["GF_AUTH_DISABLE_LOGIN_FORM"] == "true"
+    assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
 
 
-@every_service
-def test_the_health_check_fails_when_nothing_listens(service: dict[str, Any]) -> None:
-    with _answering(200) as port:
-        pass
-    assert _health_check(service, port) != 0
+def test_a_dollar_sign_is_kept_from_composes_own_substitution():
+    assert "$" not in FILE.read_text("utf-8").replace("$$", "")
 
 
-@every_service
-def test_a_dollar_sign_is_kept_from_composes_own_substitution(service: dict[str, Any]) -> None:
-    text = " ".join(service["healthcheck"]["test"])
-    assert "$" not in text.replace("$$", "")
+def test_it_follows_the_published_schema():
+    name, beside = "check-jsonschema", Path(sys.executable).parent
+    tool = shutil.which(name) or shutil.which(name, path=beside)
+    if tool is None:
+        pytest.skip("check-jsonschema is not installed")
+    command = [tool, "--builtin-schema", "vendor.compose-spec", FILE, "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout)["status"] == "ok"
+
+
+@pytest.mark.parametrize("profile", ["", "cluster", "observe"])
+def test_compose_itself_takes_it(profile):
+    docker = shutil.which("docker")
+    version = [docker, "compose", "version"]
+    if docker is None or subprocess.run(version, capture_output=True, check=False).returncode:
+        pytest.skip("docker compose is not installed")
+    command = [docker, "compose", "--file", FILE, "--profile", profile, "config", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

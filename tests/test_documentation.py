@@ -24,6 +24,7 @@ LINK = re.compile(r"\]\((?!https?:|#)(?P<target>[^)#\s]+)")
 COMMANDS = {
     *("index", "search", "list", "show", "remove", "doctor", "calibrate", "eval", "train"),
     *("index-docs", "collections", "route", "report"),
+    *("serve", "gateway", "keys", "audit", "approve"),
 }
 
 
