@@ -1,0 +1,196 @@
+"""Real processes and how a test waits for them: a service, and an engine that can fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx2
+
+from toolcrib import Settings, wiring
+from toolcrib.service.keys import Grant, KeyRing
+
+ROOT = Path(__file__).parents[2]
+ENGINE = Path(__file__).with_name("qdrant_process.py")
+
+PATIENCE_S = 60.0
+"""Far more than anything takes: a busy machine is no failure."""
+
+FAST = {"TOOLCRIB_ENCODER__DENSE": "deterministic", "TOOLCRIB_CONTEXT__DETECTOR": "heuristic"}
+
+SERVE = (sys.executable, "-m", "toolcrib.service.cli")
+
+Found = TypeVar("Found")
+
+
+def until(look: Callable[[], Found], what: str) -> Found:
+    """Look again until something is there."""
+    end = time.monotonic() + PATIENCE_S
+    while not (found := look()):
+        assert time.monotonic() < end, f"{what}: not within {PATIENCE_S:g} s"
+        time.sleep(0.02)
+    return found
+
+
+def served(ask: Callable[..., httpx2.Response], path: str, **how: Any) -> httpx2.Response:
+    """The good answer to a request, which a busy machine may give late."""
+    end = time.monotonic() + PATIENCE_S
+    while (answer := ask(path, **how)).status_code not in {200, 204}:
+        assert time.monotonic() < end, f"{path}: {answer.status_code} {answer.text}"
+        time.sleep(0.02)
+    return answer
+
+
+def make_key(store: Path | str, **grant: Any) -> str:
+    """The text of a new key that may write, to every namespace unless the grant says otherwise."""
+    ledger = wiring.open_ledger(str(store), Settings())
+    try:
+        granted = {"namespaces": ("*",), "access": "write", **grant}
+        return KeyRing(ledger).create("test", Grant(**granted))[1]
+    finally:
+        ledger.close()
+
+
+def client_of(url: str, key: str, namespace: str | None = None) -> httpx2.Client:
+    """A client with a key."""
+    headers = {"Authorization": f"Bearer {key}"}
+    if namespace is not None:
+        headers["Toolcrib-Namespace"] = namespace
+    return httpx2.Client(base_url=url, headers=headers, timeout=PATIENCE_S)
+
+
+class Served:
+    """`toolcrib serve` in a process of its own; `settings` are variables without their prefix."""
+
+    def __init__(
+        self,
+        store: Path | str,
+        log: Path,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        command: Sequence[str] = SERVE,
+        errors: Path | None = None,
+    ) -> None:
+        kept = {name: value for name, value in os.environ.items() if "TOOLCRIB" not in name}
+        chosen = {f"TOOLCRIB_{name}": str(value) for name, value in (settings or {}).items()}
+        self.log = log
+        with (errors or log).open("ab") as said_wrong:
+            self.process = subprocess.Popen(
+                [*command, "serve", "--store", str(store), "--port", "0", "--json"],
+                stdout=subprocess.PIPE,
+                stderr=said_wrong,
+                cwd=log.parent,
+                env={**kept, **FAST, **chosen, "PYTHONPATH": str(ROOT)},
+                text=True,
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"the service did not start: {log.read_text()[-2000:]}"
+        said = json.loads(line)
+        self.url: str = said["url"]
+        self.pid: int = said["pid"]
+
+    def client(self, key: str, namespace: str | None = None) -> httpx2.Client:
+        """A client with a key."""
+        return client_of(self.url, key, namespace)
+
+    def ready(self) -> httpx2.Response:
+        """What `/readyz` says, with the status 0 where nobody answers."""
+        try:
+            return httpx2.get(f"{self.url}/readyz", timeout=PATIENCE_S)
+        except httpx2.TransportError:
+            return httpx2.Response(0)
+
+    def gauge(self, name: str) -> float:
+        """One of the figures of `/metrics` that have no labels."""
+        text = httpx2.get(f"{self.url}/metrics", timeout=PATIENCE_S).text
+        return next(
+            float(line.split()[1])
+            for line in text.splitlines()
+            if line.startswith(f"toolcrib_{name} ")
+        )
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """End it as an operator does; its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def tell(self, what: signal.Signals) -> None:
+        """Send a signal, without waiting."""
+        os.kill(self.pid, what)
+
+    def _end(self, how: signal.Signals) -> int:
+        if self.process.poll() is None:
+            self.tell(how)
+        code = self.process.wait(PATIENCE_S)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
+
+
+class Engine:
+    """A Qdrant server in a process of its own, on one port however often it is started."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = 0
+        self.url = ""
+        self.start()
+
+    def start(self) -> None:
+        """Start it over what it has kept."""
+        self._process = subprocess.Popen(
+            [sys.executable, str(ENGINE), str(self._folder), str(self._port)],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().strip()
+        assert self.url, "the engine did not start"
+        self._port = int(self.url.rpartition(":")[2])
+
+    def order(self, *orders: Mapping[str, Any]) -> None:
+        """Let it misbehave so, in place of earlier orders; without any, let it behave."""
+        httpx2.put(f"{self.url}/orders", json=list(orders), timeout=PATIENCE_S)
+
+    def freeze(self) -> None:
+        """Let it hang: connections are taken, and nothing is answered."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on where it was."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def mend(self) -> None:
+        """Let it run and behave, whatever became of it."""
+        if self._process.poll() is not None:
+            self._close()
+            self.start()
+        self.thaw()
+        self.order()
+
+    def gone(self) -> None:
+        """Wait until it has died by an order of its own."""
+        self._process.wait(PATIENCE_S)
+        self._close()
+
+    def kill(self) -> None:
+        """End it at once, frozen or not."""
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+        self._close()
+
+    def _close(self) -> None:
+        if self._process.stdout is not None:
+            self._process.stdout.close()

@@ -1,0 +1,77 @@
+"""A disk that can be filled: a file system in memory, seen by the processes that are sent there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+from tests.faults.processes import SERVE
+
+MOUNT = "mount -t tmpfs -o size={size} none {folder} && echo ready && exec sleep infinity"
+UNSHARE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
+
+
+class SmallDisk:
+    """A folder on a file system of its own, in a namespace of mounts that needs no rights.
+
+    Raises:
+        OSError: this system does not let its users have such namespaces.
+    """
+
+    def __init__(self, folder: Path, size: int) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self._holder = subprocess.Popen(
+            [*UNSHARE, MOUNT.format(size=size, folder=folder)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self._holder.stdout is not None
+        if self._holder.stdout.readline() != "ready\n":
+            assert self._holder.stderr is not None
+            words = self._holder.stderr.read().strip()
+            self.close()
+            raise OSError(words or "no namespaces of mounts here")
+        self._seen = Path(f"/proc/{self._holder.pid}/root{folder}")
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What a `toolcrib` command begins with that is to see the disk."""
+        target = ("--target", str(self._holder.pid), f"--wd={self.folder.parent}")
+        return ("nsenter", "--preserve-credentials", "--user", "--mount", *target, *SERVE)
+
+    def make_key(self, store: Path) -> str:
+        """A key to all namespaces of a store on the disk."""
+        asked = ("keys", "create", "test", "--write", "--namespace", "*", "--json", "--store")
+        made = subprocess.run(
+            [*self.command, *asked, str(store)], capture_output=True, text=True, check=True
+        )
+        return json.loads(made.stdout)["text"]
+
+    @property
+    def free(self) -> int:
+        """Bytes that are left."""
+        found = os.statvfs(self._seen)
+        return found.f_bavail * found.f_frsize
+
+    def fill(self, but: int) -> None:
+        """Leave only so many bytes."""
+        with (self._seen / "ballast").open("ab", buffering=0) as ballast, suppress(OSError):
+            while self.free > but:
+                ballast.write(bytes(min(self.free - but, 2**20)))
+
+    def make_room(self) -> None:
+        """Take away what it was filled with."""
+        (self._seen / "ballast").unlink()
+
+    def close(self) -> None:
+        """Let go of it; it goes with the last process that sees it."""
+        self._holder.kill()
+        self._holder.wait()
+        for stream in (self._holder.stdout, self._holder.stderr):
+            if stream is not None:
+                stream.close()

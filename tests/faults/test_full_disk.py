@@ -1,0 +1,177 @@
+"""A disk that is full: writes are refused in so many words, and all else goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.processes import make_key
+from tests.faults.small_disk import SmallDisk
+
+SIZE = 800 * 2**20
+"""The engine's files are mostly holes, and a file system in memory fills those that are read."""
+
+SMALL = 512 * 2**10
+"""Enough for a ledger's files."""
+
+SCARCE = 32 * 2**20
+"""Less than the store needs to go on writing."""
+
+QUERY = {"query": "turn a bolt"}
+PAGE = {"name": "bolts.md", "text": "# Bolts\n\nThe fitter turns bolts, ten times a day."}
+
+
+def bolt(number):
+    return {"name": f"bolt{number}", "description": f"Turns bolt number {number} by hand."}
+
+
+@pytest.fixture
+def disk(tmp_path):
+    yield from disk_of(tmp_path / "disk", SIZE)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    yield from disk_of(tmp_path / "disk", SMALL)
+
+
+def disk_of(folder, size):
+    try:
+        made = SmallDisk(folder, size)
+    except OSError as reason:
+        pytest.skip(f"no disk of its own can be had here: {reason}")
+    yield made
+    made.close()
+
+
+def require_full(answer):
+    assert answer.status_code == 507, answer.text
+    assert answer.json()["type"] == "urn:toolcrib:problem:store-write"
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def require_reading_goes_on(client):
+    found = client.post("/v1/tools/search", json=QUERY).json()
+    assert {hit["id"] for hit in found["tools"]} == {"bolt0", "bolt1"}
+    passages = client.post("/v1/knowledge/search", json={"query": "who turns bolts"}).json()
+    assert [passage["source"] for passage in passages["passages"]] == ["bolts.md"]
+    assert client.post("/v1/route", json={"text": "turn a bolt"}).status_code == 200
+    assert client.get("/v1/tools/bolt0").status_code == 200
+    assert client.get("/v1/facets").json()["tools"] == 2
+
+
+def test_writers_are_told_507_readers_notice_nothing_and_with_room_writing_goes_on(serve, disk):
+    store = disk.folder / "store"
+    key = disk.make_key(store)
+    service = serve(store, command=disk.command)
+    with service.client(key) as client, service.client(key, "other") as other:
+        for each in (client, other):
+            assert each.post("/v1/tools", json={"tools": [bolt(0), bolt(1)]}).json()["added"] == 2
+            documents = {"collection": "shop", "documents": [PAGE]}
+            assert each.post("/v1/documents", json=documents).json()["added"] == 1
+        disk.fill(but=SCARCE)
+        for each in (client, other):
+            require_full(each.post("/v1/tools", json={"tools": [bolt(2)]}))
+            changed = {**PAGE, "text": "# Bolts\n\nNobody turns bolts."}
+            documents = {"collection": "shop", "documents": [changed]}
+            require_full(each.post("/v1/documents", json=documents))
+            require_full(each.delete("/v1/tools/bolt0"))
+            require_reading_goes_on(each)
+        assert service.ready().status_code == 200
+    service.kill()
+
+    disk.make_room()
+    service = serve(store, command=disk.command)
+    for namespace in ("default", "other"):
+        with service.client(key, namespace) as each:
+            require_reading_goes_on(each)
+            assert each.post("/v1/tools", json={"tools": [bolt(2)]}).json()["added"] == 1
+            assert each.delete("/v1/tools/bolt0").status_code == 204
+    assert service.stop() == 0
+
+
+def test_when_its_ledger_cannot_grow_turns_are_routed_and_feedback_is_refused(
+    serve, small_disk, tmp_path
+):
+    store = tmp_path / "store"
+    store.mkdir()
+    (store / "ledger.db").symlink_to(small_disk.folder / "ledger.db")
+    key = small_disk.make_key(store)
+    service = serve(store, command=small_disk.command)
+    with service.client(key) as client:
+        client.post("/v1/tools", json={"tools": [bolt(0)]})
+        decision = route(client)
+        assert say(client, decision, 0).status_code == 204
+        small_disk.fill(but=0)
+        taken = ["intent0", *say_until_it_is_full(client, decision)]
+        later = [route(client) for _ in range(3)]
+        assert client.post("/v1/tools/search", json=QUERY).json()["tools"]
+        # What was decided can be looked up, though some of it waits to be written.
+        for each in (decision, *later):
+            assert client.get(f"/v1/decisions/{each}").json()["decision"]["id"] == each
+        asked = {"failed_tool": "bolt0", "turn": "turn a bolt"}
+        assert client.post("/v1/alternates", json=asked).status_code == 200
+        assert service.ready().status_code == 200
+
+        small_disk.make_room()
+        assert say(client, decision, 1000).status_code == 204
+        record = client.get(f"/v1/decisions/{decision}").json()
+        assert [each["intent"] for each in record["feedback"]] == [*taken, "intent1000"]
+        # What was decided meanwhile has waited.
+        listed = client.get("/v1/decisions").json()["decisions"]
+        assert {each["id"] for each in listed} == {decision, *later}
+    assert service.stop() == 0
+
+
+def route(client):
+    answer = client.post("/v1/route", json={"text": "turn a bolt"})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["tools"]["items"][0]["id"] == "bolt0"
+    return answer.json()["id"]
+
+
+def say(client, decision, number):
+    body = {"decision_id": decision, "intent": f"intent{number}"}
+    return client.post("/v1/feedback", json=body)
+
+
+def say_until_it_is_full(client, decision):
+    """Give feedback as long as there is room in files that are there; what was taken."""
+    taken = []
+    for number in range(1, 500):
+        answer = say(client, decision, number)
+        if answer.status_code != 204:
+            break
+        taken.append(f"intent{number}")
+    require_full(answer)
+    return taken
+
+
+def test_a_log_that_cannot_be_written_keeps_nobody_from_being_served(serve, tmp_path):
+    key = make_key(tmp_path / "store")
+    service = serve(tmp_path / "store", errors=Path("/dev/full"))
+    with service.client(key) as client:
+        assert client.post("/v1/tools", json={"tools": [bolt(0)]}).json()["added"] == 1
+        assert client.get("/v1/tools/nut").status_code == 404
+        route(client)
+    assert service.stop() == 0
+
+
+def test_whoever_is_first_in_a_namespace_is_told_507_too_and_nobody_else_notices(serve, disk):
+    # A store that is made on a full disk would end the process: it writes by way of memory.
+    store = disk.folder / "store"
+    key = disk.make_key(store)
+    service = serve(store, command=disk.command)
+    with service.client(key) as client, service.client(key, "other") as other:
+        assert client.post("/v1/tools", json={"tools": [bolt(0), bolt(1)]}).json()["added"] == 2
+        disk.fill(but=SCARCE)
+        require_full(other.post("/v1/tools", json={"tools": [bolt(0)]}))
+        documents = {"collection": "shop", "documents": [PAGE]}
+        require_full(client.post("/v1/documents", json=documents))
+        assert client.get("/v1/facets").json()["tools"] == 2
+
+        disk.make_room()
+        assert other.post("/v1/tools", json={"tools": [bolt(0)]}).json()["added"] == 1
+        assert client.post("/v1/documents", json=documents).json()["added"] == 1
+    assert service.stop() == 0

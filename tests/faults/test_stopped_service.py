@@ -1,0 +1,115 @@
+"""A service that is asked to end: what it has begun it finishes, and nothing new is taken."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import threading
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+import httpx2
+
+from tests.faults.processes import PATIENCE_S, make_key, until
+
+TOOL = {"name": "bolt", "description": "Turns a bolt."}
+
+
+def half_a_write(service, key):
+    """A connection on which all of a write but its last byte was sent, and that byte."""
+    body = json.dumps({"tools": [TOOL]}).encode()
+    place = urlsplit(service.url)
+    head = (
+        f"POST /v1/tools HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer {key}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    connection = socket.create_connection((place.hostname, place.port), PATIENCE_S)
+    connection.sendall(head.encode() + body[:-1])
+    until(lambda: service.gauge("requests_under_way") == 1, "the request is under way")
+    return connection, body[-1:]
+
+
+def answered(connection):
+    """Status and JSON of the answer that comes on a connection."""
+    reader = connection.makefile("rb")
+    status = int(reader.readline().split()[1])
+    length = 0
+    while (line := reader.readline()) != b"\r\n":
+        if line.lower().startswith(b"content-length:"):
+            length = int(line.split(b":")[1])
+    return status, json.loads(reader.read(length))
+
+
+def test_readiness_goes_first_new_requests_are_sent_on_and_work_under_way_is_answered(
+    serve, tmp_path
+):
+    store = tmp_path / "store"
+    key = make_key(store)
+    service = serve(store)
+    connection, rest = half_a_write(service, key)
+    with connection, service.client(key) as client:
+        service.tell(signal.SIGTERM)
+        stopping = until(lambda: (r := service.ready()).status_code == 503 and r, "not ready")
+        assert stopping.json()["detail"] == "the service is stopping"
+        assert int(stopping.headers["retry-after"]) >= 1
+        turned_away = client.post("/v1/tools/search", json={"query": "bolt"})
+        assert turned_away.status_code == 503
+        assert turned_away.json()["type"] == "urn:toolcrib:problem:service-unavailable"
+        assert int(turned_away.headers["retry-after"]) >= 1
+        assert client.get("/healthz").status_code == 200
+        assert service.process.poll() is None
+
+        connection.sendall(rest)
+        status, report = answered(connection)
+        assert (status, report["added"]) == (200, 1)
+    assert service.stop() == 0
+    with serve(store).client(key) as client:
+        assert client.get("/v1/tools/bolt").json()["description"] == TOOL["description"]
+
+
+def test_a_second_signal_does_not_wait_for_a_client_that_never_finishes(serve, tmp_path):
+    key = make_key(tmp_path / "store")
+    service = serve(tmp_path / "store")
+    connection, _ = half_a_write(service, key)
+    with connection:
+        service.tell(signal.SIGTERM)
+        until(lambda: service.ready().status_code == 503, "not ready")
+        assert service.stop() == 0
+
+
+def test_stopped_amid_writes_it_keeps_all_that_callers_saw_acknowledged(serve, tmp_path):
+    store = tmp_path / "store"
+    key = make_key(store)
+    service = serve(store)
+    acknowledged, refused = [], []
+
+    def write(namespace):
+        with service.client(key, namespace) as client, suppress(httpx2.TransportError):
+            for number in range(10_000):
+                tool = {"name": f"bolt{number}", "description": f"Turns bolt number {number}."}
+                answer = client.post("/v1/tools", json={"tools": [tool]})
+                if answer.status_code == 503:
+                    refused.append(answer)
+                    continue
+                assert answer.json()["added"] == 1, answer.text
+                acknowledged.append((namespace, tool["name"]))
+
+    writers = [threading.Thread(target=write, args=(name,)) for name in ("default", "a", "b")]
+    for writer in writers:
+        writer.start()
+    until(lambda: len(acknowledged) > 30, "writes that are acknowledged")
+    assert service.stop() == 0
+    for writer in writers:
+        writer.join()
+    for answer in refused:
+        assert answer.json()["type"] == "urn:toolcrib:problem:service-unavailable"
+        assert "retry-after" in answer.headers
+
+    again = serve(store)
+    for namespace in ("default", "a", "b"):
+        with again.client(key, namespace) as client:
+            held = client.get("/v1/tools", params={"limit": 500}).json()["tools"]
+        expected = {name for where, name in acknowledged if where == namespace}
+        assert expected
+        assert expected - {tool["id"] for tool in held} == set()
