@@ -1,0 +1,1 @@
+"""Load on a running service, and what it makes of it."""
