@@ -37,7 +37,7 @@ demo: $(VENV)/.installed ## Index the sample registry and answer a handful of qu
 	@echo "  $(BIN)/toolcrib doctor --store $(STORE)"
 
 test: check ## Check everything, run every test
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
 fuzz: $(VENV)/.installed-test ## Run the property tests on new random examples
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile fuzz

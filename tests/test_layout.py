@@ -113,8 +113,9 @@ def test_the_version_is_the_packages():
     ("statement", "never"),
     [
         ("import toolcrib", ("numpy", "pydantic", "onnxruntime", "qdrant_edge", "rich")),
+        ("import toolcrib.service.cli.app", ("numpy", "onnxruntime", "qdrant_edge", "yaml")),
         (
-            "import toolcrib.service.cli.app, toolcrib.crib",
+            "import toolcrib.crib, toolcrib.service.cli.app as a; all(map(a.load, a.COMMANDS))",
             (
                 "fastembed",
                 "qdrant_client",
