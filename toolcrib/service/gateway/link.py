@@ -36,7 +36,7 @@ from toolcrib.indexers.readers.mcp_session import (
 )
 from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget, Target
 from toolcrib.service.gateway.last_words import LastWords
-from toolcrib.service.gateway.session import RelayingSession, know_headers, watched
+from toolcrib.service.gateway.session import RelayingSession, Watched, know_headers
 
 __all__ = ["Ears", "Link"]
 
@@ -126,7 +126,7 @@ class Link:
                 async with (
                     connect(self._talk, self._words.file) as (incoming, outgoing),
                     RelayingSession(
-                        watched(incoming, self._talk, self._stop),
+                        Watched(incoming, self._talk, self._stop),
                         outgoing,
                         self._ears,
                         self._notice,

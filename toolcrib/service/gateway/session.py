@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp import ClientSession
 from mcp.client.session import ClientRequestContext, MessageHandlerFnT
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, WriteStream
     from mcp.shared.message import SessionMessage
 
-__all__ = ["RelayingSession", "know_headers", "watched"]
+__all__ = ["RelayingSession", "Watched", "know_headers"]
 
 
 class Answering(Protocol):
@@ -92,15 +91,8 @@ def know_headers(session: ClientSession, tools: list[Any]) -> None:
             session._x_mcp_header_maps[name] = x_mcp_header_map(schema)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
-def watched(
-    incoming: ReadStream[SessionMessage | Exception], talk: Talk, closed: asyncio.Event
-) -> ReadStream[SessionMessage | Exception]:
-    """The stream with tools taken out of their lists into `talk`; `closed` is set at its end."""
-    return _Watched(Tap(incoming, talk), talk, closed)
-
-
-class _Watched:
-    """A read stream that says when it is over."""
+class Watched(Tap):
+    """A tapped stream that says when it is over: `closed` is set at its end."""
 
     def __init__(
         self,
@@ -108,37 +100,15 @@ class _Watched:
         talk: Talk,
         closed: asyncio.Event,
     ) -> None:
-        self._inner = inner
-        self._talk = talk
+        super().__init__(inner, talk)
         self._closed = closed
 
-    async def receive(self) -> SessionMessage | Exception:
-        return await self._inner.receive()
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> SessionMessage | Exception:
+        """The next message; what is no MCP is kept for a failure's reason, and one is enough."""
         try:
-            item = await self._inner.__anext__()
+            item = await super().__anext__()
         except BaseException:
             self._closed.set()
             raise
-        # What is no MCP is kept for the reason of a failure: the first of it is enough.
         del self._talk.noise[1:]
         return item
-
-    async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> bool | None:
-        return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
