@@ -29,6 +29,7 @@ class Connection(HttpToolsProtocol):
         self._head_s = head_s
         self._begun = False
         self._heads = 0
+        self._ends = 0
         self._head_size = 0
         self._waiting: asyncio.TimerHandle | None = None
 
@@ -46,12 +47,13 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what comes, unless a head takes too long or is too long."""
-        heads = self._heads
+        heads, ends = self._heads, self._ends
         super().data_received(data)
         if heads != self._heads:
             self._head_size = 0
             self._stop_waiting()
-        elif self._begun:
+        elif self._begun and ends == self._ends:
+            # Where a body ended in the same piece, nobody knows how much of it is the next head.
             self._head_size += len(data)
         if self._head_size > HEAD_BYTES and not self.transport.is_closing():
             self.transport.write(TOO_LONG)
@@ -71,6 +73,11 @@ class Connection(HttpToolsProtocol):
         self._begun = False
         self._heads += 1
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """A body is complete, or there was none."""
+        self._ends += 1
+        super().on_message_complete()
 
     def _wait(self) -> None:
         if self._waiting is None:
