@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.service import conftest
 from tests.training.tiny import base, jargon
 from toolcrib.evaluation.dataset import DataSet
-from toolcrib.service.cli import main
 
 WELL = ("--epochs", "10", "--batch", "12", "--rate", "5e-3", "--checks", "1", "--no-imitate")
 HARDLY = ("--epochs", "1", "--batch", "12", "--rate", "0")
@@ -31,25 +29,17 @@ class Done:
 
 
 class Shell:
-    """Runs `toolcrib` in a folder of its own, in this process: torch is slow to import."""
+    """Runs `toolcrib` in a folder of its own, which holds a model to begin with and a data set."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._shell = conftest.Shell(folder)
         self.base = base(folder / "base")
         self.write("data", jargon())
 
     def __call__(self, *arguments: str) -> Done:
-        out, err, code = io.StringIO(), io.StringIO(), 0
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.chdir(self.folder)
-            patch.setattr(sys, "argv", ["toolcrib", *arguments])
-            patch.setenv("TOOLCRIB_ENCODER__DENSE", "deterministic")
-            patch.setenv("COLUMNS", "100")
-            try:
-                main()
-            except SystemExit as end:
-                code = int(end.code or 0)
-        return Done(code, out.getvalue(), err.getvalue())
+        done = self._shell(*arguments)
+        return Done(done.returncode, done.stdout, done.stderr)
 
     def train(self, kind: str, *arguments: str, base: str = "base") -> Done:
         return self("train", kind, *arguments, "--base", base)
