@@ -16,11 +16,11 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from toolcrib.http.app import make_app
+from toolcrib.http.callers import Anyone
 from toolcrib.namespaces import Namespaces
-from toolcrib.service.http.app import make_app
-from toolcrib.service.http.callers import Anyone
-from toolcrib.service.telemetry.served import Served
 from toolcrib.settings import EncoderSettings, Settings
+from toolcrib.telemetry.served import Served
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY.parent / "docker-compose.yml").read_text("utf-8"))["services"]
