@@ -23,7 +23,7 @@ import pytest
 from toolcrib.settings import ServiceSettings
 
 HAPROXY = shutil.which("haproxy")
-CONFIGS = Path(__file__).resolve().parent.parent / "deploy" / "haproxy"
+CONFIGS = Path(__file__).resolve().parents[2] / "deploy" / "haproxy"
 ADDRESSES = ("127.0.0.1", "127.0.0.2")
 SEARCH, FEEDBACK = "/v1/tools/search", "/v1/feedback"
 

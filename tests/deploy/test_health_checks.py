@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SERVICES = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
 IMAGE = re.search(r"HEALTHCHECK .*\n +CMD (\[.*\])", (ROOT / "Dockerfile").read_text("utf-8"))
 PATHS = {

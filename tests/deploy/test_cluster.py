@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.store.qdrant_over_http import running
-from tests.test_deploy_balancer import (
+from tests.deploy.test_balancer import (
     ADDRESSES,
     HAPROXY,
     SEARCH,
@@ -27,6 +26,7 @@ from tests.test_deploy_balancer import (
     naming,
     wait_until,
 )
+from tests.store.qdrant_over_http import running
 
 pytestmark = pytest.mark.skipif(HAPROXY is None, reason="HAProxy is not installed")
 
