@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from toolcrib.encoders.deterministic import DeterministicEncoder
 from toolcrib.errors import MissingExtraError
-from toolcrib.training.examples import Example, TrainingData
+from toolcrib.training.data import Example, TrainingData
 from toolcrib.training.negatives import ALIKE, mine
 
 GUIDE = DeterministicEncoder()

@@ -18,8 +18,7 @@ import pytest
 from tests.evaluation.systems.samples import OBVIOUS, TOOLS
 from toolcrib.encoders.deterministic import DeterministicEncoder
 from toolcrib.errors import MissingExtraError
-from toolcrib.evaluation.systems.protocol import Answer, System
-from toolcrib.evaluation.systems.registry import make
+from toolcrib.evaluation.systems.base import Answer, System, baseline
 from toolcrib.records import ToolSpec
 
 __all__ = ["BaselineContract", "SystemContract", "ids"]
@@ -148,8 +147,9 @@ class SystemContract:
 class BaselineContract(SystemContract):
     """The same for a library, which may not be installed."""
 
-    name: str
+    path: str
     module: str
+    extra = "peers"
 
     @pytest.fixture
     def encoder(self) -> DeterministicEncoder:
@@ -158,18 +158,18 @@ class BaselineContract(SystemContract):
     @pytest.fixture
     def fresh(self, encoder: DeterministicEncoder) -> Callable[[], System]:
         pytest.importorskip(self.module)
-        return lambda: make(self.name, encoder)
+        return lambda: baseline(self.path)[1](encoder)
 
-    def test_it_is_called_what_it_is_asked_for(self, system: System) -> None:
-        assert system.name == self.name
+    def test_it_is_called_what_it_is_reported_as(self, system: System) -> None:
+        assert system.name == baseline(self.path)[0]
 
     def test_a_missing_library_is_named_with_its_extra(
         self,
         encoder: DeterministicEncoder,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
+        name, factory = baseline(self.path)
         monkeypatch.setitem(sys.modules, self.module.partition(".")[0], None)
-        with pytest.raises(MissingExtraError, match=r"the baseline .*toolcrib\[peers\]") as raised:
-            make(self.name, encoder)
-        assert repr(self.name) in str(raised.value)
-        assert raised.value.extra == "peers"
+        with pytest.raises(MissingExtraError, match=rf"the baseline '{name}'") as raised:
+            factory(encoder)
+        assert raised.value.extra == self.extra

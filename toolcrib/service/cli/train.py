@@ -17,8 +17,8 @@ from toolcrib.service.cli.screen import counting, err, out, print_json
 from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:
-    from toolcrib.training.loop import LoopSettings
-    from toolcrib.training.session import Outcome, Plan
+    from toolcrib.training.session import TrainingPlan, TrainingResult
+    from toolcrib.training.trainer import LoopSettings
 
 __all__ = ["train"]
 
@@ -110,9 +110,9 @@ def train(
     json: Json = False,
 ) -> None:
     """Fine-tune a model on your own tools and queries, export it, and say whether it helped."""
-    from toolcrib.training.loop import LoopSettings
-    from toolcrib.training.session import Plan
+    from toolcrib.training.session import TrainingPlan
     from toolcrib.training.session import train as run
+    from toolcrib.training.trainer import LoopSettings
 
     loop = LoopSettings(
         epochs=epochs,
@@ -121,7 +121,7 @@ def train(
         checks=max(checks, 1),
         seed=seed,
     )
-    plan = Plan(
+    plan = TrainingPlan(
         out,
         _sets(context, datasets, store, tools, queries, seed if resplit else None)
         if datasets or queries or not corpus
@@ -146,12 +146,11 @@ def train(
 
 
 def _settings(kind: Kind, loop: LoopSettings, layers: int, mix: float | None) -> Any:
-    from toolcrib.training.encoder import EncoderSettings
-    from toolcrib.training.reranker import RerankerSettings
+    from toolcrib.training.trainer import EncoderTraining, RerankerTraining
 
     if kind is Kind.ENCODER:
-        return EncoderSettings(loop, mix=mix)
-    return RerankerSettings(loop, layers)
+        return EncoderTraining(loop, mix=mix)
+    return RerankerTraining(loop, layers)
 
 
 def _sets(
@@ -162,7 +161,7 @@ def _sets(
     queries: Path | None,
     resplit: int | None,
 ) -> list[Any]:
-    from toolcrib.training.splits import split_anew
+    from toolcrib.training.data import split_anew
 
     sets = load_sets(context, datasets, store, tools, queries)
     for note in (f"{data.name}: {note}" for data in sets for note in data.notes):
@@ -185,12 +184,12 @@ def _specs(source: str) -> Iterator[ToolSpec]:
 
 
 def _unseen(names: list[str] | None) -> list[Any]:
-    from toolcrib.evaluation.loaders.opening import load
+    from toolcrib.evaluation.loaders import load
 
     return [load(name) for name in names or ()]
 
 
-def _show(plan: Plan, outcome: Outcome) -> None:
+def _show(plan: TrainingPlan, outcome: TrainingResult) -> None:
     pairs, gone = sum(outcome.pairs.values()), sum(outcome.left_out.values())
     out.print(
         f"[bold]{pairs:,} pairs[/] [dim]from {len(outcome.pairs)} sources; {gone:,} texts left "
