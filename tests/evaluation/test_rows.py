@@ -14,7 +14,6 @@ from toolcrib.errors import SourceError
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.rows import (
     STRICTNESS,
-    Findings,
     LeakReport,
     Located,
     QueryRow,
@@ -289,13 +288,6 @@ def test_without_queries_the_error_says_where_they_went():
         "(q.jsonl: line 1: relevant: 'call'); queries left out, none of their tools exists: 1 "
         "(q.jsonl: line 1)"
     )
-
-
-def test_findings_are_told_kind_by_kind():
-    findings = Findings()
-    for kind, place in (("b", "1"), ("a", "2"), ("b", "3")):
-        findings.add(kind, place)
-    assert findings.notes() == ("b: 2 (1; 3)", "a: 1 (2)")
 
 
 IDS = st.sampled_from(["call", "dial", "gone", "lost"])

@@ -394,7 +394,7 @@ def test_texts_that_are_alike_are_in_one_cluster(texts):
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "datasketch", None)
-    with pytest.raises(MissingExtraError, match=r"near duplicates needs .*toolcrib\[train\]"):
+    with pytest.raises(MissingExtraError, match=r"training needs .*toolcrib\[train\]"):
         HeldOut()
 
 

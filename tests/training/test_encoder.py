@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from toolcrib.training.development import retrieval_evaluator
 
 from tests.training.tiny import base, jargon, judge, lesson
 from toolcrib.errors import MissingExtraError
 from toolcrib.training.export import read_weights
+from toolcrib.training.session import retrieval_evaluator
 from toolcrib.training.trainer import (
     CHECKPOINTS,
     MIXES,
@@ -195,5 +195,5 @@ def test_without_the_extra_it_is_named(
     school: School, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtraError, match=r"training an encoder .*toolcrib\[train\]"):
+    with pytest.raises(MissingExtraError, match=r"training needs .*toolcrib\[train\]"):
         train_encoder(school.base, *school.lesson, tmp_path, EncoderTraining())

@@ -122,7 +122,7 @@ class TestExport:
         self, made: Weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(sys.modules, "toolcrib.training.onnx_graph", None)
-        with pytest.raises(MissingExtraError, match=r"export of a model .*toolcrib\[train\]"):
+        with pytest.raises(MissingExtraError, match=r"training needs .*toolcrib\[train\]"):
             export(made, tmp_path / "model", CARD)
         assert not (tmp_path / "model").exists()
 
@@ -235,7 +235,7 @@ class TestRestore:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(sys.modules, "onnx", None)
-        with pytest.raises(MissingExtraError, match=r"bundled model .*toolcrib\[train\]"):
+        with pytest.raises(MissingExtraError, match=r"training needs .*toolcrib\[train\]"):
             restore(tmp_path)
 
 

@@ -193,5 +193,5 @@ def test_mining_adds_negatives_and_changes_nothing_else(part):
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "scipy.sparse", None)
-    with pytest.raises(MissingExtraError, match=r"mining of negatives needs .*toolcrib\[train\]"):
+    with pytest.raises(MissingExtraError, match=r"training needs .*toolcrib\[train\]"):
         mine([part("q0", "n0", "n50")], Compass())

@@ -162,5 +162,5 @@ def test_without_the_extra_it_is_named(
     start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers.cross_encoder", None)
-    with pytest.raises(MissingExtraError, match=r"training a reranker .*toolcrib\[train\]"):
+    with pytest.raises(MissingExtraError, match=r"training needs .*toolcrib\[train\]"):
         train_reranker(start, lesson(), tmp_path, SETTINGS)

@@ -105,7 +105,7 @@ class TestEncoder:
     def test_the_outcome_says_what_was_learned_from_and_what_it_was_worth(
         self, outcome: TrainingResult
     ) -> None:
-        told = json.loads(json.dumps(outcome.as_dict()))
+        told = json.loads(json.dumps(asdict(outcome)))
         assert list(told) == [
             "pairs",
             "left_out_as_near_duplicates",
@@ -131,7 +131,7 @@ class TestEncoder:
 
     def test_the_card_keeps_the_outcome(self, plan: TrainingPlan, outcome: TrainingResult) -> None:
         card = _card(plan.out)
-        assert card.items() >= json.loads(json.dumps(outcome.as_dict())).items()
+        assert card.items() >= json.loads(json.dumps(asdict(outcome))).items()
         assert (card["name"], card["base"]) == ("office-words", plan.base)
         assert set(card["sha256"]) == {"model.onnx", "tokenizer.json"}
 
@@ -224,7 +224,7 @@ class TestSources:
     def test_without_test_queries_there_is_no_verdict(self, start: str, tmp_path: Path) -> None:
         found = self._pairs(start, tmp_path, [jargon("train")], imitated=False)
         assert found.verdict is None
-        assert found.as_dict()["verdict"] is None
+        assert asdict(found)["verdict"] is None
         assert _card(tmp_path)["verdict"] is None
 
     def test_development_queries_need_not_choose(self, start: str, tmp_path: Path) -> None:
@@ -238,14 +238,14 @@ class TestSources:
         found = self._pairs(start, tmp_path, [jargon("train")], corpora={"garden": CORPUS})
         assert found.pairs["jargon: tools"] > 0
         assert 0 < found.pairs["garden"] <= 2
-        assert found.left_out["garden"] == 1
+        assert found.left_out_as_near_duplicates["garden"] == 1
 
     def test_a_query_of_an_unseen_set_is_not_learned(self, start: str, tmp_path: Path) -> None:
         data = jargon("train")
         hidden = replace(data.queries[0], split="test")
         held = replace(data, name="held", queries=(hidden,))
         found = self._pairs(start, tmp_path, [data], unseen=[held], imitated=False)
-        assert found.left_out == {"jargon": 1}
+        assert found.left_out_as_near_duplicates == {"jargon": 1}
 
 
 class TestRefused:
@@ -327,8 +327,12 @@ def asked(gathered, source):
     return [example.query for example in part.examples] if part else []
 
 
+def gathered(data_sets, corpora=None, **options) -> Gathered:
+    return gather(TrainingPlan(Path(), data_sets, corpora or {}, **options))
+
+
 def gathered_from(*queries, **options) -> Gathered:
-    return gather([desk(*queries)], {}, imitated=False, **options)
+    return gathered([desk(*queries)], imitated=False, **options)
 
 
 def test_only_training_queries_that_a_tool_answers_teach():
@@ -348,7 +352,7 @@ def test_a_training_query_that_nearly_repeats_one_held_back_is_left_out_and_coun
 
 def test_queries_of_another_set_are_held_back_as_well_even_unanswerable_ones():
     other = DataSet("other", TOOLS, (labelled(ISSUE, "test", tool=""),))
-    trained_on = gather([desk(labelled(ISSUE)), other], {}, imitated=False)
+    trained_on = gathered([desk(labelled(ISSUE)), other], {}, imitated=False)
     kept_out = gathered_from(labelled(ISSUE), unseen=[other])
     assert trained_on.pairs == kept_out.pairs == {}
     assert trained_on.left_out == {"desk": 1, "other": 0}
@@ -360,19 +364,19 @@ def test_training_queries_that_repeat_each_other_all_stay():
 
 
 def test_the_tools_of_a_data_set_make_pairs_of_their_own():
-    found = gather([desk(labelled(MAIL))], {})
+    found = gathered([desk(labelled(MAIL))], {})
     assert found.pairs == {"desk": 1, "desk: tools": 2}
     assert {e.source for e in found.parts["desk: tools"].examples} == {"desk: tools"}
 
 
 def test_an_imitated_query_that_repeats_one_held_back_is_left_out():
-    made = asked(gather([desk()], {}), "desk: tools")
-    again = gather([desk(labelled(made[0], "test"))], {})
+    made = asked(gathered([desk()], {}), "desk: tools")
+    again = gathered([desk(labelled(made[0], "test"))], {})
     assert asked(again, "desk: tools") == made[1:]
 
 
 def test_tools_alone_teach():
-    found = gather([], {"shipping": iter([PARCEL])})
+    found = gathered([], {"shipping": iter([PARCEL])})
     assert found.pairs == {"shipping": 1}
     assert found.left_out == {"shipping": 0}
 
@@ -387,42 +391,42 @@ def test_tools_alone_teach():
     ],
 )
 def test_a_corpus_tool_that_repeats_one_of_a_data_set_is_left_out_and_counted(copy):
-    found = gather([desk()], {"corpus": [copy, PARCEL]}, imitated=False)
+    found = gathered([desk()], {"corpus": [copy, PARCEL]}, imitated=False)
     assert found.pairs == {"corpus": 1}
     assert found.left_out == {"desk": 0, "corpus": 1}
     assert all("issues" not in text for text in found.parts["corpus"].documents)
 
 
 def test_a_corpus_tool_that_repeats_one_of_an_unseen_set_is_left_out():
-    found = gather([], {"corpus": [TOOLS[0], PARCEL]}, unseen=[desk()])
+    found = gathered([], {"corpus": [TOOLS[0], PARCEL]}, unseen=[desk()])
     assert found.pairs == {"corpus": 1}
     assert found.left_out == {"corpus": 1}
 
 
 def test_a_query_from_a_corpus_that_repeats_one_held_back_is_left_out():
-    (query,) = asked(gather([], {"corpus": [PARCEL]}), "corpus")
+    (query,) = asked(gathered([], {"corpus": [PARCEL]}), "corpus")
     held_back = desk(labelled(query, "test"))
-    assert gather([], {"corpus": [PARCEL]}, unseen=[held_back]).pairs == {}
+    assert gathered([], {"corpus": [PARCEL]}, unseen=[held_back]).pairs == {}
 
 
 def test_a_source_that_gives_nothing_is_no_part():
-    found = gather([desk()], {"empty": []}, imitated=False)
+    found = gathered([desk()], {"empty": []}, imitated=False)
     assert found.parts == {}
     assert found.left_out == {"desk": 0, "empty": 0}
 
 
 def test_a_data_set_gives_at_most_its_limit_and_so_do_its_tools():
     queries = [labelled(f"word{n}") for n in range(20)]
-    assert gather([desk(*queries)], {}, limit=1).pairs == {"desk": 1, "desk: tools": 1}
+    assert gathered([desk(*queries)], {}, limit=1).pairs == {"desk": 1, "desk: tools": 1}
     assert gathered_from(*queries, limit=20).pairs == {"desk": 20}
 
 
 def test_a_corpus_gives_all_it_has_unless_it_is_bounded():
     specs = [ToolSpec(name=f"item{n}", description=f"Counts the items of {n}.") for n in range(9)]
-    assert gather([], {"corpus": specs}, limit=1).pairs == {"corpus": 9}
-    bounded = gather([], {"corpus": specs}, corpus_limit=4)
+    assert gathered([], {"corpus": specs}, limit=1).pairs == {"corpus": 9}
+    bounded = gathered([], {"corpus": specs}, corpus_limit=4)
     assert bounded.pairs == {"corpus": 4}
-    whole = gather([], {"corpus": specs}).parts["corpus"]
+    whole = gathered([], {"corpus": specs}).parts["corpus"]
     assert bounded.parts["corpus"] == pruned(sampled(whole, 4, 0))
     assert len(bounded.parts["corpus"].documents) < len(whole.documents)
 
@@ -435,19 +439,19 @@ def test_a_data_set_keeps_the_texts_of_all_its_tools_however_few_pairs_it_gives(
 def test_every_source_is_named_as_its_turn_comes():
     named: list[str] = []
     other = replace(desk(), name="other")
-    gather([desk(), other], {"corpus": [PARCEL]}, progress=named.append)
+    gathered([desk(), other], {"corpus": [PARCEL]}, progress=named.append)
     assert named == ["desk", "other", "corpus"]
 
 
 def test_what_is_gathered_is_the_seeds():
     specs = [ToolSpec(name=f"item{n}", description=f"Counts the items of {n}.") for n in range(9)]
-    one, same, other = (gather([], {"c": specs}, corpus_limit=4, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (gathered([], {"c": specs}, corpus_limit=4, seed=seed) for seed in (1, 1, 2))
     assert one == same
     assert one.parts["c"].digest != other.parts["c"].digest
 
 
 def test_of_the_sample_data_no_pair_repeats_what_is_held_back(sample):
-    found = gather([sample], {"copy": sample.tools})
+    found = gathered([sample], {"copy": sample.tools})
     held = HeldOut(query.text for query in sample.queries if query.split != "train")
     assert found.left_out["copy"] == len(sample.tools)
     assert set(found.parts) == {"data", "data: tools"}

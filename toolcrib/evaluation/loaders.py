@@ -16,7 +16,6 @@ from toolcrib.errors import SourceError, UnknownFormatError
 from toolcrib.evaluation.dataset import DataSet
 from toolcrib.evaluation.hub import HUB_SETS, load_from_hub
 from toolcrib.evaluation.rows import (
-    STRICTNESS,
     FileRow,
     Filled,
     Located,
@@ -25,6 +24,7 @@ from toolcrib.evaluation.rows import (
     read_intents,
     read_queries,
     read_rows,
+    strictness,
     validated,
 )
 from toolcrib.indexers.readers.source import Source, build_spec
@@ -169,7 +169,11 @@ def _queries(folder: Path) -> Iterator[Located | Refusal]:
         else:
             topics[item[1].id] = item
     # The strictest first, since of equal ids the first one stays.
-    files = sorted((folder / "qrels").glob("*.tsv*"), key=_strictness, reverse=True)
+    files = sorted(
+        (folder / "qrels").glob("*.tsv*"),
+        key=lambda qrels: strictness(qrels.name.split(".")[0]),
+        reverse=True,
+    )
     found = [item for qrels in files for item in _judged(path, topics, qrels)]
     yield from found
     judged = {item.query.id for item in found if isinstance(item, Located)}
@@ -205,11 +209,6 @@ def _judgement(line: bytes) -> tuple[str, str, float] | None:
         return query_id, document, float(score)
     except ValueError:
         return None
-
-
-def _strictness(qrels: Path) -> int:
-    split = qrels.name.split(".")[0]
-    return STRICTNESS.index(split) if split in STRICTNESS else -1
 
 
 @dataclass(frozen=True, slots=True)

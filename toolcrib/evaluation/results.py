@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -141,74 +141,62 @@ def as_json(evaluation: Evaluation, *, per_query: bool = False) -> dict[str, Any
             name: {system: _system(result) for system, result in one.systems.items()}
             for name, one in sets.items()
         },
-        "macro": {
-            system: {figure: round(value, DIGITS) for figure, value in figures.items()}
-            for system, figures in evaluation.macro.items()
-        },
+        "macro": {system: _rounded(figures) for system, figures in evaluation.macro.items()},
         "macro_against_first": {
-            system: {measure: _comparison(one) for measure, one in compared.items()}
+            system: _compared(compared)
             for system, compared in evaluation.macro_against_first.items()
         },
-        "sets": {name: _set(one) for name, one in sets.items()},
+        "sets": {
+            name: {
+                "split": one.split,
+                "tools": one.tools,
+                "queries": one.queries,
+                "unanswerable": one.unanswerable,
+                "notes": list(one.notes),
+                "warnings": list(one.warnings),
+            }
+            for name, one in sets.items()
+        },
         "settings": dict(evaluation.settings),
     }
     if per_query:
         exported["per_query"] = {
-            name: {system: _queries(result) for system, result in one.systems.items()}
-            for name, one in sets.items()
+            name: {
+                system: {
+                    one.query.id: _rounded(one.measures) for one in result.outcomes if one.measures
+                }
+                for system, result in found.systems.items()
+            }
+            for name, found in sets.items()
         }
     return exported
 
 
 def _system(result: SystemResult) -> dict[str, Any]:
     return {
-        **{measure: _interval(interval) for measure, interval in result.measures.items()},
-        **{gate: round(value, DIGITS) for gate, value in result.gates.items()},
-        "latency_ms": {name: round(ms, 3) for name, ms in result.latency_ms.items()},
+        **{measure: _rounded(asdict(interval)) for measure, interval in result.measures.items()},
+        **_rounded(result.gates),
+        "latency_ms": _rounded(result.latency_ms, 3),
         "prompt_tokens": round(result.prompt_tokens, 1),
         "tokens_saved": round(result.tokens_saved, DIGITS),
         "version": result.version,
-        "against_first": {
-            measure: _comparison(comparison) for measure, comparison in result.against_first.items()
-        },
+        "against_first": _compared(result.against_first),
     }
 
 
-def _interval(interval: Interval) -> dict[str, float]:
+def _compared(comparisons: Mapping[str, Comparison]) -> dict[str, dict[str, Any]]:
     return {
-        "mean": round(interval.mean, DIGITS),
-        "low": round(interval.low, DIGITS),
-        "high": round(interval.high, DIGITS),
-    }
-
-
-def _comparison(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "difference": round(comparison.difference, DIGITS),
-        "p": round(comparison.p, DIGITS + 1),
-        "significant": comparison.significant,
-    }
-
-
-def _set(one: SetResult) -> dict[str, Any]:
-    return {
-        "split": one.split,
-        "tools": one.tools,
-        "queries": one.queries,
-        "unanswerable": one.unanswerable,
-        "notes": list(one.notes),
-        "warnings": list(one.warnings),
-    }
-
-
-def _queries(result: SystemResult) -> dict[str, dict[str, float]]:
-    return {
-        outcome.query.id: {
-            measure: round(value, DIGITS) for measure, value in outcome.measures.items()
+        measure: {
+            "difference": round(one.difference, DIGITS),
+            "p": round(one.p, DIGITS + 1),
+            "significant": one.significant,
         }
-        for outcome in result.outcomes
-        if outcome.measures
+        for measure, one in comparisons.items()
     }
+
+
+def _rounded(figures: Mapping[str, float], digits: int = DIGITS) -> dict[str, float]:
+    return {name: round(value, digits) for name, value in figures.items()}
 
 
 READABLE = string.punctuation.replace("%", "")

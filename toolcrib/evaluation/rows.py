@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -31,7 +31,6 @@ __all__ = [
     "NOTED_ABOVE",
     "STRICTNESS",
     "FileRow",
-    "Findings",
     "IntentRow",
     "LeakReport",
     "Located",
@@ -42,6 +41,7 @@ __all__ = [
     "read_intents",
     "read_queries",
     "read_rows",
+    "strictness",
     "validated",
     "with_shots",
 ]
@@ -196,22 +196,8 @@ SHOWN = 3
 """Examples of a kind in a note; the count says how many there are."""
 
 
-@dataclass(slots=True)
-class Findings:
-    """What the checks found, gathered by kind."""
-
-    _places: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-
-    def add(self, kind: str, place: str) -> None:
-        """Remember that `kind` happened at `place`."""
-        self._places.setdefault(kind, []).append(place)
-
-    def notes(self) -> tuple[str, ...]:
-        """One line a kind: how often, and the first `SHOWN` places."""
-        return tuple(
-            f"{kind}: {len(places):,} ({'; '.join(places[:SHOWN])}{'; …' * (len(places) > SHOWN)})"
-            for kind, places in self._places.items()
-        )
+Findings: TypeAlias = dict[str, list[str]]
+"""What the checks found: the places of each kind."""
 
 
 def checked(
@@ -229,134 +215,118 @@ def checked(
     Raises:
         SourceError: no tool or no query is left; it says why the first one was left out.
     """
-    findings = Findings()
-    kept = _Tools(name, findings).keep(tools)
-    known = {tool.id for tool in kept}
-    located = _Queries(name, findings, known).keep(queries)
+    findings: Findings = defaultdict(list)
+    kept = _checked_tools(name, tools, findings)
+    located = _checked_queries(name, queries, {tool.id for tool in kept}, findings)
     good = tuple(_without_repeats(located, findings))
     leak = name_leak(good, kept).note
-    return DataSet(name, kept, good, kind, findings.notes() + ((leak,) if leak else ()))
+    return DataSet(name, kept, good, kind, (*_notes(findings), *([leak] if leak else ())))
 
 
-@dataclass(slots=True)
-class _Tools:
-    """The checks of single tools."""
-
-    name: str
-    findings: Findings
-
-    def keep(self, tools: Iterable[ToolSpec | Refusal]) -> tuple[ToolSpec, ...]:
-        """Those that can be found, first come first served."""
-        kept: dict[str, ToolSpec] = {}
-        refused: list[Refusal] = []
-        for tool in tools:
-            if isinstance(tool, Refusal):
-                refused.append(tool)
-                self.findings.add("tools left out", _shown(tool))
-            elif tool.id in kept:
-                self.findings.add("tools left out, their id is taken", repr(tool.id))
-            elif not tool.enabled:
-                # No system may return it; one that does not know the switch would seem worse.
-                self.findings.add("tools left out, they are switched off", repr(tool.id))
-            else:
-                kept[tool.id] = tool
-        if not kept:
-            raise _nothing_left(self.name, "tools", refused, self.findings)
-        return tuple(kept.values())
+def strictness(split: str) -> int:
+    """The place of a split in `STRICTNESS`; below all of them for any other."""
+    return STRICTNESS.index(split) if split in STRICTNESS else -1
 
 
-@dataclass(slots=True)
-class _Queries:
-    """The checks of single queries against the ids of all tools."""
-
-    name: str
-    findings: Findings
-    known: set[str]
-
-    def keep(self, queries: Iterable[Located | Refusal]) -> list[Located]:
-        """Those that can be judged, their labels reduced to tools that exist."""
-        kept: dict[str, Located] = {}
-        refused: list[Refusal] = []
-        for item in queries:
-            if isinstance(item, Refusal):
-                refused.append(item)
-                self.findings.add("queries left out", _shown(item))
-            elif item.query.id in kept:
-                place = f"{item.place}: id: {item.query.id!r}"
-                self.findings.add("queries left out, their id is taken", place)
-            elif query := self._known_labels(item):
-                kept[query.id] = Located(item.place, query)
-        if not kept:
-            raise _nothing_left(self.name, "queries", refused, self.findings)
-        return list(kept.values())
-
-    def _known_labels(self, item: Located) -> LabelledQuery | None:
-        query, labels = item.query, _labels(item.query)
-        if self.known.issuperset(label for ids in labels.values() for label in ids):
-            return query
-        for named, ids in labels.items():
-            for unknown in [label for label in ids if label not in self.known]:
-                place = f"{item.place}: {named}: {unknown!r}"
-                self.findings.add("labels left out, no tool has such an id", place)
-        query = replace(
-            query,
-            relevant={i: grade for i, grade in query.relevant.items() if i in self.known},
-            forbidden=query.forbidden & self.known,
-            candidates=query.candidates and tuple(i for i in query.candidates if i in self.known),
-        )
-        if any(ids and not left for ids, left in _before_and_after(item.query, query)):
-            self.findings.add("queries left out, none of their tools exists", item.place)
-            return None
-        return query
+def _notes(findings: Findings) -> tuple[str, ...]:
+    """One line a kind: how often, and the first `SHOWN` places."""
+    return tuple(
+        f"{kind}: {len(places):,} ({'; '.join(places[:SHOWN])}{'; …' * (len(places) > SHOWN)})"
+        for kind, places in findings.items()
+    )
 
 
-def _labels(query: LabelledQuery) -> Mapping[str, Iterable[str]]:
-    return {
-        "relevant": query.relevant,
-        "forbidden": sorted(query.forbidden),
-        "candidates": query.candidates or (),
+def _checked_tools(
+    name: str, tools: Iterable[ToolSpec | Refusal], findings: Findings
+) -> tuple[ToolSpec, ...]:
+    """The tools that can be found, first come first served."""
+    kept: dict[str, ToolSpec] = {}
+    refused: list[Refusal] = []
+    for tool in tools:
+        if isinstance(tool, Refusal):
+            refused.append(tool)
+            findings["tools left out"].append(_shown(tool))
+        elif tool.id in kept:
+            findings["tools left out, their id is taken"].append(repr(tool.id))
+        elif not tool.enabled:
+            # No system may return it; one that does not know the switch would seem worse.
+            findings["tools left out, they are switched off"].append(repr(tool.id))
+        else:
+            kept[tool.id] = tool
+    if not kept:
+        raise _nothing_left(name, "tools", refused, findings)
+    return tuple(kept.values())
+
+
+def _checked_queries(
+    name: str, queries: Iterable[Located | Refusal], known: set[str], findings: Findings
+) -> list[Located]:
+    """The queries that can be judged, their labels reduced to tools that exist."""
+    kept: dict[str, Located] = {}
+    refused: list[Refusal] = []
+    for item in queries:
+        if isinstance(item, Refusal):
+            refused.append(item)
+            findings["queries left out"].append(_shown(item))
+        elif item.query.id in kept:
+            place = f"{item.place}: id: {item.query.id!r}"
+            findings["queries left out, their id is taken"].append(place)
+        elif query := _known_labels(item, known, findings):
+            kept[query.id] = Located(item.place, query)
+    if not kept:
+        raise _nothing_left(name, "queries", refused, findings)
+    return list(kept.values())
+
+
+def _known_labels(item: Located, known: set[str], findings: Findings) -> LabelledQuery | None:
+    before = item.query
+    labels: dict[str, Iterable[str]] = {
+        "relevant": before.relevant,
+        "forbidden": sorted(before.forbidden),
+        "candidates": before.candidates or (),
     }
-
-
-def _before_and_after(before: LabelledQuery, after: LabelledQuery) -> list[tuple[bool, bool]]:
-    """Of the labels that a query cannot lose: whether there were any, and whether there are."""
-    return [
-        (bool(before.relevant), bool(after.relevant)),
-        (bool(before.candidates), bool(after.candidates)),
-    ]
+    unknown = [(named, i) for named, ids in labels.items() for i in ids if i not in known]
+    if not unknown:
+        return before
+    findings["labels left out, no tool has such an id"] += (
+        f"{item.place}: {named}: {label!r}" for named, label in unknown
+    )
+    query = replace(
+        before,
+        relevant={i: grade for i, grade in before.relevant.items() if i in known},
+        forbidden=before.forbidden & known,
+        candidates=before.candidates and tuple(i for i in before.candidates if i in known),
+    )
+    if (before.relevant and not query.relevant) or (before.candidates and not query.candidates):
+        findings["queries left out, none of their tools exists"].append(item.place)
+        return None
+    return query
 
 
 def _without_repeats(located: list[Located], findings: Findings) -> Iterable[LabelledQuery]:
     """Yield the queries whose text stands in no stricter split, whatever its case and spaces."""
-    home: dict[str, str] = {}
     texts = [" ".join(item.query.text.casefold().split()) for item in located]
+    home: dict[str, str] = {}
     for text, item in zip(texts, located, strict=True):
-        split = item.query.split
-        if _strictness(split) > _strictness(home.setdefault(text, split)):
-            home[text] = split
+        home[text] = max(home.get(text, item.query.split), item.query.split, key=strictness)
     for text, item in zip(texts, located, strict=True):
         if home[text] == item.query.split:
             yield item.query
         else:
             place = f"{item.place}: {item.query.split} and {home[text]}"
-            findings.add("queries left out, their text stands in another split", place)
-
-
-def _strictness(split: str) -> int:
-    return STRICTNESS.index(split) if split in STRICTNESS else -1
+            findings["queries left out, their text stands in another split"].append(place)
 
 
 def _shown(refusal: Refusal) -> str:
     """A refusal in one line, the file without the folders that only its owner has."""
-    parts = (Path(refusal.source).name, refusal.place, refusal.reason)
-    return ": ".join(part for part in parts if part)
+    return ": ".join(filter(None, (Path(refusal.source).name, refusal.place, refusal.reason)))
 
 
 def _nothing_left(name: str, what: str, refused: list[Refusal], findings: Findings) -> SourceError:
     if refused:
         first = refused[0]
         return SourceError(first.source, first.place, f"holds no {what} to use; {first.reason}")
-    return SourceError(name, "", "; ".join((f"holds no {what} to use", *findings.notes())))
+    return SourceError(name, "", "; ".join((f"holds no {what} to use", *_notes(findings))))
 
 
 NOTED_ABOVE = 0.01
@@ -386,39 +356,25 @@ class LeakReport:
         )
 
 
-def name_leak(queries: Iterable[LabelledQuery], tools: Iterable[ToolSpec]) -> LeakReport:
+def name_leak(queries: Iterable[LabelledQuery], tools: Sequence[ToolSpec]) -> LeakReport:
     """Count the answerable queries that spell the name of a relevant tool.
 
     Labels that name none of `tools` are passed over; without answerable queries both are 0.
     """
-    names = {tool.id: _Name.of(tool.name) for tool in tools}
+    names = {tool.id: tool.name.casefold() for tool in tools}
+    spelt = {name: re.compile(rf"(?<!\w){re.escape(name)}(?!\w)") for name in names.values()}
+    in_words = {tool.id: _words(tool.name) for tool in tools}
     answerable = [query for query in queries if query.answerable]
     literal = as_words = 0
     for query in answerable:
-        gold = [names[tool_id] for tool_id in query.relevant if tool_id in names]
+        gold = [tool_id for tool_id in query.relevant if tool_id in names]
         text, words = query.text.casefold(), _words(query.text)
-        literal += any(name.is_in(text) for name in gold)
-        as_words += any(name.words in words for name in gold)
+        # The plain search comes first, as nearly every query ends there, at a tenth of the price.
+        named = [names[tool_id] for tool_id in gold if names[tool_id] in text]
+        literal += any(spelt[name].search(text) for name in named)
+        as_words += any(in_words[tool_id] in words for tool_id in gold)
     total = max(len(answerable), 1)
     return LeakReport(literal / total, as_words / total)
-
-
-@dataclass(frozen=True, slots=True)
-class _Name:
-    """A tool's name, prepared for looking it up in many queries."""
-
-    folded: str
-    pattern: re.Pattern[str]
-    words: str
-
-    @classmethod
-    def of(cls, name: str) -> _Name:
-        folded = name.casefold()
-        return cls(folded, re.compile(rf"(?<!\w){re.escape(folded)}(?!\w)"), _words(name))
-
-    def is_in(self, text: str) -> bool:
-        # The plain search comes first, as nearly every query ends there, at a tenth of the price.
-        return self.folded in text and self.pattern.search(text) is not None
 
 
 def _words(text: str) -> str:

@@ -82,13 +82,18 @@ Stage: TypeAlias = Callable[[str, int, int], None]
 """Is told what is being done, how much of it, and of how much."""
 
 
+LIMIT = 3_000
+"""Pairs of one data set: with more of them a large set would set the tone for all."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
     """What to train, on what, and where to; its settings say whether encoder or reranker.
 
     `base`: `bundled`, or a folder or hub name of sentence-transformers. `corpora`: tools
     without queries, by name. `unseen`: data sets that must not leak into the training texts.
-    `checked`: whether development queries choose. `judged`: at most so many test queries of a
+    `limit` and `corpus_limit` bound the pairs of a data set and of a corpus. `checked`: whether
+    development queries choose. `judged`: at most so many test queries of a
     data set judge.
     """
 
@@ -99,7 +104,7 @@ class TrainingPlan:
     base: str = BUNDLED
     settings: EncoderTraining | RerankerTraining = field(default_factory=EncoderTraining)
     imitated: bool = True
-    limit: int = 3_000
+    limit: int = LIMIT
     corpus_limit: int | None = None
     judged: int | None = None
     checked: bool = True
@@ -115,26 +120,16 @@ class TrainingPlan:
 class TrainingResult:
     """What came of it: where pairs came from, the trainer's account, the export, the verdict.
 
-    `verdict` is None where no query was held back to judge by.
+    As a dictionary it is a JSON contract, and stands in the model's card. `verdict` is None
+    where no query was held back to judge by.
     """
 
     pairs: Mapping[str, int]
-    left_out: Mapping[str, int]
-    data_digest: str
+    left_out_as_near_duplicates: Mapping[str, int]
+    data_sha256: str
     training: Mapping[str, Any]
     agreement: Mapping[str, float]
     verdict: TrainingVerdict | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The outcome as the JSON contract has it, and as the model's card keeps it."""
-        return {
-            "pairs": dict(self.pairs),
-            "left_out_as_near_duplicates": dict(self.left_out),
-            "data_sha256": self.data_digest,
-            "training": dict(self.training),
-            "agreement": dict(self.agreement),
-            "verdict": None if self.verdict is None else asdict(self.verdict),
-        }
 
 
 def train(plan: TrainingPlan, settings: Settings, report: Stage) -> TrainingResult:
@@ -153,7 +148,13 @@ def train(plan: TrainingPlan, settings: Settings, report: Stage) -> TrainingResu
     base = _base(plan, work)
     check_base(base, MAX_TOKENS, getattr(plan.settings, "layers", 1))
     sets = [with_dev(data, plan.seed) for data in plan.data_sets]
-    gathered = _gathered(plan, sets, report)
+    report("gathering", 0, 0)
+    gathered = gather(replace(plan, data_sets=sets))
+    if not gathered.parts:
+        raise TrainingError(
+            "there is nothing to learn from: no training query, and no tool whose purpose can "
+            "be told; give labelled queries with a split `train`, or --resplit",
+        )
     guide = wiring.make_dense(settings)
     data, vectors = mine(
         list(gathered.parts.values()),
@@ -185,27 +186,8 @@ def train(plan: TrainingPlan, settings: Settings, report: Stage) -> TrainingResu
     outcome = TrainingResult(
         gathered.pairs, gathered.left_out, data.digest, account, agreed, verdict
     )
-    add_to_card(plan.out, outcome.as_dict())
+    add_to_card(plan.out, asdict(outcome))
     return outcome
-
-
-def _gathered(plan: TrainingPlan, sets: Sequence[DataSet], report: Stage) -> Gathered:
-    report("gathering", 0, 0)
-    gathered = gather(
-        sets,
-        plan.corpora,
-        unseen=plan.unseen,
-        imitated=plan.imitated,
-        limit=plan.limit,
-        corpus_limit=plan.corpus_limit,
-        seed=plan.seed,
-    )
-    if not gathered.parts:
-        raise TrainingError(
-            "there is nothing to learn from: no training query, and no tool whose purpose can "
-            "be told; give labelled queries with a split `train`, or --resplit",
-        )
-    return gathered
 
 
 def _claim(work: Path, plan: TrainingPlan, data: TrainingData) -> None:
@@ -253,10 +235,6 @@ def _verdict(
     )
 
 
-LIMIT = 3_000
-"""Pairs of one data set: with more of them a large set would set the tone for all."""
-
-
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """Training data by source, and how many texts of each source were left out."""
@@ -270,49 +248,37 @@ class Gathered:
         return {name: len(part.examples) for name, part in self.parts.items()}
 
 
-def gather(
-    data_sets: Sequence[DataSet],
-    corpora: Mapping[str, Iterable[ToolSpec]],
-    *,
-    unseen: Sequence[DataSet] = (),
-    imitated: bool = True,
-    limit: int = LIMIT,
-    corpus_limit: int | None = None,
-    seed: int = 0,
-    progress: Callable[[str], None] = lambda _source: None,
-) -> Gathered:
-    """Pairs from the training queries of the data sets, and from tools alone.
+def gather(plan: TrainingPlan) -> Gathered:
+    """Pairs from the training queries of the plan's data sets, and from tools alone.
 
     Out go training queries that nearly repeat any query outside the training splits, and tools
-    of `corpora` that nearly repeat a tool of a data set. `unseen` are data sets to keep out
-    that are not trained on. With `imitated` the data sets' own tools make pairs as well.
-    `limit` and `corpus_limit` bound the pairs of a data set and of a corpus.
+    of the corpora that nearly repeat a tool of a data set. Where the plan says `imitated`, the
+    data sets' own tools make pairs as well.
 
     Raises:
         MissingExtraError: the extra `train` is not installed.
     """
-    every = [*data_sets, *unseen]
+    every = [*plan.data_sets, *plan.unseen]
     queries = HeldOut(q.text for data in every for q in data.queries if q.split != TRAIN)
     tools = HeldOut(_text(tool) for data in every for tool in data.tools)
     parts: dict[str, TrainingData] = {}
     left_out: dict[str, int] = {}
-    for data in data_sets:
-        progress(data.name)
+    for data in plan.data_sets:
         labelled = [query for query in data.split(TRAIN) if query.relevant]
         kept = [query for query in labelled if query.text not in queries]
         left_out[data.name] = len(labelled) - len(kept)
-        parts[data.name] = sampled(from_labels(data, kept), limit, seed)
-        if imitated:
-            made = _without(imitate(data.tools, f"{data.name}: tools", seed=seed), queries)
-            parts[f"{data.name}: tools"] = sampled(made, limit, seed)
-    for name, specs in corpora.items():
-        progress(name)
+        parts[data.name] = sampled(from_labels(data, kept), plan.limit, plan.seed)
+        if plan.imitated:
+            made = _without(imitate(data.tools, f"{data.name}: tools", seed=plan.seed), queries)
+            parts[f"{data.name}: tools"] = sampled(made, plan.limit, plan.seed)
+    for name, specs in plan.corpora.items():
         found = list(specs)
         fresh = [spec for spec in found if _text(spec) not in tools]
         left_out[name] = len(found) - len(fresh)
-        made = _without(imitate(fresh, name, seed=seed), queries)
+        made = _without(imitate(fresh, name, seed=plan.seed), queries)
         # A corpus can be far larger than what is taken of it, and every text must be encoded.
-        parts[name] = made if corpus_limit is None else pruned(sampled(made, corpus_limit, seed))
+        bound = plan.corpus_limit
+        parts[name] = made if bound is None else pruned(sampled(made, bound, plan.seed))
     return Gathered({name: part for name, part in parts.items() if part.examples}, left_out)
 
 

@@ -19,10 +19,6 @@ __all__ = [
     "LoopSettings",
     "RerankerTraining",
     "StepListener",
-    "arguments",
-    "callbacks",
-    "quiet",
-    "run",
     "train_encoder",
     "train_reranker",
 ]
@@ -54,41 +50,27 @@ class LoopSettings:
     seed: int = 0
 
 
-def arguments(
-    kind: Any, out: Path, settings: LoopSettings, examples: int, metric: str | None
-) -> Any:
-    """The trainer's own arguments, of the class `kind`; `metric` names what is best, if any."""
-    torch = import_train("torch")
-    batch = min(settings.batch, examples)
-    every = max(1, examples // batch // max(1, settings.checks))
-    return kind(
-        output_dir=str(out / CHECKPOINTS),
-        num_train_epochs=settings.epochs,
-        per_device_train_batch_size=batch,
-        learning_rate=settings.rate,
-        warmup_steps=settings.warmup,
-        weight_decay=0.01,
-        bf16=_has_bf16(torch),
-        use_cpu=not torch.cuda.is_available(),
-        seed=settings.seed,
-        data_seed=settings.seed,
-        save_strategy="steps",
-        save_steps=every,
-        save_total_limit=2,
-        eval_strategy="no" if metric is None else "steps",
-        eval_steps=None if metric is None else every,
-        load_best_model_at_end=metric is not None,
-        metric_for_best_model=metric,
-        logging_steps=50,
-        disable_tqdm=True,
-        report_to="none",
-        dataloader_pin_memory=False,
-    )
+def _fit(  # noqa: PLR0913 -- by name, what the library's trainer takes
+    trainer_kind: Any,
+    arguments_kind: Any,
+    *,
+    model: Any,
+    rows: Any,
+    loss: Any,
+    out: Path,
+    loop: LoopSettings,
+    evaluator: Any,
+    progress: StepListener,
+) -> dict[str, Any]:
+    """Train, from the last checkpoint in `out` where there is one; the trainer's own account.
 
-
-def callbacks(settings: LoopSettings, progress: StepListener, metric: str | None) -> list[Any]:
-    """Those that report progress and, where there is a figure to go by, stop in time."""
+    With an `evaluator` the best checkpoint is kept, and training stops in time.
+    """
     transformers = import_train("transformers")
+    torch = import_train("torch")
+    batch = min(loop.batch, len(rows))
+    every = max(1, len(rows) // batch // max(1, loop.checks))
+    checked = evaluator is not None
 
     class Report(transformers.TrainerCallback):
         """Tells how far training is."""
@@ -96,21 +78,37 @@ def callbacks(settings: LoopSettings, progress: StepListener, metric: str | None
         def on_step_end(self, _args: Any, state: Any, _control: Any, **_rest: Any) -> None:
             progress(state.global_step, state.max_steps)
 
-    stop = [] if metric is None else [transformers.EarlyStoppingCallback(settings.patience)]
-    return [Report(), *stop]
-
-
-def quiet() -> None:
-    """Keep the libraries' own bars and reports from the screen: there is one bar, our own."""
-    transformers = import_train("transformers")
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
-    import_train("datasets").disable_progress_bars()
-
-
-def run(trainer: Any, out: Path) -> dict[str, Any]:
-    """Train, from the last checkpoint in `out` where there is one; the trainer's own account."""
-    transformers = import_train("transformers")
+    arguments = arguments_kind(
+        output_dir=str(out / CHECKPOINTS),
+        num_train_epochs=loop.epochs,
+        per_device_train_batch_size=batch,
+        learning_rate=loop.rate,
+        warmup_steps=loop.warmup,
+        weight_decay=0.01,
+        bf16=_has_bf16(torch),
+        use_cpu=not torch.cuda.is_available(),
+        seed=loop.seed,
+        data_seed=loop.seed,
+        save_strategy="steps",
+        save_steps=every,
+        save_total_limit=2,
+        eval_strategy="steps" if checked else "no",
+        eval_steps=every if checked else None,
+        load_best_model_at_end=checked,
+        metric_for_best_model=METRIC if checked else None,
+        logging_steps=50,
+        disable_tqdm=True,
+        report_to="none",
+        dataloader_pin_memory=False,
+    )
+    trainer = trainer_kind(
+        model=model,
+        args=arguments,
+        train_dataset=rows,
+        loss=loss,
+        evaluator=evaluator,
+        callbacks=[Report(), *[transformers.EarlyStoppingCallback(loop.patience)] * checked],
+    )
     trainer.remove_callback(transformers.PrinterCallback)
     resumed = _last_checkpoint(out / CHECKPOINTS)
     result = trainer.train(resume_from_checkpoint=resumed)
@@ -121,6 +119,14 @@ def run(trainer: Any, out: Path) -> dict[str, Any]:
         "best": trainer.state.best_metric,
         "resumed": resumed is not None,
     }
+
+
+def _quiet() -> None:
+    """Keep the libraries' own bars and reports from the screen: there is one bar, our own."""
+    transformers = import_train("transformers")
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    import_train("datasets").disable_progress_bars()
 
 
 def _last_checkpoint(folder: Path) -> str | None:
@@ -185,26 +191,24 @@ def train_encoder(
     """
     st = import_train("sentence_transformers")
     loss_kind = import_train("toolcrib.training.loss").MaskedContrastiveLoss
-    quiet()
+    _quiet()
     model: Any = st.SentenceTransformer(base, model_kwargs={"attn_implementation": "eager"})
     model.max_seq_length = settings.max_tokens
     model.model_card_data.generate_widget_examples = False
     if not settings.words:
         model[0].auto_model.embeddings.requires_grad_(requires_grad=False)
     start = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    loss = loss_kind(model, data.examples, vectors)
-    metric = None if evaluator is None else METRIC
-    trainer = _trainer([e.source for e in data.examples], settings)(
+    account = _fit(
+        _trainer([e.source for e in data.examples], settings),
+        st.SentenceTransformerTrainingArguments,
         model=model,
-        args=arguments(
-            st.SentenceTransformerTrainingArguments, out, settings.loop, len(data.examples), metric
-        ),
-        train_dataset=_encoder_rows(data),
-        loss=loss,
+        rows=_encoder_rows(data),
+        loss=loss_kind(model, data.examples, vectors),
+        out=out,
+        loop=settings.loop,
         evaluator=evaluator,
-        callbacks=callbacks(settings.loop, progress, metric),
+        progress=progress,
     )
-    account = run(trainer, out)
     account["mix"] = _mixed(model, start, settings.mix, evaluator)
     model.save(str(out), create_model_card=False)
     return account
@@ -299,7 +303,7 @@ def train_reranker(
     """
     ce = import_train("sentence_transformers.cross_encoder")
     listwise = import_train("toolcrib.training.loss").ListwiseLoss
-    quiet()
+    _quiet()
     import_train("transformers").set_seed(settings.loop.seed)  # the head starts at random
     model: Any = ce.CrossEncoder(
         base,
@@ -313,18 +317,17 @@ def train_reranker(
     model.model_card_data.generate_widget_examples = False
     if not settings.words:
         model[0].model.base_model.embeddings.requires_grad_(requires_grad=False)
-    metric = None if evaluator is None else METRIC
-    trainer = ce.CrossEncoderTrainer(
+    account = _fit(
+        ce.CrossEncoderTrainer,
+        ce.CrossEncoderTrainingArguments,
         model=model,
-        args=arguments(
-            ce.CrossEncoderTrainingArguments, out, settings.loop, len(data.examples), metric
-        ),
-        train_dataset=_reranker_rows(data),
+        rows=_reranker_rows(data),
         loss=listwise(model),
+        out=out,
+        loop=settings.loop,
         evaluator=evaluator,
-        callbacks=callbacks(settings.loop, progress, metric),
+        progress=progress,
     )
-    account = run(trainer, out)
     model.save_pretrained(str(out), create_model_card=False)
     return account
 

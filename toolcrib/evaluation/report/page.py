@@ -8,7 +8,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from toolcrib.errors import MissingExtraError
 from toolcrib.evaluation.mistakes import confusions, worst_queries
 from toolcrib.evaluation.report.plots import (
     STAGES,
@@ -20,9 +19,8 @@ from toolcrib.evaluation.report.plots import (
     risk_coverage_curves,
     token_bars,
 )
-from toolcrib.evaluation.report.svg import Look, Plot, milliseconds, percent
+from toolcrib.evaluation.report.svg import Look, milliseconds, percent
 from toolcrib.evaluation.report.tables import (
-    Table,
     best_first,
     gate_table,
     leaderboard,
@@ -33,36 +31,14 @@ from toolcrib.evaluation.report.tables import (
     per_set_table,
     spoken,
 )
-from toolcrib.evaluation.results import Comparison, Evaluation, QueryResult, SetResult, SystemResult
+from toolcrib.evaluation.results import Comparison, Evaluation, SetResult, SystemResult
+from toolcrib.extras import import_extra
 
-__all__ = [
-    "Headline",
-    "Miss",
-    "ReturnedTool",
-    "confusion_table",
-    "fill",
-    "headline",
-    "render",
-    "worst_table",
-]
+__all__ = ["Headline", "fill", "headline", "render"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Chapter:
-    """One data set, or all of them, ready to be written out."""
-
-    result: SetResult
-    measure: str
-    best: str
-    leaderboard: Table
-    every_measure: Table
-    gates: Table
-    finding: tuple[Plot, ...]
-    knowing: tuple[Plot, ...]
-    costing: tuple[Plot, ...]
-    missed_by: str
-    misses: tuple[Miss, ...]
-    confused: tuple[tuple[str, str, int], ...]
+WORST = 10
+"""Worst queries, and pairs of tools mistaken for one another, that are shown."""
 
 
 def render(evaluation: Evaluation) -> str:
@@ -91,31 +67,33 @@ def render(evaluation: Evaluation) -> str:
     )
 
 
-def _chapter(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> _Chapter:
+def _chapter(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> dict[str, Any]:
+    """One data set, or all of them, as the template takes it."""
     systems = list(one.systems.values())
     ranked = best_first(one)
     measure = main_measure_of(one)
     pooled = one.name not in evaluation.sets
-    first = systems[0] if systems and not pooled else None
+    asked = systems[0].outcomes if systems and not pooled else ()
     best = ranked[0] if measure else None
-    return _Chapter(
-        result=one,
-        measure=spoken(measure),
-        best=f"{best.name} {spoken(measure)} {best.measures[measure].mean:.3f}" if best else "",
-        leaderboard=leaderboard(one, evaluation, looks),
-        every_measure=measure_table(one, evaluation, looks),
-        gates=gate_table(one, looks),
-        finding=(recall_curves(ranked, looks), ablation_bars(systems, looks, measure)),
-        knowing=(
+    return {
+        "result": one,
+        "measure": spoken(measure),
+        "best": f"{best.name} {spoken(measure)} {best.measures[measure].mean:.3f}" if best else "",
+        "leaderboard": leaderboard(one, evaluation, looks),
+        "every_measure": measure_table(one, evaluation, looks),
+        "gates": gate_table(one, looks),
+        "finding": (recall_curves(ranked, looks), ablation_bars(systems, looks, measure)),
+        "knowing": (
             confidence_distribution(systems),
             reliability_diagram(systems, looks),
             risk_coverage_curves(systems, looks),
         ),
-        costing=(latency_bars(ranked, looks), token_bars(ranked, looks)),
-        missed_by=first.name if first else "",
-        misses=worst_table(first) if first else (),
-        confused=confusion_table(first) if first else (),
-    )
+        "costing": (latency_bars(ranked, looks), token_bars(ranked, looks)),
+        "missed_by": systems[0].name if systems and not pooled else "",
+        "misses": worst_queries(asked, WORST),
+        "forbidden": {result.query.id: result.query.forbidden for result in asked},
+        "confused": [pair for pair in confusions(asked, WORST) if pair.count > 1],
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,65 +202,6 @@ def _about(system: SystemResult, whole: SetResult) -> Iterator[str]:
         )
 
 
-WORST = 10
-SHOWN_TOOLS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class ReturnedTool:
-    """A returned tool: `right`, `wrong` or `forbidden`."""
-
-    id: str
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Miss:
-    """A query that a system answers badly."""
-
-    text: str
-    value: str
-    confidence: str
-    wanted: tuple[str, ...]
-    got: tuple[ReturnedTool, ...]
-
-
-def worst_table(system: SystemResult) -> tuple[Miss, ...]:
-    """The queries that the system answers worst, those that it was surest of first."""
-    by_id = {outcome.query.id: outcome for outcome in system.outcomes}
-    return tuple(
-        Miss(
-            text=mistake.text,
-            value=f"{mistake.value:.2f}",
-            confidence="" if mistake.confidence is None else f"{mistake.confidence:.2f}",
-            wanted=mistake.expected,
-            got=_got(by_id[mistake.query_id]),
-        )
-        for mistake in worst_queries(system.outcomes, WORST)
-    )
-
-
-def confusion_table(system: SystemResult) -> tuple[tuple[str, str, int], ...]:
-    """Pairs of a wanted tool and the wrong one that came first, more than once."""
-    pairs = confusions(system.outcomes, WORST)
-    return tuple((pair.expected, pair.returned, pair.count) for pair in pairs if pair.count > 1)
-
-
-def _got(outcome: QueryResult) -> tuple[ReturnedTool, ...]:
-    query = outcome.query
-    return tuple(
-        ReturnedTool(
-            tool.id,
-            "right"
-            if query.relevant.get(tool.id, 0) > 0
-            else "forbidden"
-            if tool.id in query.forbidden
-            else "wrong",
-        )
-        for tool in outcome.answer.ranked[:SHOWN_TOOLS]
-    )
-
-
 FOLDER = "toolcrib.evaluation.report"
 
 
@@ -299,14 +218,11 @@ def fill(name: str, **values: Any) -> str:
 
 @cache
 def _template(name: str) -> Any:
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ModuleNotFoundError as missing:
-        raise MissingExtraError("the evaluation report", "eval") from missing
-    environment = Environment(
-        loader=PackageLoader(FOLDER, "."),
+    jinja = import_extra("jinja2", "the evaluation report", "eval")
+    environment = jinja.Environment(
+        loader=jinja.PackageLoader(FOLDER, "."),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=jinja.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -20,6 +20,7 @@ from toolcrib.evaluation.gate_measures import (
     risk_coverage,
 )
 from toolcrib.evaluation.report.svg import (
+    OTHER,
     Axis,
     Bar,
     Curve,
@@ -94,7 +95,7 @@ def recall_curves(systems: Sequence[SystemResult], looks: Mapping[str, Look]) ->
             written(name, NAMED),
             looks[name],
             [(k, interval.mean) for k, interval in recalls],
-            [(interval.low, interval.high) for _, interval in recalls],
+            [] if looks[name] is OTHER else [(one.low, one.high) for _, one in recalls],
         )
         for name, recalls in found.items()
         if len(recalls) > 1
@@ -102,10 +103,10 @@ def recall_curves(systems: Sequence[SystemResult], looks: Mapping[str, Look]) ->
     if not curves:
         return Plot(title, absent="recall was measured at fewer than two set sizes")
     ks = sorted({k for curve in curves for k, _ in curve.points})
-    low = min(low for curve in curves for low, _ in curve.band)
-    high = max(high for curve in curves for _, high in curve.band)
-    pad = 0.05 * (high - low)
-    low, high = low - pad, high + pad
+    drawn = [mean for curve in curves for _, mean in curve.points]
+    drawn += [edge for curve in curves for edges in curve.band for edge in edges]
+    pad = 0.05 * (max(drawn) - min(drawn))
+    low, high = min(drawn) - pad, max(drawn) + pad
     drawing = curve_chart(
         f"{title}. Recall at {ks[-1]}: "
         + "; ".join(

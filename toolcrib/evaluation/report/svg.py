@@ -265,7 +265,7 @@ def _draw_curve(
 ) -> None:
     (x, y), look = axes, curve.look
     places = [(x.place(at), y.place(value)) for at, value in curve.points]
-    if curve.band and look is not OTHER:
+    if curve.band:
         over = [(at, y.place(high)) for (at, _), (_, high) in zip(places, curve.band, strict=True)]
         under = [(at, y.place(low)) for (at, _), (low, _) in zip(places, curve.band, strict=True)]
         drawing.area([*over, *reversed(under)], look.colour, 0.1)

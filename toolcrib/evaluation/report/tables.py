@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,47 +91,39 @@ def spoken(measure: str) -> str:
 def leaderboard(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> Table:
     """The few measures that decide, latency and tokens, best system first."""
     chosen = _deciding(one)
-    costs = [_cost_cells(system) for system in best_first(one)]
-    rows = [
-        TableRow(system.name, system.version, looks[system.name].colour, (*cells, *cost))
-        for system, cells, cost in zip(
-            best_first(one), _measure_cells(one, chosen, evaluation), costs, strict=True
-        )
-    ]
+    cells = _measure_cells(one, chosen, evaluation)
+    costs = {name: (*cells[name], *_cost_cells(system)) for name, system in one.systems.items()}
     columns = (*map(spoken, chosen), "p50 ms", "Tokens saved")
-    return Table("Leaderboard", columns, tuple(rows))
+    return Table("Leaderboard", columns, _rows(best_first(one), looks, costs))
 
 
 def measure_table(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> Table:
     """Every measure that was taken."""
     measures = list(dict.fromkeys(m for s in one.systems.values() for m in s.measures))
-    rows = [
-        TableRow(system.name, system.version, looks[system.name].colour, tuple(cells))
-        for system, cells in zip(
-            best_first(one), _measure_cells(one, measures, evaluation), strict=True
-        )
-    ]
-    return Table("Every measure", tuple(map(spoken, measures)), tuple(rows) if measures else ())
+    systems = best_first(one) if measures else []
+    rows = _rows(systems, looks, _measure_cells(one, measures, evaluation))
+    return Table("Every measure", tuple(map(spoken, measures)), rows)
 
 
 def per_set_table(evaluation: Evaluation, whole: SetResult, looks: Mapping[str, Look]) -> Table:
     """The main measure of every system on every data set."""
-    columns: list[dict[str, Cell]] = []
+    cells: dict[str, list[Cell]] = {name: [] for name in whole.systems}
     for one in evaluation.sets.values():
-        name = main_measure_of(one)
-        cells = _measure_cells(one, [name] if name else [], evaluation)
-        columns.append({s.name: c[0] for s, c in zip(best_first(one), cells, strict=True) if c})
-    rows = [
-        TableRow(
-            system.name,
-            system.version,
-            looks[system.name].colour,
-            tuple(column.get(system.name, Cell(ABSENT)) for column in columns),
-        )
-        for system in best_first(whole)
-    ]
+        measure = main_measure_of(one)
+        found = _measure_cells(one, [measure] if measure else [], evaluation)
+        for name, column in cells.items():
+            column.extend(found.get(name) or [Cell(ABSENT)])
     title = f"{spoken(main_measure_of(whole))} on each data set"
-    return Table(title, tuple(evaluation.sets), tuple(rows))
+    return Table(title, tuple(evaluation.sets), _rows(best_first(whole), looks, cells))
+
+
+def _rows(
+    systems: Iterable[SystemResult], looks: Mapping[str, Look], cells: Mapping[str, Sequence[Cell]]
+) -> tuple[TableRow, ...]:
+    return tuple(
+        TableRow(one.name, one.version, looks[one.name].colour, tuple(cells[one.name]))
+        for one in systems
+    )
 
 
 def gate_table(one: SetResult, looks: Mapping[str, Look]) -> Table:
@@ -144,21 +136,17 @@ def gate_table(one: SetResult, looks: Mapping[str, Look]) -> Table:
         higher = GATES[gate][1]
         if higher is not None and len(values) > 1:
             best[gate] = max(values) if higher else min(values)
-    rows = [
-        TableRow(
-            system.name,
-            system.version,
-            looks[system.name].colour,
-            tuple(
-                Cell(f"{system.gates[gate]:.3f}", best=system.gates[gate] == best.get(gate))
-                if gate in system.gates
-                else Cell(ABSENT)
-                for gate in gates
-            ),
-        )
+    cells = {
+        system.name: [
+            Cell(f"{system.gates[gate]:.3f}", best=system.gates[gate] == best.get(gate))
+            if gate in system.gates
+            else Cell(ABSENT)
+            for gate in gates
+        ]
         for system in systems
-    ]
-    return Table("What the confidence is worth", tuple(GATES[g][0] for g in gates), tuple(rows))
+    }
+    columns = tuple(GATES[gate][0] for gate in gates)
+    return Table("What the confidence is worth", columns, _rows(systems, looks, cells))
 
 
 def _deciding(one: SetResult) -> list[str]:
@@ -181,11 +169,10 @@ def _cost_cells(system: SystemResult) -> tuple[Cell, Cell]:
 
 def _measure_cells(
     one: SetResult, measures: Sequence[str], evaluation: Evaluation
-) -> list[list[Cell]]:
-    """For each system, best first, a cell for each measure."""
-    systems = best_first(one)
-    columns = [_column(systems, measure, one, evaluation) for measure in measures]
-    return [[column[place] for column in columns] for place in range(len(systems))]
+) -> dict[str, list[Cell]]:
+    """By system, a cell for each measure."""
+    columns = [_column(list(one.systems.values()), m, one, evaluation) for m in measures]
+    return {name: [column[at] for column in columns] for at, name in enumerate(one.systems)}
 
 
 def _column(

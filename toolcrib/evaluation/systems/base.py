@@ -211,7 +211,7 @@ def baseline(given: str) -> tuple[str, Factory]:
         )
     path, colon, name = BASELINES.get(given, given).partition(":")
     if not (path and colon and name):
-        known = ", ".join([*OURS, *BASELINES, "ours", "baselines", "all"])
+        known = ", ".join([*OURS, *BASELINES, "ours", "baselines", "all", "peers"])
         raise SettingsError(
             f"there is no system {given!r}; known are {known}, and any of yours as module:factory"
         )

@@ -71,7 +71,8 @@ def run(
     system: Annotated[
         list[str] | None,
         typer.Option(
-            help="What to measure; may be repeated. `ours`, `baselines`, `all` are groups."
+            help="What to measure, or module:factory; may be repeated. `ours`, `baselines`, `all` "
+            "are groups."
         ),
     ] = None,
     split: Split = "test",
@@ -199,12 +200,13 @@ def _systems(
     `indexed`: the tools are those of the index in `store`, which is searched as it is.
     """
     from toolcrib import wiring
-    from toolcrib.evaluation.systems.base import BASELINES, OURS, baseline
+    from toolcrib.evaluation.systems.base import BASELINES, OURS, PEERS, baseline
     from toolcrib.evaluation.systems.ours import OwnSystems
 
     settings = load_settings(context.obj)
     ours = [n for n in OURS if n != "fusion+rerank" or settings.encoder.reranker is not None]
     groups = {"ours": ours, "baselines": list(BASELINES), "all": [*ours, *BASELINES]}
+    groups["peers"] = [f"benchmarks.peers.{path}" for path in PEERS.values()]
     chosen = list(
         dict.fromkeys(n for name in names or DEFAULT_SYSTEMS for n in groups.get(name, [name]))
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -140,7 +141,7 @@ def train(
     with counting("reading") as listener:
         outcome = run(plan, load_settings(context.obj), listener)
     if json:
-        print_json({"model": str(out), **outcome.as_dict()})
+        print_json({"model": str(out), **asdict(outcome)})
     else:
         _show(plan, outcome)
 
@@ -190,7 +191,7 @@ def _unseen(names: list[str] | None) -> list[Any]:
 
 
 def _show(plan: TrainingPlan, outcome: TrainingResult) -> None:
-    pairs, gone = sum(outcome.pairs.values()), sum(outcome.left_out.values())
+    pairs, gone = sum(outcome.pairs.values()), sum(outcome.left_out_as_near_duplicates.values())
     out.print(
         f"[bold]{pairs:,} pairs[/] [dim]from {len(outcome.pairs)} sources; {gone:,} texts left "
         f"out as near duplicates of held-back ones; {outcome.training['seconds']:.0f} s[/]",
