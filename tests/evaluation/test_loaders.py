@@ -10,7 +10,7 @@ import pytest
 
 from toolcrib.errors import SourceError, UnknownFormatError
 from toolcrib.evaluation.hub import HUB_SETS
-from toolcrib.evaluation.loaders import FOLDER_FORMS, beir, load, with_tools
+from toolcrib.evaluation.loaders import FOLDER_FORMS, load, with_tools
 from toolcrib.records import ToolSpec
 
 DATA = Path(__file__).parents[2] / "data"
@@ -297,7 +297,7 @@ def made_beir(tmp_path):
 
 
 def test_documents_become_tools_named_by_title_or_id(made_beir):
-    data = beir(made_beir)
+    data = load(str(made_beir))
     assert [(t.id, t.name, t.description) for t in data.tools] == [
         ("d1", "Call", "Ring somebody."),
         ("d2", "d2", "Sing a song."),
@@ -305,7 +305,7 @@ def test_documents_become_tools_named_by_title_or_id(made_beir):
 
 
 def test_each_file_of_judgements_is_a_split(made_beir):
-    data = beir(made_beir)
+    data = load(str(made_beir))
     assert (data.name, data.kind, data.notes) == (made_beir.name, "tools", ())
     test, train = data.split("test"), data.split("train")
     assert [(query.id, dict(query.relevant)) for query in test] == [
@@ -317,7 +317,7 @@ def test_each_file_of_judgements_is_a_split(made_beir):
 
 def test_a_query_of_two_splits_stays_in_the_strictest(made_beir):
     (made_beir / "qrels" / "dev.tsv").write_text(f"{HEADER}q1\td1\t1\nq3\td1\t1\n")
-    data = beir(made_beir)
+    data = load(str(made_beir))
     assert {query.id: query.split for query in data.queries} == {
         "q1": "test",
         "q2": "test",
@@ -333,7 +333,7 @@ def test_a_query_of_two_splits_stays_in_the_strictest(made_beir):
 
 def test_what_is_judged_by_no_file_is_left_out(made_beir):
     (made_beir / "qrels" / "train.tsv").write_text(f"{HEADER}q3\td1\t0\n")
-    data = beir(made_beir)
+    data = load(str(made_beir))
     assert [query.id for query in data.queries] == ["q1", "q2"]
     assert data.notes == (
         "queries left out: 1 (queries.jsonl: line 3: no judgement in qrels/ is above 0)",
@@ -342,13 +342,13 @@ def test_what_is_judged_by_no_file_is_left_out(made_beir):
 
 def test_the_first_line_may_hold_a_judgement_already(made_beir):
     (made_beir / "qrels" / "train.tsv").write_text("q3\td1\t1\n")
-    assert len(beir(made_beir).queries) == 3
+    assert len(load(str(made_beir)).queries) == 3
 
 
 def test_bad_lines_lose_only_themselves(made_beir):
     bad = f"{HEADER}q3\td1\nq9\td1\t1\nq3\td1\t1\nq3\tgone\t1\nq3\td2\tyes\n"
     (made_beir / "qrels" / "train.tsv").write_text(bad)
-    data = beir(made_beir)
+    data = load(str(made_beir))
     assert data.split("train")[0].relevant == {"d1": 1.0}
     assert data.notes == (
         (
@@ -364,7 +364,7 @@ def test_bad_lines_lose_only_themselves(made_beir):
 def test_rows_without_text_or_with_a_taken_id_are_refused(made_beir):
     with (made_beir / "queries.jsonl").open("a") as file:
         file.write('{"_id": "q1", "text": "again"}\n{"_id": "q5"}\n')
-    assert beir(made_beir).notes == (
+    assert load(str(made_beir)).notes == (
         (
             "queries left out: 2 (queries.jsonl: line 4: _id: 'q1' is taken; "
             "queries.jsonl: line 5: text: Field required)"
@@ -375,7 +375,7 @@ def test_rows_without_text_or_with_a_taken_id_are_refused(made_beir):
 def test_a_document_without_an_id_is_left_out(made_beir):
     with (made_beir / "corpus.jsonl").open("a") as file:
         file.write('{"title": "Whistle"}\n')
-    data = beir(made_beir)
+    data = load(str(made_beir))
     assert len(data.tools) == 2
     assert data.notes == ("tools left out: 1 (corpus.jsonl: line 3: _id: Field required)",)
 
@@ -384,17 +384,17 @@ def test_beir_compressed_files_are_read(made_beir):
     for path in (made_beir / "corpus.jsonl", made_beir / "qrels" / "test.tsv"):
         path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
-    assert len(beir(made_beir).split("test")) == 2
+    assert len(load(str(made_beir)).split("test")) == 2
 
 
 def test_a_missing_corpus_is_an_error(made_beir):
     (made_beir / "corpus.jsonl").unlink()
     with pytest.raises(SourceError, match=r"corpus\.jsonl: no such file"):
-        beir(made_beir)
+        load(str(made_beir))
 
 
 def test_without_judgements_there_is_nothing_to_measure(made_beir):
     for path in (made_beir / "qrels").iterdir():
         path.unlink()
     with pytest.raises(SourceError, match="holds no queries to use; no judgement in qrels/"):
-        beir(made_beir)
+        load(str(made_beir))

@@ -357,7 +357,7 @@ def test_a_rerankers_export_orders_texts_as_it_does(
 def test_an_encoders_export_of_other_weights_is_refused(
     encoder: Path, data: TrainingData, tmp_path: Path
 ) -> None:
-    export(weights(seed=8), tmp_path, CARD_AGREEMENT)
+    export(tiny.weights(seed=8), tmp_path, CARD_AGREEMENT)
     with pytest.raises(TrainingError, match="does not agree") as refused:
         agreement("encoder", encoder, tmp_path, data)
     assert f"sentence-transformers:{encoder}" in str(refused.value)
@@ -366,7 +366,7 @@ def test_an_encoders_export_of_other_weights_is_refused(
 def test_a_rerankers_export_of_other_weights_is_refused(
     reranker: Path, data: TrainingData, tmp_path: Path
 ) -> None:
-    export(weights(cross_encoder=True, seed=8), tmp_path, CARD_AGREEMENT)
+    export(tiny.weights(cross_encoder=True, seed=8), tmp_path, CARD_AGREEMENT)
     with pytest.raises(TrainingError, match="correlation"):
         agreement("reranker", reranker, tmp_path, data)
 

@@ -436,13 +436,6 @@ def test_a_data_set_keeps_the_texts_of_all_its_tools_however_few_pairs_it_gives(
     assert len(found.parts["desk"].documents) == len(TOOLS)
 
 
-def test_every_source_is_named_as_its_turn_comes():
-    named: list[str] = []
-    other = replace(desk(), name="other")
-    gathered([desk(), other], {"corpus": [PARCEL]}, progress=named.append)
-    assert named == ["desk", "other", "corpus"]
-
-
 def test_what_is_gathered_is_the_seeds():
     specs = [ToolSpec(name=f"item{n}", description=f"Counts the items of {n}.") for n in range(9)]
     one, same, other = (gathered([], {"c": specs}, corpus_limit=4, seed=seed) for seed in (1, 1, 2))

@@ -31,7 +31,7 @@ from toolcrib.indexers.readers.source import Source, build_spec
 from toolcrib.indexers.sources import entries
 from toolcrib.records import Refusal, ToolSpec
 
-__all__ = ["FOLDER_FORMS", "CorpusRow", "FolderForm", "TopicRow", "beir", "load", "with_tools"]
+__all__ = ["FOLDER_FORMS", "FolderForm", "load", "with_tools"]
 
 
 def _part(folder: Path, name: str) -> Path | None:
@@ -42,20 +42,12 @@ def _part(folder: Path, name: str) -> Path | None:
 
 
 def _tools_folder(folder: Path) -> DataSet:
-    """Load `tools.jsonl`, in any form that can be indexed, with `queries.jsonl`.
-
-    Raises:
-        SourceError: a file cannot be read, or holds nothing that can be used.
-    """
+    """Load `tools.jsonl`, in any form that can be indexed, with `queries.jsonl`."""
     return _paired(_name(folder), _file(folder, "tools.jsonl"), _file(folder, "queries.jsonl"))
 
 
 def _intents_folder(folder: Path) -> DataSet:
-    """Load `intents.jsonl` (id, name, description, domain) with `queries.jsonl`.
-
-    Raises:
-        SourceError: as `_tools_folder` does.
-    """
+    """Load `intents.jsonl` (id, name, description, domain) with `queries.jsonl`."""
     found = read_intents(_file(folder, "intents.jsonl"))
     queries = read_queries(_file(folder, "queries.jsonl"))
     return checked(_name(folder), found, queries, "intents")
@@ -66,22 +58,15 @@ def _registry_folder(folder: Path) -> DataSet:
 
     The Python files directly in `registry/` are run, as `FILE.py:TOOLS` runs them when named;
     files that cannot be read are noted, as an index run would.
-
-    Raises:
-        SourceError: as `_tools_folder` does.
     """
-    shelf = folder / "registry"
-    sources = [str(shelf), *(f"{path}:TOOLS" for path in sorted(shelf.glob("*.py")))]
+    registry = folder / "registry"
+    sources = [str(registry), *(f"{path}:TOOLS" for path in sorted(registry.glob("*.py")))]
     found = (item for _, item in entries(sources, None, None))
     return checked(_name(folder), found, read_queries(_file(folder, "queries.jsonl")))
 
 
 def _paired(name: str, tools: str | Path, queries: Path) -> DataSet:
-    """Load a file of tools, in any form that can be indexed, with a file of queries.
-
-    Raises:
-        SourceError: as `_tools_folder` does.
-    """
+    """Load a file of tools, in any form that can be indexed, with a file of queries."""
     found = (item for _, item in entries(str(tools), None, None))
     return checked(name, _whole(found), read_queries(queries))
 
@@ -90,7 +75,7 @@ def with_tools(name: str, tools: Iterable[ToolSpec], queries: Path) -> DataSet:
     """Load a file of queries about tools that are at hand, those of a store for example.
 
     Raises:
-        SourceError: as `_tools_folder` does.
+        SourceError: the file cannot be read, or holds nothing that can be used.
     """
     return checked(name, tools, read_queries(queries))
 
@@ -115,7 +100,7 @@ COLUMNS = ("query-id", "corpus-id", "score")
 """Of a file of judgements, separated by tabs; a first line with these names may be missing."""
 
 
-class CorpusRow(FileRow):
+class _CorpusRow(FileRow):
     """A document; it becomes a tool whose name is the title, or the id where there is none."""
 
     id: Filled = Field(alias="_id")
@@ -123,32 +108,29 @@ class CorpusRow(FileRow):
     text: str = ""
 
 
-class TopicRow(FileRow):
+class _TopicRow(FileRow):
     """A query, which belongs to the splits whose judgements name it."""
 
     id: Filled = Field(alias="_id")
     text: str
 
 
-Topic: TypeAlias = tuple[str, TopicRow]
+_Topic: TypeAlias = tuple[str, _TopicRow]
 """Where in the file it stands, and the query."""
 
 
-def beir(folder: Path) -> DataSet:
-    """Load `corpus.jsonl`, `queries.jsonl` and `qrels/*.tsv`, each file of them a split.
+def _beir_folder(folder: Path) -> DataSet:
+    """Load the form of BEIR (Thakur et al. 2021): corpus, queries and `qrels/*.tsv`, by split.
 
     Judgements of 0 and less say that a document does not answer, and are passed over. Queries
     that no file judges are left out, and those of several splits stay in the strictest.
-
-    Raises:
-        SourceError: a file cannot be read, or holds nothing that can be used.
     """
-    return checked(folder.resolve().name, _documents(folder), _queries(folder))
+    return checked(_name(folder), _documents(folder), _queries(folder))
 
 
 def _documents(folder: Path) -> Iterator[ToolSpec | Refusal]:
-    path = _part(folder, "corpus.jsonl") or folder / "corpus.jsonl"
-    for item in read_rows(path, CorpusRow):
+    path = _file(folder, "corpus.jsonl")
+    for item in read_rows(path, _CorpusRow):
         if isinstance(item, Refusal):
             yield item
             continue
@@ -159,9 +141,9 @@ def _documents(folder: Path) -> Iterator[ToolSpec | Refusal]:
 
 
 def _queries(folder: Path) -> Iterator[Located | Refusal]:
-    path = _part(folder, "queries.jsonl") or folder / "queries.jsonl"
-    topics: dict[str, Topic] = {}
-    for item in read_rows(path, TopicRow):
+    path = _file(folder, "queries.jsonl")
+    topics: dict[str, _Topic] = {}
+    for item in read_rows(path, _TopicRow):
         if isinstance(item, Refusal):
             yield item
         elif item[1].id in topics:
@@ -181,7 +163,7 @@ def _queries(folder: Path) -> Iterator[Located | Refusal]:
         yield Refusal(str(path), topics[query_id][0], "no judgement in qrels/ is above 0")
 
 
-def _judged(path: Path, topics: Mapping[str, Topic], qrels: Path) -> Iterator[Located | Refusal]:
+def _judged(path: Path, topics: Mapping[str, _Topic], qrels: Path) -> Iterator[Located | Refusal]:
     """Yield the queries that one file of judgements names, with its split."""
     grades: dict[str, dict[str, float]] = defaultdict(dict)
     for number, line in Source.named(str(qrels)).lines():
@@ -231,7 +213,7 @@ FOLDER_FORMS = (
     FolderForm(("tools.jsonl", "queries.jsonl"), _tools_folder),
     FolderForm(("intents.jsonl", "queries.jsonl"), _intents_folder),
     FolderForm(("registry/", "queries.jsonl"), _registry_folder),
-    FolderForm(("corpus.jsonl", "queries.jsonl", "qrels/"), beir),
+    FolderForm(("corpus.jsonl", "queries.jsonl", "qrels/"), _beir_folder),
 )
 """In the order in which they are tried."""
 
@@ -273,18 +255,18 @@ def _pair(name: str, tools: str | Path | None, queries: Path | None) -> DataSet:
 
 def _folder(source: str) -> DataSet:
     folder = Path(source)
-    for shape in FOLDER_FORMS:
-        if shape.fits(folder):
-            return shape.read(folder)
-    inside = [child.name for child in sorted(folder.iterdir()) if _is_data_set(child)]
+    for form in FOLDER_FORMS:
+        if form.fits(folder):
+            return form.read(folder)
+    inside = [
+        child.name
+        for child in sorted(folder.iterdir())
+        if any(form.fits(child) for form in FOLDER_FORMS)
+    ]
     hint = f"name the data sets in it, such as {inside[0]!r}; " if inside else ""
     raise UnknownFormatError(source, "", f"the folder is no data set; {hint}{_known()}")
 
 
-def _is_data_set(folder: Path) -> bool:
-    return any(shape.fits(folder) for shape in FOLDER_FORMS)
-
-
 def _known() -> str:
-    shapes = "; ".join(map(str, FOLDER_FORMS))
-    return f"a data set is a folder with {shapes}; or one of {', '.join(sorted(HUB_SETS))}"
+    forms = "; ".join(map(str, FOLDER_FORMS))
+    return f"a data set is a folder with {forms}; or one of {', '.join(sorted(HUB_SETS))}"

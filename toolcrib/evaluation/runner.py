@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -352,18 +353,10 @@ def compare_with_first(results: Mapping[str, SystemResult], seed: int) -> dict[s
         return {}
     first, *others = results.values()
     pairs = {other.name: _paired(other, first) for other in others}
-    tests = [(name, measure) for name, pair in pairs.items() for measure in pair]
-    draws = draws_for(len(tests))
-    p_values = [
-        float(p)
-        for pair in pairs.values()
-        if pair
-        for p in randomisation_tests(np.column_stack(list(pair.values())), seed, draws)
-    ]
-    against: dict[str, dict[str, Comparison]] = {name: {} for name in results}
-    for (name, figure), p in zip(tests, holm(p_values), strict=True):
-        against[name][figure] = Comparison(float(pairs[name][figure].mean()), p)
-    return {name: replace(one, against_first=against[name]) for name, one in results.items()}
+    against = _tested(pairs, seed, np.mean)
+    return {
+        name: replace(one, against_first=against.get(name, {})) for name, one in results.items()
+    }
 
 
 def _paired(system: SystemResult, other: SystemResult) -> dict[str, Floats]:
@@ -443,17 +436,24 @@ def macro_comparisons(sets: Mapping[str, SetResult], seed: int) -> dict[str, dic
     first = next((next(iter(one.systems)) for one in sets.values() if one.systems), "")
     others = {name: None for one in sets.values() for name in one.systems if name != first}
     weighted = {name: _weighted(sets, name, first) for name in others}
-    tests = [(name, measure) for name, columns in weighted.items() for measure in columns]
+    return _tested(weighted, seed, np.sum)
+
+
+def _tested(
+    differences: Mapping[str, Mapping[str, Floats]], seed: int, total: Callable[[Floats], Any]
+) -> dict[str, dict[str, Comparison]]:
+    """The `total` of each system's and measure's differences, and its p-value."""
+    tests = [(name, figure) for name, columns in differences.items() for figure in columns]
     draws = draws_for(len(tests))
     p_values = [
         float(p)
-        for columns in weighted.values()
+        for columns in differences.values()
         if columns
         for p in randomisation_tests(np.column_stack(list(columns.values())), seed, draws)
     ]
-    found: dict[str, dict[str, Comparison]] = {name: {} for name in others}
+    found: dict[str, dict[str, Comparison]] = {name: {} for name in differences}
     for (name, figure), p in zip(tests, holm(p_values), strict=True):
-        found[name][figure] = Comparison(float(weighted[name][figure].sum()), p)
+        found[name][figure] = Comparison(float(total(differences[name][figure])), p)
     return found
 
 
