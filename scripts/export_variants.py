@@ -21,7 +21,7 @@ from export_base import INT8, add_to_card, find_source
 from numpy.typing import NDArray
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from toolcrib.training import graph as written
+from toolcrib.training import onnx_graph as written
 from toolcrib.training.export import export, read_weights
 from toolcrib.training.onnx_graph import CONTRIB, FloatArray, Graph, attention, linear
 

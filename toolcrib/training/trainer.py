@@ -67,9 +67,6 @@ def _fit(  # noqa: PLR0913 -- by name, what the library's trainer takes
     With an `evaluator` the best checkpoint is kept, and training stops in time.
     """
     transformers = import_train("transformers")
-    torch = import_train("torch")
-    batch = min(loop.batch, len(rows))
-    every = max(1, len(rows) // batch // max(1, loop.checks))
     checked = evaluator is not None
 
     class Report(transformers.TrainerCallback):
@@ -78,7 +75,32 @@ def _fit(  # noqa: PLR0913 -- by name, what the library's trainer takes
         def on_step_end(self, _args: Any, state: Any, _control: Any, **_rest: Any) -> None:
             progress(state.global_step, state.max_steps)
 
-    arguments = arguments_kind(
+    trainer = trainer_kind(
+        model=model,
+        args=_arguments(arguments_kind, out, loop, len(rows), checked=checked),
+        train_dataset=rows,
+        loss=loss,
+        evaluator=evaluator,
+        callbacks=[Report(), *[transformers.EarlyStoppingCallback(loop.patience)] * checked],
+    )
+    trainer.remove_callback(transformers.PrinterCallback)
+    resumed = _last_checkpoint(out / CHECKPOINTS)
+    result = trainer.train(resume_from_checkpoint=resumed)
+    return {
+        "steps": trainer.state.global_step,
+        "seconds": round(result.metrics["train_runtime"], 1),
+        "loss": round(result.training_loss, 4),
+        "best": trainer.state.best_metric,
+        "resumed": resumed is not None,
+    }
+
+
+def _arguments(kind: Any, out: Path, loop: LoopSettings, examples: int, *, checked: bool) -> Any:
+    """The trainer's own arguments, of the class `kind`; `checked` by development queries."""
+    torch = import_train("torch")
+    batch = min(loop.batch, examples)
+    every = max(1, examples // batch // max(1, loop.checks))
+    return kind(
         output_dir=str(out / CHECKPOINTS),
         num_train_epochs=loop.epochs,
         per_device_train_batch_size=batch,
@@ -101,24 +123,6 @@ def _fit(  # noqa: PLR0913 -- by name, what the library's trainer takes
         report_to="none",
         dataloader_pin_memory=False,
     )
-    trainer = trainer_kind(
-        model=model,
-        args=arguments,
-        train_dataset=rows,
-        loss=loss,
-        evaluator=evaluator,
-        callbacks=[Report(), *[transformers.EarlyStoppingCallback(loop.patience)] * checked],
-    )
-    trainer.remove_callback(transformers.PrinterCallback)
-    resumed = _last_checkpoint(out / CHECKPOINTS)
-    result = trainer.train(resume_from_checkpoint=resumed)
-    return {
-        "steps": trainer.state.global_step,
-        "seconds": round(result.metrics["train_runtime"], 1),
-        "loss": round(result.training_loss, 4),
-        "best": trainer.state.best_metric,
-        "resumed": resumed is not None,
-    }
 
 
 def _quiet() -> None:

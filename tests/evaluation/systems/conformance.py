@@ -53,9 +53,8 @@ class SystemContract:
             made.index(TOOLS)
             yield made
 
-    @pytest.mark.parametrize(("query", "wanted"), OBVIOUS.items())
-    def test_the_obvious_tool_comes_first(self, system: System, query: str, wanted: str) -> None:
-        assert ids(system.search(query, 3))[0] == wanted
+    def test_the_obvious_tool_comes_first(self, system: System) -> None:
+        assert {query: ids(system.search(query, 3))[0] for query in OBVIOUS} == OBVIOUS
 
     def test_tools_that_are_alike_to_the_letter_are_two(self, fresh: Callable[[], System]) -> None:
         alike = [ToolSpec(name="list_files", server=s, description="List files.") for s in "ab"]
@@ -63,25 +62,24 @@ class SystemContract:
             system.index([*TOOLS, *alike])
             assert set(ids(system.search("list files", 2))) == {"a/list_files", "b/list_files"}
 
-    @pytest.mark.parametrize("k", [0, 1, 3, 10, 1000])
-    def test_at_most_k_tools_come_back(self, system: System, k: int) -> None:
-        assert len(system.search("find emails in an inbox", k).ranked) <= min(k, len(TOOLS))
+    def test_at_most_k_tools_come_back(self, system: System) -> None:
+        for k in (0, 1, 3, 10, 1000):
+            assert len(system.search("find emails in an inbox", k).ranked) <= min(k, len(TOOLS))
 
     def test_a_longer_answer_begins_with_the_shorter_one(self, system: System) -> None:
         assert ids(system.search("find recipes", 9))[:1] == ids(system.search("find recipes", 1))
 
-    @pytest.mark.parametrize("query", [*OBVIOUS, *AWKWARD])
-    def test_every_answer_is_a_ranking_of_our_tools(self, system: System, query: str) -> None:
-        found = system.search(query, 10).ranked
-        scores = [tool.score for tool in found]
-        assert {tool.id for tool in found} <= IDS
-        assert len({tool.id for tool in found}) == len(found) <= 10
-        assert scores == sorted(scores, reverse=True)
-        assert all(type(score) is float and math.isfinite(score) for score in scores)
+    def test_every_answer_is_a_ranking_of_our_tools(self, system: System) -> None:
+        for query in (*OBVIOUS, *AWKWARD):
+            found = system.search(query, 10).ranked
+            scores = [tool.score for tool in found]
+            assert {tool.id for tool in found} <= IDS, query
+            assert len({tool.id for tool in found}) == len(found) <= 10, query
+            assert scores == sorted(scores, reverse=True), query
+            assert all(type(score) is float and math.isfinite(score) for score in scores), query
 
-    @pytest.mark.parametrize("query", ["", " \n\t"])
-    def test_a_blank_query_finds_nothing(self, system: System, query: str) -> None:
-        assert system.search(query, 5) == Answer(())
+    def test_a_blank_query_finds_nothing(self, system: System) -> None:
+        assert system.search("", 5) == system.search(" \n\t", 5) == Answer(())
 
     def test_two_systems_of_the_same_tools_answer_alike(
         self,
