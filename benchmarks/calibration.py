@@ -24,11 +24,10 @@ import held_out
 import numpy as np
 
 from toolcrib import Crib, Settings
-from toolcrib.evaluation.calibration import calibrate
+from toolcrib.evaluation.calibrate import LabelledEvidence, calibrate, gather_evidence
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.evaluation.evidence import LabelledEvidence, gather_evidence
 from toolcrib.evaluation.gate_measures import gate_measures
-from toolcrib.evaluation.loaders.opening import load
+from toolcrib.evaluation.loaders import load
 from toolcrib.retrieval import confidence
 from toolcrib.retrieval.confidence import Calibration
 from toolcrib.settings import EncoderSettings

@@ -79,14 +79,14 @@ def _require_one(given: tuple[bool, ...], log: Path | None) -> None:
 
 
 def _from_file(crib: Crib, queries: Path) -> DataSet:
-    from toolcrib.evaluation.loaders.folder import with_tools
+    from toolcrib.evaluation.loaders import with_tools
 
     return with_tools(queries.name, list(crib.list_tools()), queries)
 
 
 def _from_feedback(crib: Crib, context: typer.Context, log: Path | None) -> DataSet:
-    from toolcrib.evaluation.decision_log import labelled_queries
-    from toolcrib.evaluation.loaders.checks import checked
+    from toolcrib.evaluation.decisions import labelled_queries
+    from toolcrib.evaluation.rows import checked
 
     path, records = logged_records(context, log)
     queries = labelled_queries(records, path)
@@ -96,7 +96,7 @@ def _from_feedback(crib: Crib, context: typer.Context, log: Path | None) -> Data
 
 
 def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Calibration:
-    from toolcrib.evaluation.learning import learn
+    from toolcrib.evaluation.calibrate import learn
 
     for note in data.notes:
         err.print(f"[yellow]{escape(note)}[/]", soft_wrap=True)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -16,7 +17,7 @@ from typer.core import TyperGroup
 
 from toolcrib.cli.opening import Json, Queries, Seed, Store, Tools, load_sets, open_crib
 from toolcrib.cli.screen import counting, print_json
-from toolcrib.errors import SettingsError, SourceError
+from toolcrib.errors import SourceError
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.settings import load_settings
 
@@ -70,7 +71,8 @@ def run(
     system: Annotated[
         list[str] | None,
         typer.Option(
-            help="What to measure; may be repeated. `ours`, `baselines`, `all` are groups."
+            help="What to measure, or module:factory; may be repeated. `ours`, `baselines`, `all` "
+            "are groups."
         ),
     ] = None,
     split: Split = "test",
@@ -90,10 +92,9 @@ def run(
 ) -> None:
     """Measure systems on labelled queries, and compare each with the first one."""
     from toolcrib.cli.leaderboard import print_evaluation
-    from toolcrib.evaluation.export import as_json
+    from toolcrib.evaluation.results import as_json, write_runs
+    from toolcrib.evaluation.rows import with_shots
     from toolcrib.evaluation.runner import evaluate
-    from toolcrib.evaluation.runs import write_runs
-    from toolcrib.evaluation.shots import with_shots
 
     sets = [
         with_shots(data, shots, seed)
@@ -199,29 +200,26 @@ def _systems(
     `indexed`: the tools are those of the index in `store`, which is searched as it is.
     """
     from toolcrib import wiring
-    from toolcrib.evaluation.systems import registry
-    from toolcrib.evaluation.systems.ours import OURS, OwnSystems
+    from toolcrib.evaluation.systems.base import BASELINES, OURS, PEERS, baseline
+    from toolcrib.evaluation.systems.ours import OwnSystems
 
     settings = load_settings(context.obj)
     ours = [n for n in OURS if n != "fusion+rerank" or settings.encoder.reranker is not None]
-    groups = {"ours": ours, "baselines": list(registry.BASELINES)}
-    groups["all"] = [*groups["ours"], *groups["baselines"]]
+    groups = {"ours": ours, "baselines": list(BASELINES), "all": [*ours, *BASELINES]}
+    groups["peers"] = [f"benchmarks.peers.{path}" for path in PEERS.values()]
     chosen = list(
         dict.fromkeys(n for name in names or DEFAULT_SYSTEMS for n in groups.get(name, [name]))
     )
-    if unknown := [name for name in chosen if name not in OURS and name not in registry.BASELINES]:
-        known = ", ".join([*OURS, *registry.BASELINES, *groups])
-        raise SettingsError(f"there is no system {unknown[0]!r}; known are {known}")
+    factories = {name: baseline(name) for name in chosen if name not in OURS}
     crib = open_crib(context, store) if indexed else None
     own = OwnSystems(settings, crib)
     dense = wiring.make_dense(settings)
+    made: dict[str, Any] = {}
+    for name in chosen:
+        shown, factory = factories.get(name, ("", None))
+        made[shown or name] = partial(factory, dense) if factory else partial(own.make, name)
     try:
-        yield {
-            name: (lambda name=name: own.make(name))
-            if name in OURS
-            else (lambda name=name: registry.make(name, dense))
-            for name in chosen
-        }
+        yield made
     finally:
         own.close()
         if crib is not None:

@@ -127,8 +127,7 @@ def load_sets(
         BadParameter: both are named, or neither.
         ToolcribError: one cannot be read.
     """
-    from toolcrib.evaluation.loaders.folder import with_tools
-    from toolcrib.evaluation.loaders.opening import load
+    from toolcrib.evaluation.loaders import load, with_tools
 
     if bool(datasets) == bool(queries) or (tools is not None and queries is None):
         raise typer.BadParameter("name data sets, or give --queries", param_hint="DATASET")

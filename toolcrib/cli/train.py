@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -17,8 +18,8 @@ from toolcrib.records import Refusal, ToolSpec
 from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:
-    from toolcrib.training.loop import LoopSettings
-    from toolcrib.training.session import Outcome, Plan
+    from toolcrib.training.session import TrainingPlan, TrainingResult
+    from toolcrib.training.trainer import LoopSettings
 
 __all__ = ["train"]
 
@@ -110,9 +111,9 @@ def train(
     json: Json = False,
 ) -> None:
     """Fine-tune a model on your own tools and queries, export it, and say whether it helped."""
-    from toolcrib.training.loop import LoopSettings
-    from toolcrib.training.session import Plan
+    from toolcrib.training.session import TrainingPlan
     from toolcrib.training.session import train as run
+    from toolcrib.training.trainer import LoopSettings
 
     loop = LoopSettings(
         epochs=epochs,
@@ -121,7 +122,7 @@ def train(
         checks=max(checks, 1),
         seed=seed,
     )
-    plan = Plan(
+    plan = TrainingPlan(
         out,
         _sets(context, datasets, store, tools, queries, seed if resplit else None)
         if datasets or queries or not corpus
@@ -140,18 +141,17 @@ def train(
     with counting("reading") as listener:
         outcome = run(plan, load_settings(context.obj), listener)
     if json:
-        print_json({"model": str(out), **outcome.as_dict()})
+        print_json({"model": str(out), **asdict(outcome)})
     else:
         _show(plan, outcome)
 
 
 def _settings(kind: Kind, loop: LoopSettings, layers: int, mix: float | None) -> Any:
-    from toolcrib.training.encoder import EncoderSettings
-    from toolcrib.training.reranker import RerankerSettings
+    from toolcrib.training.trainer import EncoderTraining, RerankerTraining
 
     if kind is Kind.ENCODER:
-        return EncoderSettings(loop, mix=mix)
-    return RerankerSettings(loop, layers)
+        return EncoderTraining(loop, mix=mix)
+    return RerankerTraining(loop, layers)
 
 
 def _sets(
@@ -162,7 +162,7 @@ def _sets(
     queries: Path | None,
     resplit: int | None,
 ) -> list[Any]:
-    from toolcrib.training.splits import split_anew
+    from toolcrib.training.data import split_anew
 
     sets = load_sets(context, datasets, store, tools, queries)
     for note in (f"{data.name}: {note}" for data in sets for note in data.notes):
@@ -185,13 +185,13 @@ def _specs(source: str) -> Iterator[ToolSpec]:
 
 
 def _unseen(names: list[str] | None) -> list[Any]:
-    from toolcrib.evaluation.loaders.opening import load
+    from toolcrib.evaluation.loaders import load
 
     return [load(name) for name in names or ()]
 
 
-def _show(plan: Plan, outcome: Outcome) -> None:
-    pairs, gone = sum(outcome.pairs.values()), sum(outcome.left_out.values())
+def _show(plan: TrainingPlan, outcome: TrainingResult) -> None:
+    pairs, gone = sum(outcome.pairs.values()), sum(outcome.left_out_as_near_duplicates.values())
     out.print(
         f"[bold]{pairs:,} pairs[/] [dim]from {len(outcome.pairs)} sources; {gone:,} texts left "
         f"out as near duplicates of held-back ones; {outcome.training['seconds']:.0f} s[/]",
