@@ -30,7 +30,7 @@ from toolcrib.evaluation.evidence import LabelledEvidence, gather_evidence
 from toolcrib.evaluation.gate_measures import gate_measures
 from toolcrib.evaluation.loaders.opening import load
 from toolcrib.retrieval import confidence
-from toolcrib.retrieval.confidence import Calibration
+from toolcrib.retrieval.calibration import Calibration
 from toolcrib.settings import EncoderSettings
 
 QUERIES_A_SET = 600

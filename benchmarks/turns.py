@@ -26,10 +26,9 @@ from rich.table import Table
 
 from toolcrib import Crib, Decision, Route, Turn
 from toolcrib.router import router
-from toolcrib.router.context.label_sets import label_sets
-from toolcrib.router.context.settings import ContextSettings
-from toolcrib.router.supervisor import Evidence, supervise
-from toolcrib.settings import load_settings
+from toolcrib.router.context.labels import label_sets
+from toolcrib.router.route import RouteEvidence, choose_route
+from toolcrib.settings import ContextSettings, load_settings
 from toolcrib.wiring import make_context_model, make_dense
 
 DATA = Path(__file__).parent.parent / "data"
@@ -170,17 +169,17 @@ def fit() -> None:
         print(f'    "{route}": {tuple(row)},')
 
 
-def _evidence() -> list[tuple[str, Evidence]]:
+def _evidence() -> list[tuple[str, RouteEvidence]]:
     """The right route of each turn to fit on, and what the supervisor is shown of it."""
     lines = (DATA / "routes.jsonl").read_text().splitlines()
     rows = [*map(json.loads, lines), *_rows(("dev",))]
-    seen: list[Evidence] = []
+    seen: list[RouteEvidence] = []
 
-    def watched(evidence: Evidence) -> Route:
+    def watched(evidence: RouteEvidence) -> Route:
         seen.append(evidence)
-        return supervise(evidence)
+        return choose_route(evidence)
 
-    router.supervise = watched
+    router.choose_route = watched
     with _own() as crib, TemporaryDirectory() as folder:
         files = _labels_without({row["text"] for row in rows}, Path(folder))
         settings = load_settings().model_copy(update={"context": ContextSettings(labels=files)})

@@ -18,7 +18,7 @@ from toolcrib.evaluation.acceptance import (
 )
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.evidence import LabelledEvidence
-from toolcrib.retrieval.confidence import FEATURES, AcceptanceCurve, Floats
+from toolcrib.retrieval.calibration import FEATURES, AcceptanceCurve, Floats
 
 YES, NO = True, False
 

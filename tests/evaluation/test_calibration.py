@@ -16,7 +16,7 @@ from toolcrib.evaluation.calibration import FOLDS, MIN_QUERIES, _folds, calibrat
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.evidence import LabelledEvidence
 from toolcrib.evaluation.gate_measures import gate_measures, reliability_bins
-from toolcrib.retrieval.confidence import FEATURES, Calibration, Floats, read_calibration
+from toolcrib.retrieval.calibration import FEATURES, Calibration, Floats, read_calibration
 
 IDENTITY: dict[str, Any] = {"dense": "a", "features": 1}
 TRUTH = np.resize([1.5, -1.0, 0.5], len(FEATURES)) * np.linspace(1, 0.2, len(FEATURES))

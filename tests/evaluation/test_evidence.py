@@ -10,7 +10,7 @@ import pytest
 from toolcrib import Crib, ToolSpec
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.evidence import LabelledEvidence, gather_evidence
-from toolcrib.retrieval.confidence import FEATURES
+from toolcrib.retrieval.calibration import FEATURES
 
 TOOLS = [
     ToolSpec(name="send_mail", server="mail", description="Send a mail to somebody."),

@@ -13,12 +13,12 @@ from tests.retrieval.calibrations import calibration, flat
 from toolcrib import Crib, Settings, ToolSpec, wiring
 from toolcrib.errors import CalibrationError
 from toolcrib.indexers.points import layout
-from toolcrib.retrieval.calibration_store import (
+from toolcrib.retrieval.calibration import (
+    default_calibration,
     load_calibration,
     save_calibration,
     usable_calibration,
 )
-from toolcrib.retrieval.confidence import default_calibration
 from toolcrib.store.protocol import Store
 
 IDENTITY: dict[str, Any] = {"dense": "a", "fusion": {"dense": 1 / 3}, "reranker": None}

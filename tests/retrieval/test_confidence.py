@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.retrieval.calibrations import calibration, flat
 from toolcrib import Crib, Settings
 from toolcrib.errors import CalibrationError
-from toolcrib.retrieval.confidence import (
+from toolcrib.retrieval.calibration import (
     COMPETITORS,
     FEATURES,
     NOTHING,

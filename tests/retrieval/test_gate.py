@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.retrieval.calibrations import CURVE, EASY, calibration
 from toolcrib.errors import CalibrationError, SettingsError
-from toolcrib.retrieval.gate import Gate, GateSettings, Judgement
+from toolcrib.retrieval.gate import GATE_TEXTS, Gate, GateReason, GateSettings, Judgement
 
 CALIBRATION = calibration({}, threshold=0.3, curves={"": CURVE, "mail": EASY})
 SHARES = st.floats(0, 1)
@@ -22,24 +22,21 @@ def _threshold(server: str = "", **settings: float) -> float | None:
     return _judged(0.5, server, **settings).threshold
 
 
-def test_what_reaches_the_threshold_fits_and_the_reason_says_why() -> None:
-    assert _judged(0.62, threshold=0.5) == Judgement(
-        fits=True,
-        threshold=0.5,
-        reason="confidence 0.62 reaches the threshold 0.50 (as set)",
-    )
+@pytest.mark.parametrize(
+    ("confidence", "fits", "reason"),
+    [
+        (0.62, True, "confidence 0.62 reaches the threshold 0.50 (as set)"),
+        (0.50, True, "confidence 0.50 reaches the threshold 0.50 (as set)"),
+        (0.41, False, "confidence 0.41 is below the threshold 0.50 (as set)"),
+    ],
+)
+def test_what_reaches_the_threshold_fits_and_the_reason_says_why(confidence, fits, reason):
+    judged = _judged(confidence, threshold=0.5)
+    assert (judged.fits, judged.threshold, judged.reason) == (fits, 0.5, reason)
 
 
-def test_what_is_below_does_not_and_the_reason_says_why() -> None:
-    assert _judged(0.41, threshold=0.5) == Judgement(
-        fits=False,
-        threshold=0.5,
-        reason="confidence 0.41 is below the threshold 0.50 (as set)",
-    )
-
-
-def test_the_threshold_itself_is_enough() -> None:
-    assert _judged(0.5, threshold=0.5).fits
+def test_every_reason_has_its_text() -> None:
+    assert set(GATE_TEXTS) == set(GateReason)
 
 
 def test_nothing_set_means_what_the_calibration_recommends() -> None:

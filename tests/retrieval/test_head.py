@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from toolcrib.retrieval.calibration import Head, pack
 from toolcrib.retrieval.fusion import FusionWeights, LegScores, convex
-from toolcrib.retrieval.head import Head, pack
 from toolcrib.store.protocol import point_id
 
 HEAD = pack(

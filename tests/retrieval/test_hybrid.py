@@ -17,9 +17,8 @@ from toolcrib.errors import EncoderError, QueryError
 from toolcrib.indexers.points import layout
 from toolcrib.indexers.render import FieldWeights
 from toolcrib.indexers.sync import ToolSync
-from toolcrib.retrieval.assessment import Assessor
 from toolcrib.retrieval.fusion import FusionWeights
-from toolcrib.retrieval.gate import GateSettings
+from toolcrib.retrieval.gate import Assessor, GateSettings
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import name_keys
 from toolcrib.retrieval.rerank import RerankSettings

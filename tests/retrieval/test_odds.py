@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.retrieval.odds import logistic, softmax
+from toolcrib.retrieval.calibration import logistic, softmax
 
 ODDS = st.floats(-1e6, 1e6)
 

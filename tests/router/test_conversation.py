@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from toolcrib import Message, Turn
 from toolcrib.encoders.deterministic import DeterministicEncoder
-from toolcrib.router.context.heuristic import HeuristicDetector
-from toolcrib.router.conversation import HEAD, LONG, MAX_JOINED, TAIL, gist, search_text
+from toolcrib.router.context.rules import HeuristicDetector
+from toolcrib.router.router import HEAD, LONG, MAX_JOINED, TAIL, gist, search_text
 
 LEANS = HeuristicDetector().leans
 

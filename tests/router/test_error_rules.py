@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from pydantic import ValidationError as WrongArguments
 
 from toolcrib.errors import MissingExtraError, StoreUnavailableError, UnknownToolError
-from toolcrib.router.error_rules import classify, diagnose
+from toolcrib.router.recovery import classify, diagnose
 
 REQUEST = httpx.Request("GET", "https://example.org/")
 

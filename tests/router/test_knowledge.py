@@ -19,9 +19,7 @@ from tests.router.knowledge_shelf import (
     router,
 )
 from toolcrib.records import Collection, KnowledgeResult, Passage
-from toolcrib.router.excerpts import tokens_of
-from toolcrib.router.knowledge import ALL, FLOOR, MapEntry
-from toolcrib.router.voting import votes_of
+from toolcrib.router.knowledge import ALL, FLOOR, MapEntry, estimated_tokens, passage_shares
 
 EGG = "how long should an egg cook?"
 BRAKES = "my bicycle brakes squeal, what now?"
@@ -118,7 +116,7 @@ def test_no_more_passages_of_a_collection_are_taken_than_wanted(library):
 def test_what_is_taken_fits_into_the_budget(library):
     found = router(library, token_budget=50).find(ask("carrots"))
     assert 1 < len(found.passages) < 6
-    assert sum(tokens_of(hit.passage.text) for hit in found.passages) <= 50
+    assert sum(estimated_tokens(hit.passage.text) for hit in found.passages) <= 50
 
 
 def test_one_text_in_two_collections_is_given_once(make_library):
@@ -288,8 +286,8 @@ def test_the_map_finds_what_a_hundred_better_passages_hide(make_library):
 
 
 def test_votes_are_shares_and_who_has_no_passage_has_none(library):
-    probe = router(library).probe(ask(EGG))
-    votes = votes_of(probe, ["kitchen", "garden", "bikes", "attic"])
+    probe = router(library).best_passages(ask(EGG))
+    votes = passage_shares(probe, ["kitchen", "garden", "bikes", "attic"])
     assert sum(votes.values()) == pytest.approx(1.0)
     assert max(votes, key=lambda name: votes[name]) == "kitchen"
     assert votes["attic"] == 0.0

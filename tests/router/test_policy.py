@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from toolcrib.errors import SettingsError
-from toolcrib.router.policy import RecoveryPolicy, RecoverySettings, Step, classify
+from toolcrib.router.recovery import RecoveryPolicy, RecoverySettings, Step, classify
 
 STEADY = RecoverySettings(jitter=0.0)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib import Turn
-from toolcrib.router.probes import LOOKED_AT, MAX_ATTACHMENTS, probe
+from toolcrib.router.router import LOOKED_AT, MAX_ATTACHMENTS, text_signals
 
 TRACE = """it broke:
 Traceback (most recent call last):
@@ -16,7 +16,7 @@ ZeroDivisionError: division by zero"""
 
 
 def attached(*attachments):
-    return probe(Turn(text="look at this", attachments=attachments))
+    return text_signals(Turn(text="look at this", attachments=attachments))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_attachments_of_one_kind_are_one_signal():
     "nonsense", [[None], [42], [{}], [{"name": "  "}], [["a.csv"]], "a.csv", {"name": "a.csv"}, 7]
 )
 def test_attachments_that_are_none_are_counted_and_never_an_error(nonsense):
-    assert probe(Turn.model_validate({"text": "x", "attachments": nonsense})) == (
+    assert text_signals(Turn.model_validate({"text": "x", "attachments": nonsense})) == (
         "attachments-unreadable:1",
     )
 
@@ -83,11 +83,11 @@ def test_of_very_many_attachments_the_first_are_looked_at():
     ],
 )
 def test_the_shape_of_a_text_is_told(text, signals):
-    assert probe(Turn(text=text)) == signals
+    assert text_signals(Turn(text=text)) == signals
 
 
 def test_of_a_long_text_the_beginning_is_looked_at():
-    assert probe(Turn(text="x " * LOOKED_AT + TRACE)) == ()
+    assert text_signals(Turn(text="x " * LOOKED_AT + TRACE)) == ()
 
 
 @given(
@@ -96,6 +96,6 @@ def test_of_a_long_text_the_beginning_is_looked_at():
         st.sampled_from(["name", "mime", "size"]), st.text() | st.integers(), max_size=3)),
 )  # fmt: skip
 def test_whatever_comes_signals_are_few_short_and_never_twice(text, attachments):
-    signals = probe(Turn.model_validate({"text": text, "attachments": attachments}))
+    signals = text_signals(Turn.model_validate({"text": text, "attachments": attachments}))
     assert len(set(signals)) == len(signals) <= MAX_ATTACHMENTS + 4
     assert all(len(signal) <= 50 for signal in signals)

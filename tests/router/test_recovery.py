@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolcrib import Crib, Equals, Not, Scope, Settings, ToolSpec
 from toolcrib.errors import QueryError
-from toolcrib.router.recovery import Failures, alternates, schema_fit
+from toolcrib.router.alternates import Failures, alternates, schema_fit
 from toolcrib.settings import EncoderSettings
 from toolcrib.store.filters import HasId
 from toolcrib.store.protocol import point_id

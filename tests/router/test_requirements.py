@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib import Crib, Equals, Settings, ToolSpec
-from toolcrib.router.requirements import MAX_UNMET, required
+from toolcrib.router.tools import MAX_UNMET, required
 from toolcrib.settings import EncoderSettings
 
 MODEL_FREE = Settings(encoder=EncoderSettings(dense="deterministic"))

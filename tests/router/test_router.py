@@ -10,7 +10,7 @@ from tests.retrieval.calibrations import flat
 from tests.router.conftest import COLLECTIONS, PASSAGES, TOOLS, CountingEncoder
 from toolcrib import Message, Scope, Turn
 from toolcrib.errors import QueryError
-from toolcrib.router.supervisor import WEIGHTS
+from toolcrib.router.route import WEIGHTS
 
 MAIL = "send a mail to somebody"
 GLASS = "How is glass wrapped in a parcel?"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.evaluation.evidence import LabelledEvidence
-from toolcrib.retrieval.confidence import AcceptanceCurve, Floats
+from toolcrib.retrieval.calibration import AcceptanceCurve, Floats
 
 __all__ = ["acceptance_curves", "least_probabilities", "recommended", "server_thresholds"]
 

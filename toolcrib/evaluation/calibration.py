@@ -28,7 +28,7 @@ from toolcrib.evaluation.acceptance import (
 from toolcrib.evaluation.evidence import LabelledEvidence
 from toolcrib.evaluation.extra import import_eval
 from toolcrib.evaluation.gate_measures import gate_measures
-from toolcrib.retrieval.confidence import Calibration, Figures, Floats, probabilities
+from toolcrib.retrieval.calibration import Calibration, Figures, Floats, probabilities
 
 __all__ = ["MIN_QUERIES", "calibrate"]
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from toolcrib.crib import Crib
 from toolcrib.errors import QueryError
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.retrieval.confidence import Floats
-from toolcrib.retrieval.head import Head
+from toolcrib.retrieval.calibration import Floats, Head
 from toolcrib.store.filters import Filter, HasId, Not
 from toolcrib.store.protocol import point_id
 

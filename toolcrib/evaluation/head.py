@@ -9,7 +9,7 @@ import numpy as np
 from toolcrib.crib import Crib
 from toolcrib.evaluation.extra import import_eval
 from toolcrib.records import ToolSpec
-from toolcrib.retrieval.head import Head, pack
+from toolcrib.retrieval.calibration import Head, pack
 
 __all__ = ["fit_head"]
 

@@ -9,7 +9,7 @@ from toolcrib.evaluation.calibration import calibrate
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.evidence import gather_evidence
 from toolcrib.evaluation.head import fit_head
-from toolcrib.retrieval.confidence import Calibration, default_calibration
+from toolcrib.retrieval.calibration import Calibration, default_calibration
 
 __all__ = ["learn"]
 

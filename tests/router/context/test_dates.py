@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.router.context.dates import dates
+from toolcrib.router.context.entities import dates
 
 
 def found(text):

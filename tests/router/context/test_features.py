@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from toolcrib.router.context.cues import Cues, IntentCues, load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.features import LEAST_TEXTS, WORD_SCALE, fit_features, read
+from toolcrib.router.context.model import LEAST_TEXTS, WORD_SCALE, fit_features, read
 
 FINDER = EntityFinder()
 SMALL = Cues(

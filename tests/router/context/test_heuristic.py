@@ -10,7 +10,7 @@ from toolcrib.records.scope import SENSITIVITIES
 from toolcrib.router.context.cues import Cues, IntentCues, UrgencyCues
 from toolcrib.router.context.detector import Detector
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.heuristic import HeuristicDetector
+from toolcrib.router.context.rules import HeuristicDetector
 
 DETECTOR = HeuristicDetector()
 

@@ -8,7 +8,7 @@ import yaml
 from toolcrib.errors import SettingsError
 from toolcrib.records import SENSITIVITIES
 from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.label_sets import FIELDS, LabelSet, label_sets, read_label_set
+from toolcrib.router.context.labels import FIELDS, LabelSet, label_sets, read_label_set
 
 OWN = """
 labels:

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.leaning import leaning
 from toolcrib.router.context.phrases import words_of
+from toolcrib.router.context.rules import follow_up_score
 
 INDEXES = load_cues().indexes
 
 
 def leans(text):
-    return leaning(words_of(text), INDEXES)
+    return follow_up_score(words_of(text), INDEXES)
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from toolcrib import Settings
 from toolcrib.encoders.deterministic import DeterministicEncoder
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.features import read
-from toolcrib.router.context.label_sets import FIELDS, label_sets
+from toolcrib.router.context.labels import FIELDS, label_sets
 from toolcrib.router.context.model import (
     ARRAYS,
     SHIPPED,
     fit_context,
     identity_of,
+    read,
     read_context,
     shipped_context,
     write_context,

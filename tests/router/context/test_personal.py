@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.router.context.personal import PERSONAL, personal_entities
+from toolcrib.router.context.pii import PERSONAL, personal_entities
 
 
 def found(text, region=None):

@@ -15,12 +15,11 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.records import SENSITIVITIES
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.detector import Detector
+from toolcrib.router.context.detector import Detector, SemanticDetector
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.heuristic import HeuristicDetector
-from toolcrib.router.context.label_sets import label_sets
+from toolcrib.router.context.labels import label_sets
 from toolcrib.router.context.model import fit_context, shipped_context
-from toolcrib.router.context.semantic import SemanticDetector
+from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.wiring import make_dense
 
 CUES = load_cues()

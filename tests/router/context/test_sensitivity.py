@@ -7,13 +7,18 @@ import pytest
 from toolcrib.records.context import Entity
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.sensitivity import sensitivity_of
+from toolcrib.router.context.phrases import words_of
+from toolcrib.router.context.pii import graded
 
 CUES = load_cues()
 
 
+def sensitivity_of(text, entities):
+    return graded(entities, CUES.indexes.sensitivity.find(words_of(text)))
+
+
 def level_of(text):
-    return sensitivity_of(text, EntityFinder().find(text), CUES)[0]
+    return sensitivity_of(text, EntityFinder().find(text))[0]
 
 
 @pytest.mark.parametrize(
@@ -35,21 +40,21 @@ def test_the_highest_level_counts(text, level):
 
 def test_names_of_tools_are_the_companys_own():
     entity = Entity("tool", "send_mail", 0, 9)
-    assert sensitivity_of("send_mail", (entity,), CUES) == ("internal", ("holds tool",))
+    assert sensitivity_of("send_mail", (entity,)) == ("internal", ("holds tool",))
 
 
 def test_a_tool_whose_name_is_a_plain_word_says_nothing():
-    assert sensitivity_of("find it", (Entity("tool", "find", 0, 4),), CUES) == ("public", ())
+    assert sensitivity_of("find it", (Entity("tool", "find", 0, 4),)) == ("public", ())
 
 
 def test_a_signal_names_the_type_and_the_phrase_and_no_personal_data():
     text = "ann@example.com, bob@example.com, her home address"
     entities = EntityFinder().find(text)
-    assert sensitivity_of(text, entities, CUES) == (
+    assert sensitivity_of(text, entities) == (
         "pii",
         ("holds email", "says 'home address'"),
     )
 
 
 def test_what_says_nothing_has_no_signal():
-    assert sensitivity_of("", (), CUES) == ("public", ())
+    assert sensitivity_of("", ()) == ("public", ())

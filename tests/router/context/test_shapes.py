@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.router.context.shapes import shapes
+from toolcrib.router.context.entities import pattern_entities
 
 
 def of_type(kind, text):
-    return [entity.text for entity in shapes(text) if entity.type == kind]
+    return [entity.text for entity in pattern_entities(text) if entity.type == kind]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.phrases import words_of
-from toolcrib.router.context.smalltalk import smalltalk_of
+from toolcrib.router.context.rules import smalltalk_of
 
 INDEXES = load_cues().indexes
 

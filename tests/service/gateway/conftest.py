@@ -20,7 +20,6 @@ from fastmcp import Client
 
 from toolcrib import Settings, wiring
 from toolcrib.namespaces import DEFAULT
-from toolcrib.router.context.settings import ContextSettings
 from toolcrib.service.gateway.config import read_config
 from toolcrib.service.gateway.gateway import Gateway
 from toolcrib.service.gateway.judging import Judge
@@ -28,7 +27,7 @@ from toolcrib.service.gateway.terms import Backing, Manner, Purpose
 from toolcrib.service.gateway.upstream import Rhythm
 from toolcrib.service.lock_file import LockFile
 from toolcrib.service.quarantine import Quarantine
-from toolcrib.settings import EncoderSettings, GatewaySettings
+from toolcrib.settings import ContextSettings, EncoderSettings, GatewaySettings
 from toolcrib.store.ledger import Ledger
 
 SERVERS = Path(__file__).parent / "servers"

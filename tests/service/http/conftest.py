@@ -16,13 +16,12 @@ import pytest
 
 from toolcrib import Settings
 from toolcrib.namespaces import Namespaces
-from toolcrib.router.context.settings import ContextSettings
 from toolcrib.service.http import make_app
 from toolcrib.service.http.server import bind, make_server, url_of
 from toolcrib.service.keys import Grant, KeyRing
 from toolcrib.service.telemetry import Telemetry
 from toolcrib.service.telemetry.logs import Logs
-from toolcrib.settings import EncoderSettings, ServiceSettings
+from toolcrib.settings import ContextSettings, EncoderSettings, ServiceSettings
 
 TOOLS = [
     {"name": "send_mail", "server": "mail", "description": "Send a mail to somebody."},

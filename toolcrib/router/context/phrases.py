@@ -1,19 +1,33 @@
-"""Phrases found in a text by their hash: a hundred thousand cost a turn what ten do."""
+"""Phrases, found in a text by their hash: a hundred thousand cost a turn what ten do."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 
-__all__ = ["Match", "PhraseIndex", "Words", "singular", "words_of"]
+import yaml
+
+__all__ = ["MAX_WORDS", "Match", "PhraseIndex", "Words", "listed", "singular", "words_of"]
 
 MAX_WORDS = 12
 """Words and marks of the longest phrase that is looked for; a longer one is never found."""
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _ONE_S = re.compile(r"(?<=[^s'])s\Z")
+
+
+@cache
+def _lists() -> dict[str, list[str]]:
+    text = (Path(__file__).with_name("presets") / "entities.yaml").read_text(encoding="utf-8")
+    return yaml.safe_load(text)
+
+
+def listed(name: str) -> list[str]:
+    """A list that entities are told by, from `presets/entities.yaml`."""
+    return _lists()[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from toolcrib.crib import Crib
 from toolcrib.errors import SourceError
-from toolcrib.retrieval.confidence import Calibration
+from toolcrib.retrieval.calibration import Calibration
 from toolcrib.service.cli.logs import Log, logged_records
 from toolcrib.service.cli.opening import Json, Seed, Store, writing_crib
 from toolcrib.service.cli.screen import counting, err, out, print_json

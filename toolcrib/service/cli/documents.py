@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from toolcrib.records import SENSITIVITIES, Collection
-from toolcrib.router.catalogue import preset
+from toolcrib.router.collections import preset
 from toolcrib.service.cli.opening import Json, Store, open_crib, writing_crib
 from toolcrib.service.cli.screen import (
     in_short,

@@ -16,7 +16,7 @@ from mcp.types import CallToolResult, InputRequiredResult, TextContent
 from toolcrib.errors import DeadlineError, ServiceError
 from toolcrib.integrations.fastmcp_answers import failure
 from toolcrib.records import Outcome
-from toolcrib.router.error_rules import classify
+from toolcrib.router.recovery import classify
 from toolcrib.service.gateway.arguments import faults
 from toolcrib.service.gateway.catalogue import Offer
 from toolcrib.service.gateway.exchange import Exchange

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from toolcrib.errors import ToolcribError
 from toolcrib.records import Outcome, Scope, ToolHit
-from toolcrib.router.recovery import Failures, alternates
+from toolcrib.router.alternates import Failures, alternates
 from toolcrib.service.gateway.catalogue import Offer
 from toolcrib.service.gateway.stock import Stock
 from toolcrib.service.gateway.turns import Turn

@@ -1,4 +1,4 @@
-"""Label sets: what a field of the context can be, and how people say it."""
+"""Labels: what a field of the context can be, and how people say it."""
 
 from __future__ import annotations
 
