@@ -25,10 +25,7 @@ class Scripted:
     name = "scripted"
 
     def __init__(
-        self,
-        opinions: dict[str, float],
-        clock: ManualClock | None = None,
-        batch_s: float = 0.0,
+        self, opinions: dict[str, float], clock: ManualClock | None = None, batch_s: float = 0.0
     ) -> None:
         self.opinions, self.clock, self.batch_s = opinions, clock or ManualClock(), batch_s
         self.seen: list[list[str]] = []
@@ -80,13 +77,6 @@ def test_where_it_leads_by_less_or_stands_alone_it_is_looked_at() -> None:
         reranker = Scripted({"a": -5.0, "b": 5.0})
         _rerank(reranker, hits, lead=0.2)
         assert reranker.seen
-
-
-def test_a_tool_called_by_name_leads_nobody() -> None:
-    # It stands first whatever its score; how sure the others are is another question.
-    reranker = Scripted({"b": -5.0, "c": 5.0})
-    done = _rerank(reranker, _hits(a=1.0, b=0.42, c=0.4), lead=0.2, weight=0.5)
-    assert _names(done) == "acb"
 
 
 @pytest.mark.parametrize(("weight", "order"), [(0.0, "abc"), (1.0, "cba")])
@@ -162,19 +152,11 @@ class TestBudget:
         assert _names(done) == "bacd"
         assert _scores(done)["c"] == 0.35
 
-    def test_the_budget_itself_is_still_in_time(self) -> None:
-        reranker = Scripted(self.OPINIONS, batch_s=0.125)
-        assert _rerank(reranker, self.HITS, batch=2, budget_ms=125).lacking == ()
-
     def test_the_first_batch_is_looked_at_however_small_the_budget(self) -> None:
         reranker = Scripted(self.OPINIONS, batch_s=10)
         done = _rerank(reranker, self.HITS, batch=1, budget_ms=1)
         assert reranker.seen == [["a"]]
         assert done.lacking == ("rerank-late",)
-
-    def test_a_single_batch_is_never_late(self) -> None:
-        reranker = Scripted(self.OPINIONS, batch_s=10)
-        assert _rerank(reranker, self.HITS, batch=4, budget_ms=1).lacking == ()
 
 
 NAMES = "abcdefghij"
@@ -186,12 +168,7 @@ SECOND = st.lists(
 
 @given(FIRST, SECOND, st.integers(1, 12), st.integers(1, 4), st.floats(0, 1), st.floats(0, 1))
 def test_hits_are_only_reordered_and_scores_stay_ordered_between_zero_and_one(
-    first: list[float],
-    second: list[float],
-    depth: int,
-    batch: int,
-    weight: float,
-    batch_s: float,
+    first: list[float], second: list[float], depth: int, batch: int, weight: float, batch_s: float
 ) -> None:
     hits = _hits(**dict(zip(NAMES, first, strict=False)))
     reranker = Scripted(dict(zip(NAMES, second, strict=True)), batch_s=batch_s)
@@ -268,11 +245,6 @@ class TestPassages:
         found, degraded = _reranked(reranker, _ranked("coffee", "milk", "tea"))
         assert ([each.passage.text for each in found], degraded) == (["tea", "coffee", "milk"], ())
         assert all(0 <= each.score <= 1 for each in found)
-
-    def test_what_it_has_not_seen_cannot_overtake(self) -> None:
-        given = _ranked("milk", "tea", "more tea")
-        found, _ = _reranked(Scripted(self.LIKES_TEA), given, depth=2)
-        assert [each.passage.text for each in found] == ["tea", "milk", "more tea"]
 
     def test_it_stops_when_its_time_is_over_and_says_so(self) -> None:
         reranker = Scripted(self.LIKES_TEA, batch_s=1.0)

@@ -1,10 +1,12 @@
-"""Two hops: the collections that fit, by map or by evidence, then what in them fits."""
+"""Knowledge in two hops: the collections that fit, then the passages that go to the agent."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.router.knowledge_shelf import (
     BIKES,
@@ -19,7 +21,17 @@ from tests.router.knowledge_shelf import (
     router,
 )
 from toolcrib.records import Collection, KnowledgeResult, Passage
-from toolcrib.router.knowledge import ALL, FLOOR, MapEntry, estimated_tokens, passage_shares
+from toolcrib.retrieval.fusion import LegScores
+from toolcrib.retrieval.passages import RankedPassage
+from toolcrib.router.knowledge import (
+    ALIKE,
+    ALL,
+    FLOOR,
+    MapEntry,
+    estimated_tokens,
+    passage_shares,
+    select_passages,
+)
 
 EGG = "how long should an egg cook?"
 BRAKES = "my bicycle brakes squeal, what now?"
@@ -80,11 +92,6 @@ def test_a_question_goes_where_its_answer_stands(library, question, passage):
     assert found.fit >= found.confidence == found.collections[0].confidence > 0.5
 
 
-def test_no_more_collections_are_asked_than_wanted(library):
-    for most in (1, 2, 3):
-        assert len(router(library, collections=most).find(ask("carrots")).collections) == most
-
-
 def test_a_collection_that_is_surely_wrong_is_named_and_gives_nothing(library):
     found = router(library, collections=3).find(ask("carrots"))
     likely = [h.id for h in found.collections if h.confidence >= FLOOR * found.confidence]
@@ -97,14 +104,6 @@ def test_collections_come_best_first_and_are_no_likelier_than_that_any_fits(libr
     chances = [hit.confidence for hit in found.collections]
     assert chances == sorted(chances, reverse=True)
     assert sum(chances) == pytest.approx(found.fit)
-
-
-def test_passages_are_ranked_across_the_collections(library):
-    found = router(library).find(ask("carrots"))
-    assert [hit.rank for hit in found.passages] == list(range(1, len(found.passages) + 1))
-    scores = [hit.score for hit in found.passages]
-    assert scores == sorted(scores, reverse=True)
-    assert sources(found) == {"garden", "kitchen"}
 
 
 def test_no_more_passages_of_a_collection_are_taken_than_wanted(library):
@@ -144,13 +143,6 @@ def test_of_collections_that_are_alike_in_all_the_names_decide(make_library):
     assert hits(eager.find(replace(ask(EGG), dense=None))) == ["a", "b", "c"]
 
 
-def test_when_the_encoder_failed_words_still_choose(library):
-    by_words = replace(ask("mend a flat tyre tube and patch it"), dense=None)
-    found = router(library, least=0.0, threshold=0.0).find(by_words)
-    assert hits(found)[0] == "bikes"
-    assert found.passages[0].passage.id == "bikes/0.md#0"
-
-
 def test_a_collection_without_passages_is_not_what_fits(make_library):
     full = make_library(KITCHEN)
     full.define([Collection(name="attic", priority=20.0)])
@@ -184,12 +176,6 @@ def test_where_there_is_a_fallback_collection_it_alone_is_asked(make_library):
     assert found.reason.endswith("bikes asked instead")
 
 
-def test_a_fallback_collection_is_not_asked_where_one_is_sure_enough(make_library):
-    general = BIKES.model_copy(update={"fallback": True})
-    found = router(make_library(KITCHEN, general), collections=1).find(ask(EGG))
-    assert (found.verdict, hits(found)) == ("accept", ["kitchen"])
-
-
 def test_where_the_fallback_collection_holds_nothing_all_are_asked(make_library):
     full = make_library(KITCHEN)
     full.define([Collection(name="attic", fallback=True)])
@@ -213,11 +199,6 @@ def test_a_collection_that_says_what_it_answers_is_asked_whatever_else_speaks(li
     assert (found.reason, found.signals) == ("the map names kitchen", ())
 
 
-def test_the_map_of_the_settings_adds_to_what_collections_say(library):
-    found = router(library, map=(to("garden"),)).find(ask("carrots"), COOKING)
-    assert set(hits(found)) == {"garden", "kitchen"}
-
-
 def test_the_map_goes_by_domain_and_intent_together(library):
     mapped = router(library, map=(to("garden", domain="plants", intent="grow"),))
     assert hits(mapped.find(ask(BRAKES), context("plants", "grow"))) == ["garden"]
@@ -239,20 +220,10 @@ def test_a_context_that_is_not_sure_enough_leaves_the_choice_to_evidence(library
     assert found == router(library).find(ask(BRAKES))
 
 
-def test_how_sure_the_context_must_be_can_be_set(library):
-    lenient = router(library, map_confidence=0.1)
-    assert hits(lenient.find(ask(BRAKES), context("food", "cook", 0.1))) == ["kitchen"]
-
-
 def test_collections_of_the_map_come_by_priority_and_then_by_evidence(make_library):
     first = GARDEN.model_copy(update={"priority": 0.001})
     mapped = router(make_library(KITCHEN, BIKES, first), map=(to("bikes", "garden"),))
     assert hits(mapped.find(ask(BRAKES), COOKING)) == ["garden", "bikes", "kitchen"]
-
-
-def test_every_collection_that_the_map_names_gives_passages(library):
-    found = router(library, map=(to("garden"),)).find(ask(EGG), COOKING)
-    assert sources(found) == {"garden", "kitchen"}
 
 
 def test_a_map_that_names_a_missing_collection_says_so_and_evidence_decides(library):
@@ -260,11 +231,6 @@ def test_a_map_that_names_a_missing_collection_says_so_and_evidence_decides(libr
     found = mapped.find(ask(BRAKES), context("food", "store"))
     assert found.signals == ("map-missing:barn", "map-missing:cellar")
     assert (found.verdict, hits(found)[0]) == ("accept", "bikes")
-
-
-def test_those_of_a_map_that_are_there_are_asked(library):
-    found = router(library, map=(to("cellar"),)).find(ask(BRAKES), COOKING)
-    assert (hits(found), found.signals) == (["kitchen"], ("map-missing:cellar",))
 
 
 def test_a_map_that_names_an_empty_collection_says_so_and_evidence_decides(library):
@@ -293,5 +259,82 @@ def test_votes_are_shares_and_who_has_no_passage_has_none(library):
     assert votes["attic"] == 0.0
 
 
-def test_the_same_question_always_gets_the_same_answer(library):
-    assert router(library).find(ask(EGG)) == router(library).find(ask(EGG))
+PLENTY = 1_000_000
+TEN_WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa"
+
+
+def ranked(*texts: str, collection: str = "notes") -> list[RankedPassage]:
+    return [
+        RankedPassage(Passage(collection, f"{n}.md", text), 1 / (n + 1), LegScores(0.5, 0.0))
+        for n, text in enumerate(texts)
+    ]
+
+
+def texts(chosen) -> list[str]:
+    return [each.passage.text for each in chosen]
+
+
+def alike(one: str, other: str) -> bool:
+    a, b = set(one.casefold().split()), set(other.casefold().split())
+    return bool(a | b) and len(a & b) / len(a | b) >= ALIKE
+
+
+def test_four_letters_are_about_a_token_and_nothing_is_free():
+    assert [estimated_tokens(text) for text in ("", "a", "abcd", "a" * 400)] == [1, 1, 1, 100]
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        TEN_WORDS,
+        TEN_WORDS.upper(),
+        "  ".join(reversed(TEN_WORDS.split())),
+        f"{TEN_WORDS} lambda",
+        TEN_WORDS.removesuffix(" kappa"),
+    ],
+)
+def test_another_version_of_a_passage_is_left_out(again):
+    assert texts(select_passages(ranked(TEN_WORDS, again, "else"), 8, PLENTY)) == [
+        TEN_WORDS,
+        "else",
+    ]
+
+
+@pytest.mark.parametrize("other", [f"{TEN_WORDS} lambda mu", "alpha beta", "", "альфа бета"])
+def test_a_passage_that_says_more_or_less_is_no_other_version(other):
+    assert texts(select_passages(ranked(TEN_WORDS, other), 8, PLENTY)) == [TEN_WORDS, other]
+
+
+words = st.lists(st.sampled_from("abcdefg"), max_size=12).map(" ".join)
+found_passages = st.lists(st.tuples(st.sampled_from(["x", "y"]), words), max_size=12).map(
+    lambda pairs: [
+        RankedPassage(Passage(collection, f"{n}.md", text), 0.5, LegScores(0.5, 0.0))
+        for n, (collection, text) in enumerate(pairs)
+    ]
+)
+
+
+@given(found_passages, st.integers(1, 5), st.integers(1, 20))
+def test_what_is_chosen_keeps_every_promise(found, per_collection, budget):
+    kept = select_passages(found, per_collection, budget)
+    assert kept == [each for each in found if each in kept]
+    assert kept[:1] == found[:1]
+    for name in ("x", "y"):
+        assert sum(each.passage.collection == name for each in kept) <= per_collection
+    assert len(kept) <= 1 or sum(map(estimated_tokens, texts(kept))) <= budget
+    for place, each in enumerate(kept):
+        assert not any(alike(each.passage.text, other) for other in texts(kept[:place]))
+
+
+@given(found_passages, st.integers(1, 5), st.integers(1, 20))
+def test_whatever_is_left_out_has_a_reason(found, per_collection, budget):
+    kept = select_passages(found, per_collection, budget)
+    for place, each in enumerate(found):
+        above = [other for other in kept if other in found[:place]]
+        same = [o for o in above if o.passage.collection == each.passage.collection]
+        reasons = (
+            len(same) == per_collection,
+            estimated_tokens(each.passage.text) > budget - sum(map(estimated_tokens, texts(above))),
+            any(alike(each.passage.text, other) for other in texts(above)),
+        )
+        assert (each not in kept) == (bool(above) and any(reasons))

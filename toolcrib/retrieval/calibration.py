@@ -257,7 +257,7 @@ def read_calibration(fields: Mapping[str, Any], where: str) -> Calibration:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise CalibrationError(
-            f"{where}: {place}: {first['msg']}; run `toolcrib calibrate` again",
+            f"{where}: {place}: {first['msg']}; run `toolcrib calibrate` again"
         ) from error
 
 
@@ -299,9 +299,7 @@ def usable_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration
 
 
 def save_calibration(
-    store: Store,
-    identity: Mapping[str, Any],
-    calibration: Calibration | None,
+    store: Store, identity: Mapping[str, Any], calibration: Calibration | None
 ) -> None:
     """Keep a calibration beside the index; None removes what is kept there.
 
@@ -319,7 +317,7 @@ def save_calibration(
 def _require_match(calibration: Calibration, identity: Mapping[str, Any]) -> None:
     if differing := calibration.mismatch(identity):
         raise CalibrationError(
-            f"the calibration was made with {differing}; run `toolcrib calibrate` again",
+            f"the calibration was made with {differing}; run `toolcrib calibrate` again"
         )
 
 

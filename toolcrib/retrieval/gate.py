@@ -52,7 +52,7 @@ class GateSettings:
     def __post_init__(self) -> None:
         if len(self._given) > 1:
             raise SettingsError(
-                "gate: give one of threshold, target_precision and max_false_acceptance",
+                "gate: give one of threshold, target_precision and max_false_acceptance"
             )
 
 
@@ -142,7 +142,7 @@ class Gate:
         if curve.false_acceptance is None:
             raise CalibrationError(
                 "gate.max_false_acceptance: the calibration saw no unanswerable query; add some "
-                'with "answerable": false and run `toolcrib calibrate` again',
+                'with "answerable": false and run `toolcrib calibrate` again'
             )
         rejected = tuple(1 - share for share in curve.false_acceptance)
         found = _first_from(curve, rejected, 1 - limit)
@@ -201,7 +201,7 @@ class Assessor:
         if self._calibration is None:
             raise CalibrationError(
                 'k="auto" needs a calibration for these models and settings: '
-                "run `toolcrib calibrate`",
+                "run `toolcrib calibrate`"
             )
         least = least_probability(self._calibration.needed, coverage)
         size = set_size([hit.probability or 0.0 for hit in hits], least)

@@ -26,12 +26,7 @@ from toolcrib.store.filters import Filter, all_of, from_scope
 from toolcrib.store.payload import read_tool
 from toolcrib.store.protocol import Store, point_id
 
-__all__ = [
-    "MAX_QUERY_CHARS",
-    "Evidence",
-    "HybridRetriever",
-    "Stopwatch",
-]
+__all__ = ["MAX_QUERY_CHARS", "Evidence", "HybridRetriever", "Stopwatch"]
 
 
 class Stopwatch:
@@ -178,11 +173,7 @@ class HybridRetriever:
         return hits[:limit], ranked.lacking
 
     def evidence(
-        self,
-        query: str,
-        *,
-        where: Filter | None = None,
-        head: Head | None = None,
+        self, query: str, *, where: Filter | None = None, head: Head | None = None
     ) -> Evidence:
         """What is known of the ranking of a query, with this head: calibrations are fitted on it.
 
@@ -197,16 +188,11 @@ class HybridRetriever:
         found = self._found(legs, encoded, head, watch)
         ranked = self._hits(found, encoded.text, MAX_SET, watch, explain=False)
         return Evidence(
-            tuple((hit.id, hit.server) for hit in ranked.hits),
-            self._known(ranked, found),
+            tuple((hit.id, hit.server) for hit in ranked.hits), self._known(ranked, found)
         )
 
     def _found(
-        self,
-        legs: Legs,
-        encoded: EncodedQuery,
-        head: Head | None,
-        watch: Stopwatch,
+        self, legs: Legs, encoded: EncodedQuery, head: Head | None, watch: Stopwatch
     ) -> Candidates:
         named = legs.named()
         candidates = legs.candidates(named)

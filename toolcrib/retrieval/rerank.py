@@ -89,7 +89,7 @@ class _SecondLook:
             if len(scored) != len(batch) or not all(map(math.isfinite, scored)):
                 raise EncoderError(
                     f"{self._reranker.name} gave {len(scored)} scores for {len(batch)} texts, or "
-                    "one that is not finite",
+                    "one that is not finite"
                 )
             scores += scored
         return scores, False

@@ -41,7 +41,7 @@ class Limits:
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.stage_ms) - set(STAGES)):
             raise SettingsError(
-                f"limits.stage_ms: there is no stage {unknown[0]!r}; there are {', '.join(STAGES)}",
+                f"limits.stage_ms: there is no stage {unknown[0]!r}; there are {', '.join(STAGES)}"
             )
 
 

@@ -17,13 +17,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from toolcrib.records import (
-    Collection,
-    CollectionHit,
-    Context,
-    KnowledgeResult,
-    PassageHit,
-)
+from toolcrib.records import Collection, CollectionHit, Context, KnowledgeResult, PassageHit
 from toolcrib.retrieval.calibration import logistic, softmax
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.passages import PassageRetriever, RankedPassage

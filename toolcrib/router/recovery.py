@@ -308,7 +308,7 @@ class RecoverySettings:
         if self.base_s > self.cap_s:
             raise SettingsError(
                 f"recovery.base_s is {self.base_s:g}, above recovery.cap_s ({self.cap_s:g}); "
-                "the first wait cannot be longer than the longest",
+                "the first wait cannot be longer than the longest"
             )
 
 

@@ -132,8 +132,7 @@ _SQL = re.compile(
     re.IGNORECASE,
 )
 _TRACE = re.compile(
-    r"^Traceback \(most recent call last\)|^\s+at [\w.$<>]+\(|^panic: |\bCaused by: ",
-    re.MULTILINE,
+    r"^Traceback \(most recent call last\)|^\s+at [\w.$<>]+\(|^panic: |\bCaused by: ", re.MULTILINE
 )
 _FENCE = re.compile(r"^```", re.MULTILINE)
 
@@ -272,9 +271,7 @@ class Router:
         detector, text = self._detector(turn), turn.text
         entities = budget.admitted("entities")
         return budget.run(
-            "context",
-            lambda: detector.detect(text, query, entities=entities),
-            Context(text),
+            "context", lambda: detector.detect(text, query, entities=entities), Context(text)
         )
 
     def _search_text(self, turn: Turn, budget: Budget) -> SearchText:
@@ -311,12 +308,7 @@ class Router:
         return self._parts.retriever.encode(text)
 
     def _tools(
-        self,
-        turn: Turn,
-        query: EncodedQuery,
-        budget: Budget,
-        k: int | None,
-        shown: Sequence[str],
+        self, turn: Turn, query: EncodedQuery, budget: Budget, k: int | None, shown: Sequence[str]
     ) -> Selection:
         reranking = self._stage.reranks and budget.admitted("rerank")
         late = FindResult(query.text, (), {}, verdict="abstain", reason=Reason.NO_TIME.said())

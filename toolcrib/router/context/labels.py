@@ -87,7 +87,7 @@ def read_label_set(file: Path, field: str) -> LabelSet:
     if field == "sensitivity" and tuple(chosen.labels) != SENSITIVITIES:
         raise SettingsError(
             f"{where}: these must be {', '.join(SENSITIVITIES)}, in this order, since ceilings "
-            "are compared with them; only their utterances are yours to choose",
+            "are compared with them; only their utterances are yours to choose"
         )
     return chosen
 
@@ -100,7 +100,7 @@ def label_sets(files: Mapping[str, Path]) -> dict[str, LabelSet]:
     """
     if unknown := sorted(files.keys() - set(FIELDS)):
         raise SettingsError(
-            f"context.labels: there is no field {unknown[0]!r}; there are {', '.join(FIELDS)}",
+            f"context.labels: there is no field {unknown[0]!r}; there are {', '.join(FIELDS)}"
         )
     return {
         field: read_label_set(files[field], field) if field in files else _preset(field)

@@ -54,13 +54,6 @@ def test_everything_that_a_collection_says_has_a_vector_of_its_own():
     assert (found.names, found.owners) == (("garden", "kitchen"), (0, 0, 1, 1, 1))
 
 
-def test_underscores_of_a_name_are_read_as_spaces():
-    found = index_collections([Collection(name="release_notes")], DENSE)
-    assert found.similarity(DENSE.encode_query("release notes"))["release_notes"] == pytest.approx(
-        1
-    )
-
-
 def test_a_question_is_as_near_as_the_nearest_thing_that_is_said():
     found = index_collections([GARDEN, KITCHEN], DENSE)
     near = found.similarity(DENSE.encode_query("What is a roux?"))
@@ -75,18 +68,6 @@ def test_without_a_vector_of_the_question_nothing_is_near():
         "garden": 0.0,
         "kitchen": 0.0,
     }
-
-
-def test_what_points_away_from_a_question_is_not_near_rather_than_less_than_that():
-    found = index_collections([GARDEN], DENSE)
-    assert found.similarity(-found.vectors[0])["garden"] == 0.0
-
-
-def test_a_catalogue_of_nothing_is_false_and_near_to_nothing():
-    nothing = index_collections([], DENSE)
-    assert not nothing
-    assert index_collections([GARDEN], DENSE)
-    assert nothing.similarity(DENSE.encode_query("soup")) == {}
 
 
 # -- who may ask them -----------------------------------------------------------------------------
@@ -107,17 +88,9 @@ def test_collections_are_shown_up_to_the_lower_of_two_ceilings(own, ceiling, hig
     assert names(shown) == list(SENSITIVITIES[: SENSITIVITIES.index(highest) + 1])
 
 
-def test_whoever_has_no_scope_sees_all():
-    assert index_collections(LEVELS, DENSE).within(None, None) == LEVELS
-
-
 def test_a_scope_shows_the_collections_that_it_names_and_that_are_there():
     scope = Scope(collections=frozenset({"kitchen", "attic"}))
     assert names(index_collections([GARDEN, KITCHEN], DENSE).within(scope, None)) == ["kitchen"]
-
-
-def test_a_scope_that_names_none_shows_none():
-    assert index_collections([GARDEN], DENSE).within(Scope(collections=frozenset()), None) == ()
 
 
 def test_a_ceiling_holds_for_collections_that_a_scope_names():
@@ -144,15 +117,6 @@ def test_a_store_that_keeps_none_has_an_empty_catalogue():
     assert empty.vectors.shape == (0, DENSE.dimensions)
 
 
-def test_an_emptied_catalogue_is_kept_as_well():
-    assert (
-        read_collection_index(
-            kept(index_collections([GARDEN], DENSE).without("garden")), DENSE
-        ).names
-        == ()
-    )
-
-
 def test_vectors_that_belong_to_other_words_are_made_anew(dense):
     meta = kept(index_collections([GARDEN], DENSE))
     meta["catalogue"]["collections"][0]["description"] = "Something else."
@@ -176,11 +140,6 @@ def test_a_changed_collection_keeps_its_place_and_a_new_one_comes_last():
     attic = Collection(name="attic")
     after = index_collections([GARDEN, KITCHEN], DENSE).with_changes([attic, changed], DENSE)
     assert after.collections == (changed, KITCHEN, attic)
-
-
-def test_removing_what_is_not_there_changes_nothing():
-    before = index_collections([GARDEN], DENSE)
-    assert before.without("attic").collections == before.collections
 
 
 collections = st.builds(
@@ -238,10 +197,6 @@ def test_what_presets_answer_are_domains_and_intents_that_can_be_detected():
     for domain, intent in pairs:
         assert sets["domain"].label_of(domain) is not None
         assert sets["intent"].label_of(intent) is not None
-
-
-def test_a_name_without_a_preset_is_a_collection_of_that_name():
-    assert preset("minutes") == Collection(name="minutes")
 
 
 @pytest.mark.parametrize("text", ["- a\n", "7", "a: 7", "a: {colour: red}", "a b: {}"])
