@@ -1,7 +1,7 @@
 """Whole turns, measured: how the project's own labelled turns are read and routed.
 
     python benchmarks/turns.py --out benchmarks/results/turns.json
-    python benchmarks/turns.py --fit        # the supervisor's constants, on train and dev
+    python benchmarks/turns.py --fit        # the route's constants, on train and dev
 
 The registry and the collections of data/ are indexed as a user would; data/turns.jsonl is asked.
 """
@@ -143,7 +143,7 @@ def entities(asked: Sequence[Asked]) -> dict[str, Any]:
 
 
 def fit() -> None:
-    """Fit the supervisor's regression; print it.
+    """Fit the regression of the route; print it.
 
     On data/routes.jsonl and the development turns, read by a context model that has seen none of
     their texts: of those that it was fitted on it would be too sure.
@@ -170,7 +170,7 @@ def fit() -> None:
 
 
 def _evidence() -> list[tuple[str, RouteEvidence]]:
-    """The right route of each turn to fit on, and what the supervisor is shown of it."""
+    """The right route of each turn to fit on, and what is known of it."""
     lines = (DATA / "routes.jsonl").read_text().splitlines()
     rows = [*map(json.loads, lines), *_rows(("dev",))]
     seen: list[RouteEvidence] = []

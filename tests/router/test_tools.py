@@ -240,8 +240,8 @@ def needed(crib):
     def ask(*tools, allowed=None, limit=10, chosen=1):
         crib.index_tools(*tools, prune=True)
         result = required(crib._store, tools[:chosen], allowed, limit)
-        added = {root: [tool.id for tool in found] for root, found in result.tools.items()}
-        return added, result.signals
+        added = {root: [tool.id for tool in found] for root, found in result[0].items()}
+        return added, result[1]
 
     return ask
 
@@ -326,13 +326,13 @@ def tangled():
 def test_every_need_is_met_or_told_and_nothing_comes_twice(tangled, places, limit):
     store, tools = tangled
     chosen = [tools[place] for place in places]
-    result = required(store, chosen, None, limit)
-    added = [tool for found in result.tools.values() for tool in found]
+    found, signals = required(store, chosen, None, limit)
+    added = [tool for tools_ in found.values() for tool in tools_]
     whole = [*chosen, *added]
     ids = [tool.id for tool in whole]
     assert len(set(ids)) == len(ids)
     assert len(added) <= limit
     met = {name for tool in whole for name in (tool.id, *tool.provides)}
     open_needs = {name for tool in whole for name in tool.requires} - met
-    told = {signal.removeprefix("requires-unmet:") for signal in result.signals}
+    told = {signal.removeprefix("requires-unmet:") for signal in signals}
     assert open_needs == told - {"requires-capped"} or "requires-capped" in told

@@ -58,9 +58,6 @@ LONG = 2_000
 HEAD, TAIL = 700, 500
 """Who pastes a log asks before or after it: those ends of a long text are searched with."""
 
-ELLIPTIC_WORDS = 5
-"""So few words with no verb of their own are hardly ever a whole request."""
-
 MAX_JOINED = 400
 """Characters taken of what is leant on: the new words must not drown."""
 

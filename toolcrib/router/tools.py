@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Annotated, NamedTuple
 
@@ -30,7 +31,6 @@ from toolcrib.store.protocol import Record, Store, point_id
 
 __all__ = [
     "Reach",
-    "Required",
     "Selection",
     "ToolSelector",
     "ToolSettings",
@@ -47,18 +47,6 @@ MAX_NAME_CHARS = 80
 _FIELDS = ("id", "name", "server", "provides", "spec")
 
 
-@dataclass(frozen=True, slots=True)
-class Required:
-    """Tools to add, in the order found, under the id of the chosen tool that brought them.
-
-    `signals`: `requires-capped` where more would have been added, and `requires-unmet:NAME`
-    for what no tool in reach meets.
-    """
-
-    tools: dict[str, list[ToolSpec]]
-    signals: tuple[str, ...]
-
-
 class _Need(NamedTuple):
     """A requirement, the server of the tool that has it, and the chosen tool behind that."""
 
@@ -69,69 +57,46 @@ class _Need(NamedTuple):
 
 def required(
     store: Store, chosen: Sequence[ToolSpec], allowed: Filter | None, limit: int
-) -> Required:
-    """The enabled tools within `allowed` that the chosen ones need, at most `limit`.
+) -> tuple[dict[str, list[ToolSpec]], tuple[str, ...]]:
+    """The enabled tools within `allowed` that the chosen ones need, at most `limit`; signals.
 
-    A requirement is met by a tool of that id or name, or one that provides it; where several
-    do, by the one of that id, else one of the same server, else the first by id. One question
-    to the store for every step that needs lead to further needs.
+    They stand in the order found, under the id of the chosen tool that brought them. A
+    requirement is met by a tool of that id or name, or one that provides it; where several do,
+    by the one of that id, else one of the same server, else the first by id. One question to
+    the store for every step that needs lead to further needs.
+
+    Signals are `requires-capped` where more would have been added, and `requires-unmet:NAME`
+    for what no tool in reach meets.
 
     Raises:
         StoreError: the store does not answer.
     """
-    closure = _Closure(chosen, limit)
+    added: dict[str, list[ToolSpec]] = {}
+    settled = {name for spec in chosen for name in _names(spec)}
+    unmet: list[str] = []
+    left = limit
     needs = [need for spec in chosen for need in _needs(spec, spec.id)]
-    while needs := closure.still_open(needs):
-        if closure.is_full:
-            closure.capped = True
-            break
-        meeting = _meeting(store, {need.name for need in needs}, allowed)
-        needs = [further for need in needs for further in closure.meet(need, meeting)]
-    return closure.result()
-
-
-class _Closure:
-    """What is met, what was added, and what nothing meets, while needs are followed."""
-
-    def __init__(self, chosen: Sequence[ToolSpec], limit: int) -> None:
-        self._met = {name for spec in chosen for name in _names(spec)}
-        self._limit = limit
-        self._added: list[tuple[str, ToolSpec]] = []
-        self._unmet: dict[str, None] = {}
-        self.capped = False
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no further tool may be added."""
-        return len(self._added) >= self._limit
-
-    def still_open(self, needs: Iterable[_Need]) -> list[_Need]:
-        """Those of the needs that are neither met nor known to be in vain."""
-        return [need for need in needs if need.name not in self._met | self._unmet.keys()]
-
-    def meet(self, need: _Need, meeting: dict[str, list[Record]]) -> list[_Need]:
-        """Add the tool that meets a need best; what that one needs in turn."""
-        if not self.still_open([need]):
-            return []
-        if need.name not in meeting:
-            self._unmet[need.name] = None
-            return []
-        if self.is_full:
-            self.capped = True
-            return []
-        best = min(meeting[need.name], key=lambda record: _preference(record, need))
-        spec = read_tool(best.payload)
-        self._met.update(_names(spec))
-        self._added.append((need.root, spec))
-        return _needs(spec, need.root)
-
-    def result(self) -> Required:
-        """What was added, under the chosen tool behind it, and the signals."""
-        tools: dict[str, list[ToolSpec]] = {}
-        for root, spec in self._added:
-            tools.setdefault(root, []).append(spec)
-        unmet = [f"requires-unmet:{name[:MAX_NAME_CHARS]}" for name in self._unmet][:MAX_UNMET]
-        return Required(tools, (*(["requires-capped"] if self.capped else []), *unmet))
+    while left and (names := {need.name for need in needs} - settled):
+        meeting = _meeting(store, names, allowed)
+        unmet += dict.fromkeys(need.name for need in needs if need.name in names - meeting.keys())
+        settled |= names - meeting.keys()
+        open_needs = needs
+        needs = list[_Need]()
+        for place, need in enumerate(open_needs):
+            if need.name in settled:
+                continue
+            if not left:
+                needs += open_needs[place:]
+                break
+            best = min(meeting[need.name], key=partial(_preference, need))
+            spec = read_tool(best.payload)
+            settled.update(_names(spec))
+            added.setdefault(need.root, []).append(spec)
+            needs += _needs(spec, need.root)
+            left -= 1
+    capped = any(need.name not in settled for need in needs)
+    told = [f"requires-unmet:{name[:MAX_NAME_CHARS]}" for name in unmet[:MAX_UNMET]]
+    return added, (*(["requires-capped"] if capped else []), *told)
 
 
 def _needs(spec: ToolSpec, root: str) -> list[_Need]:
@@ -154,7 +119,7 @@ def _meeting(store: Store, names: set[str], allowed: Filter | None) -> dict[str,
     return found
 
 
-def _preference(record: Record, need: _Need) -> tuple[bool, bool, str]:
+def _preference(need: _Need, record: Record) -> tuple[bool, bool, str]:
     tool_id: str = record.payload["id"]
     return tool_id != need.name, record.payload["server"] != need.server, tool_id
 
@@ -269,14 +234,12 @@ class ToolSelector:
         active = self._active(allowed) if reach is None else reach.active
         first = [found.pop(spec.id, None) or _added(spec, "always_active") for spec in active]
         chosen = [*first, *_cut(list(found.values()), reach)]
-        needed = required(
-            self._store, [hit.tool for hit in chosen], allowed, self._settings.max_required
-        )
+        tools = [hit.tool for hit in chosen]
+        needed, signals = required(self._store, tools, allowed, self._settings.max_required)
         whole: list[ToolHit] = []
         for hit in chosen:
-            further = needed.tools.get(hit.id, [])
-            whole += [hit, *(_added(spec, "required") for spec in further)]
-        return _ranked(whole), needed.signals
+            whole += [hit, *(_added(spec, "required") for spec in needed.get(hit.id, []))]
+        return _ranked(whole), signals
 
     def append_only(
         self, previous_ids: Sequence[str], hits: Sequence[ToolHit], allowed: Filter | None
@@ -429,5 +392,4 @@ class ToolStage:
 
 def _with(kept: Sequence[ToolHit], general: ToolHit) -> tuple[ToolHit, ...]:
     there = {hit.id for hit in kept}
-    hits = [*kept, *([] if general.id in there else [general])]
-    return tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1))
+    return tuple(_ranked([*kept, *([] if general.id in there else [general])]))

@@ -54,12 +54,6 @@ class LabelSet(BaseModel):
         """Hex digest of everything in it."""
         return hashlib.blake2b(self.model_dump_json().encode(), digest_size=16).hexdigest()
 
-    def label_of(self, word: str) -> str | None:
-        """The label that is called so, or has this alias; None when there is none."""
-        if word in self.labels:
-            return word
-        return next((name for name, label in self.labels.items() if word in label.aliases), None)
-
     def texts(self) -> list[tuple[str, str | None]]:
         """Every utterance with its label, None for those outside."""
         said = [(t, name) for name, label in self.labels.items() for t in label.utterances]
