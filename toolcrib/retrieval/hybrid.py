@@ -28,6 +28,8 @@ from toolcrib.store.protocol import Store, point_id
 
 __all__ = ["MAX_QUERY_CHARS", "Evidence", "HybridRetriever", "Stopwatch"]
 
+logger = logging.getLogger(__name__)
+
 
 class Stopwatch:
     """Collects milliseconds a stage."""
@@ -47,8 +49,6 @@ class Stopwatch:
         """Milliseconds of every stage, and their `total`."""
         return {**self._laps, "total": (self._last - self._start) * 1000}
 
-
-logger = logging.getLogger(__name__)
 
 MAX_QUERY_CHARS = 8_000
 """Longer queries are cut here: no encoder reads further, and more terms only cost time."""

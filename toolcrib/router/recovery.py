@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from random import Random
@@ -46,25 +46,17 @@ ErrorClass: TypeAlias = Literal["retriable", "critical", "reclassify", "replan"]
 MAX_TEXT_CHARS = 4_000
 MAX_CAUSES = 8
 
-EXCEPTIONS: tuple[tuple[type[BaseException], ErrorClass], ...] = (
-    (asyncio.CancelledError, "critical"),
-    (KeyboardInterrupt, "critical"),
-    (SystemExit, "critical"),
-    (MemoryError, "critical"),
-    (PermissionError, "critical"),
-    (TimeoutError, "retriable"),
-    (ConnectionError, "retriable"),
-    (StoreUnavailableError, "retriable"),
-    (RateLimitedError, "retriable"),
-    (OverloadedError, "retriable"),
-    (ServiceUnavailableError, "retriable"),
-    (UnauthenticatedError, "critical"),
-    (ForbiddenError, "critical"),
-    (QuarantinedError, "critical"),
-    (UnknownToolError, "reclassify"),
-    (NotImplementedError, "reclassify"),
-    (ImportError, "reclassify"),
-)
+EXCEPTIONS: Mapping[ErrorClass, tuple[type[BaseException], ...]] = {
+    "critical": (
+        *(asyncio.CancelledError, KeyboardInterrupt, SystemExit, MemoryError, PermissionError),
+        *(UnauthenticatedError, ForbiddenError, QuarantinedError),
+    ),
+    "retriable": (
+        *(TimeoutError, ConnectionError, StoreUnavailableError),
+        *(RateLimitedError, OverloadedError, ServiceUnavailableError),
+    ),
+    "reclassify": (UnknownToolError, NotImplementedError, ImportError),
+}
 """The first that fits. `ValueError` and its kin say too little: their text is read."""
 
 _HTTP = range(400, 600)
@@ -213,9 +205,10 @@ def _look_at(error: BaseException | int | str) -> Diagnosis:
 
 
 def _kind(error: BaseException | int | str, codes: list[int], text: str) -> tuple[ErrorClass, str]:
-    for expected, kind in EXCEPTIONS:
-        if isinstance(error, expected):
-            return kind, expected.__name__
+    for kind, types in EXCEPTIONS.items():
+        for expected in types:
+            if isinstance(error, expected):
+                return kind, expected.__name__
     for code in codes:
         if code not in VAGUE:
             return _kind_of_status(code), f"status {code}"

@@ -51,6 +51,8 @@ __all__ = [
     "text_signals",
 ]
 
+logger = logging.getLogger(__name__)
+
 FollowUp: TypeAlias = Literal["joined", "shifted", "first"]
 """Joined with what it leans on; a topic of its own; or there is nothing before it."""
 
@@ -151,8 +153,6 @@ def _signals(turn: Turn) -> Iterator[str]:
         if shape.search(text):
             yield signal
 
-
-logger = logging.getLogger(__name__)
 
 SMALLTALK = {
     "greeting": "a greeting",

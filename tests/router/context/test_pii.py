@@ -210,7 +210,7 @@ CUES = load_cues()
 
 
 def sensitivity_of(text, entities):
-    return graded(entities, CUES.indexes.sensitivity.find(words_of(text)))
+    return graded(entities, CUES.indexes.sensitivity.find(words_of(text)))[:2]
 
 
 def level_of(text):

@@ -68,7 +68,7 @@ class SemanticDetector:
         told = self._model.predict(query.dense, self._reading(text, query.text, found))
         said = {name: each.label for name, each in told.items()}
         confidences = {name: each.confidence for name, each in told.items()}
-        held, holds = graded(found, ())
+        held, holds, _ = graded(found, ())
         if confidences["smalltalk"] < EVEN:
             said["smalltalk"] = None
         if said["smalltalk"] is not None:

@@ -10,13 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolcrib.records.context import Entity
 from toolcrib.records.scope import SENSITIVITIES, Sensitivity
 from toolcrib.router.context.phrases import Match, listed
 
-__all__ = ["PERSONAL", "graded", "personal_entities", "secrets"]
+__all__ = ["PERSONAL", "Grade", "graded", "personal_entities", "secrets"]
 
 
 MAX_KEY_CHARS = 2_000
@@ -287,24 +287,32 @@ _OF_ENTITIES: dict[str, Sensitivity] = {
 MAX_SIGNALS = 5
 
 
-def graded(
-    entities: Iterable[Entity], matches: Iterable[Match]
-) -> tuple[Sensitivity, tuple[str, ...]]:
+class Grade(NamedTuple):
+    """How sensitive a text is, what gave it away, and whether that is something it holds."""
+
+    level: Sensitivity
+    signals: tuple[str, ...]
+    by_entity: bool
+
+
+def graded(entities: Iterable[Entity], matches: Iterable[Match]) -> Grade:
     """The level of a text with these entities and phrases, and why; the highest level counts.
 
     A signal names the type of an entity, never its text: signals are logged.
     """
-    reasons: dict[Sensitivity, dict[str, None]] = {level: {} for level in SENSITIVITIES}
+    held: dict[Sensitivity, dict[str, None]] = {level: {} for level in SENSITIVITIES}
+    said: dict[Sensitivity, dict[str, None]] = {level: {} for level in SENSITIVITIES}
     for entity in entities:
         # A tool that is called `find` is not spoken of whenever somebody finds something.
         plain_word = entity.type == "tool" and entity.text.isalpha()
         if entity.type in _OF_ENTITIES and not plain_word:
-            reasons[_OF_ENTITIES[entity.type]][f"holds {entity.type}"] = None
+            held[_OF_ENTITIES[entity.type]][f"holds {entity.type}"] = None
     for match in matches:
         for level in SENSITIVITIES:
             if level in match.labels:
-                reasons[level][f"says {match.phrase!r}"] = None
+                said[level][f"says {match.phrase!r}"] = None
     highest: Sensitivity = "public"
-    for level, given in reasons.items():
-        highest = level if given else highest
-    return highest, tuple(reasons[highest])[:MAX_SIGNALS]
+    for level in SENSITIVITIES:
+        highest = level if held[level] or said[level] else highest
+    signals = (*held[highest], *said[highest])[:MAX_SIGNALS]
+    return Grade(highest, signals, bool(held[highest]))

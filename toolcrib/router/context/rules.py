@@ -231,8 +231,7 @@ class HeuristicDetector:
     def _sensitivity(
         self, words: Words, entities: tuple[Entity, ...]
     ) -> tuple[Sensitivity, Estimate]:
-        level, signals = graded(entities, self._cues.indexes.sensitivity.find(words))
-        by_entity = bool(signals) and signals[0].startswith("holds")
+        level, signals, by_entity = graded(entities, self._cues.indexes.sensitivity.find(words))
         sure = _SURE_BY_ENTITY if by_entity else _SURE_OF.get(level, _SURE_OF_OTHERS)
         return level, Estimate(level, sure, signals)
 
