@@ -8,7 +8,7 @@ from toolcrib.identity import index_identity, library_identity
 from toolcrib.indexers.passage_sync import PassageSync
 from toolcrib.indexers.sync import ToolSync
 from toolcrib.indexers.writing import Listener, ignore
-from toolcrib.retrieval.calibration import META_KEY
+from toolcrib.retrieval.calibration import CALIBRATION_KEY
 from toolcrib.router.collections import index_collections, read_collections
 from toolcrib.settings import Settings
 from toolcrib.store.payload import read_passage, read_tool
@@ -28,7 +28,7 @@ def copy_tools(
     lexical = LexicalEncoder(settings.lexical)
     specs = [("the index", read_tool(r.payload)) for r in source.scroll(fields=("spec",))]
     # The calibration goes along: where it does not hold any more, it is refused with why.
-    kept = {key: value for key, value in source.read_meta().items() if key == META_KEY}
+    kept = {key: value for key, value in source.read_meta().items() if key == CALIBRATION_KEY}
     target.write_meta({**kept, "identity": index_identity(dense, lexical, settings)})
     sync = ToolSync(target, dense, lexical, settings.fields)
     sync.run(specs, progress=progress or ignore)

@@ -290,13 +290,6 @@ class TestCrib:
         with Crib.open(folder, settings=settings) as crib:
             assert crib.find_tools("send mail").confidence == pytest.approx(0.75)
 
-    def test_tools_that_come_and_go_leave_it_alone(self, folder: Path, settings: Settings) -> None:
-        with Crib.open(folder, settings=settings) as crib:
-            crib.index_tools(*(ToolSpec(name=f"more{n}", server="s") for n in range(20)))
-            crib.remove_tools("read_file")
-        with Crib.open(folder, settings=settings) as crib:
-            assert crib.find_tools("send mail").confidence == pytest.approx(0.75)
-
     def test_other_fusion_weights_leave_answers_without_confidence(
         self, folder: Path, settings: Settings, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -310,14 +303,6 @@ class TestCrib:
         with Crib.open(folder, settings=settings) as crib:
             assert crib.find_tools("send mail").confidence == pytest.approx(0.75)
         assert caplog.text == ""
-
-    def test_settings_that_move_no_score_do_not_matter(
-        self, folder: Path, settings: Settings
-    ) -> None:
-        other = settings.model_copy(update={"gate": replace(settings.gate, threshold=0.8)})
-        with Crib.open(folder, settings=other) as crib:
-            found = crib.find_tools("write a letter")
-        assert (found.confidence, found.verdict) == (pytest.approx(0.75), "abstain")
 
     def test_a_rebuild_keeps_it(self, folder: Path, settings: Settings) -> None:
         for rebuild in (True, False):

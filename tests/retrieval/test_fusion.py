@@ -94,20 +94,6 @@ class TestConvex:
         better = scores._replace(dense=min(1.0, scores.dense + more))
         assert _one(better, weights) >= _one(scores, weights) - 1e-12
 
-    @given(SCORES, WEIGHTS, st.floats(0, 100))
-    def test_more_shared_words_never_lower(
-        self, scores: LegScores, weights: FusionWeights, more: float
-    ) -> None:
-        better = scores._replace(lexical=scores.lexical + more)
-        assert _one(better, weights) >= _one(scores, weights) - 1e-12
-
-    @given(SCORES, WEIGHTS, COSINES)
-    def test_an_example_never_lowers(
-        self, scores: LegScores, weights: FusionWeights, cosine: float
-    ) -> None:
-        without = scores._replace(examples=None)
-        assert _one(scores._replace(examples=cosine), weights) >= _one(without, weights) - 1e-12
-
     @given(SCORES, WEIGHTS, COSINES)
     def test_an_anti_pattern_never_lifts(
         self, scores: LegScores, weights: FusionWeights, cosine: float

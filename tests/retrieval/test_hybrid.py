@@ -11,8 +11,6 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.retrieval.calibrations import calibration
-from tests.retrieval.conftest import MODEL_FREE
-from tests.retrieval.conftest import TOOLS as MODEL_FREE_TOOLS
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.clock import ManualClock
 from toolcrib.encoders.bundled import BundledEncoder
@@ -28,7 +26,6 @@ from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import name_keys
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.store.edge import EdgeStore
-from toolcrib.store.protocol import Store
 from toolcrib.wiring import make_dense
 
 TOOLS = [
@@ -325,19 +322,6 @@ def test_only_several_clauses_are_told_of(crib: Crib, blurred: Crib) -> None:
     for one, query in ((crib, "put on some jazz"), (crib, "Hi, put on some jazz")):
         assert all("clauses" not in legs for legs in contributions(one, query))
     assert all("clauses" not in legs for legs in contributions(blurred, JAZZ_AND_BILL))
-
-
-def test_an_encoder_that_sees_no_clauses_answers_as_before(indexed: Store) -> None:
-    query = "send a mail to somebody, then tell where the parcel is"
-    answers = [
-        Crib(indexed, make_dense(settings), settings)
-        .find_tools(query, k=5, gate=False, explain=True)
-        .tools
-        for settings in (MODEL_FREE, with_share(MODEL_FREE, 0.0))
-    ]
-    assert answers[0] == answers[1]
-    assert len(answers[0]) == len(MODEL_FREE_TOOLS)
-    assert all("clauses" not in hit.legs for hit in answers[0])
 
 
 class Blind(BundledEncoder):

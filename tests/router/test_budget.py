@@ -87,19 +87,6 @@ def test_what_was_not_needed_keeps_no_time_from_the_others():
     assert turn.budget.degraded == []
 
 
-def test_a_stage_that_is_done_keeps_no_time_from_those_after_it():
-    turn = Turn(54.5)
-    assert turn.run("tools") == "done"
-    assert turn.run("knowledge") == "done"
-    assert turn.run("context") == "done"
-
-
-def test_what_never_ran_is_given_its_chance_while_any_time_is_left():
-    turn = Turn(1.0, costs={})
-    assert turn.run("rerank", takes_ms=90.0) == "done"
-    assert turn.run_all(STAGES[1:]) == set()
-
-
 def test_no_time_at_all_leaves_everything_out():
     turn = Turn(total_ms=None, costs={})
     budget = Budget(Limits(), turn.costs, turn.clock, total_ms=0.0)

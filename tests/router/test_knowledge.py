@@ -248,26 +248,15 @@ def test_the_map_finds_what_a_hundred_better_passages_hide(make_library):
     assert (hits(found), sources(found)) == (["kitchen"], {"kitchen"})
 
 
-# -- votes ----------------------------------------------------------------------------------
+# -- shares ---------------------------------------------------------------------------------
 
 
-def test_votes_are_shares_and_who_has_no_passage_has_none(library):
+def test_shares_add_up_and_who_has_no_passage_has_none(library):
     probe = router(library).best_passages(ask(EGG))
     votes = passage_shares(probe, ["kitchen", "garden", "bikes", "attic"])
     assert sum(votes.values()) == pytest.approx(1.0)
     assert max(votes, key=lambda name: votes[name]) == "kitchen"
     assert votes["attic"] == 0.0
-
-
-PLENTY = 1_000_000
-TEN_WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa"
-
-
-def ranked(*texts: str, collection: str = "notes") -> list[RankedPassage]:
-    return [
-        RankedPassage(Passage(collection, f"{n}.md", text), 1 / (n + 1), LegScores(0.5, 0.0))
-        for n, text in enumerate(texts)
-    ]
 
 
 def texts(chosen) -> list[str]:
@@ -281,28 +270,6 @@ def alike(one: str, other: str) -> bool:
 
 def test_four_letters_are_about_a_token_and_nothing_is_free():
     assert [estimated_tokens(text) for text in ("", "a", "abcd", "a" * 400)] == [1, 1, 1, 100]
-
-
-@pytest.mark.parametrize(
-    "again",
-    [
-        TEN_WORDS,
-        TEN_WORDS.upper(),
-        "  ".join(reversed(TEN_WORDS.split())),
-        f"{TEN_WORDS} lambda",
-        TEN_WORDS.removesuffix(" kappa"),
-    ],
-)
-def test_another_version_of_a_passage_is_left_out(again):
-    assert texts(select_passages(ranked(TEN_WORDS, again, "else"), 8, PLENTY)) == [
-        TEN_WORDS,
-        "else",
-    ]
-
-
-@pytest.mark.parametrize("other", [f"{TEN_WORDS} lambda mu", "alpha beta", "", "альфа бета"])
-def test_a_passage_that_says_more_or_less_is_no_other_version(other):
-    assert texts(select_passages(ranked(TEN_WORDS, other), 8, PLENTY)) == [TEN_WORDS, other]
 
 
 words = st.lists(st.sampled_from("abcdefg"), max_size=12).map(" ".join)

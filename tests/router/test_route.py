@@ -20,7 +20,6 @@ SURE_TOOLS = found("mail/send", sure=0.98)
 UNSURE_TOOLS = found("mail/send", sure=0.02, verdict="abstain")
 NO_TOOLS = FindResult("", (), {}, verdict="abstain")
 SURE_PASSAGES = replace(known("handbook"), fit=0.98)
-FAR_PASSAGES = replace(known("handbook", verdict="fallback"), fit=0.02)
 NO_PASSAGES = KnowledgeResult(fit=0.02)
 
 

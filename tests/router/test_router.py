@@ -298,11 +298,6 @@ def test_a_whole_request_stands_alone_and_says_that_the_topic_shifted():
     assert (found.follow_up, found.signals) == ("shifted", ("topic-shift",))
 
 
-def test_of_several_messages_the_last_is_leant_on():
-    found = searched(said("book a table", "trains from Graz to Vienna", now="and back?"))
-    assert found.text == "trains from Graz to Vienna\nand back?"
-
-
 def test_an_older_message_that_is_clearly_nearer_is_leant_on():
     turn = said("invoices of Brightwater Logistics", "zzz qqq", now="and the Brightwater ones?")
     found = searched(turn)
@@ -372,19 +367,6 @@ def attached(*attachments):
 )
 def test_what_came_with_a_turn_is_told_by_name_or_else_by_type(attachment, signal):
     assert attached(attachment) == (signal,)
-
-
-@pytest.mark.parametrize(
-    "nonsense", [[None], [42], [{}], [{"name": "  "}], [["a.csv"]], "a.csv", {"name": "a.csv"}, 7]
-)
-def test_attachments_that_are_none_are_counted_and_never_an_error(nonsense):
-    assert text_signals(Turn.model_validate({"text": "x", "attachments": nonsense})) == (
-        "attachments-unreadable:1",
-    )
-
-
-def test_what_can_be_read_beside_nonsense_is_read():
-    assert attached("a.csv", None, 3, {"size": 9}) == ("attachment:csv", "attachments-unreadable:3")
 
 
 @pytest.mark.parametrize(

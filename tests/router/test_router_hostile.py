@@ -96,16 +96,10 @@ def test_a_history_of_ten_thousand_messages_is_decided(crib, content):
 @pytest.mark.parametrize(
     "text",
     [
-        "Отправь письмо Анне и send a parcel to 北京 bitte",
-        "给安娜发一封邮件 please",
-        "أرسل بريدًا إلى آنا",
-        "שלח מייל to somebody",
-        "ส่งจดหมายถึงแอนนา",
-        "s\u200be\u200bn\u200bd a m\u0430il",
-        "se\u0301nd a mail\u202e reversed",
-        "𝓼𝓮𝓷𝓭 a 𝗺𝗮𝗶𝗹",
-        "send\x00 a \x1b[31mmail\x7f",
-        "\ufeffsend a mail\ud800",
+        *("Отправь письмо Анне и send a parcel to 北京 bitte", "给安娜发一封邮件 please"),
+        *("أرسل بريدًا إلى آنا", "שלח מייל to somebody", "ส่งจดหมายถึงแอนนา"),
+        *("s\u200be\u200bn\u200bd a m\u0430il", "se\u0301nd a mail\u202e reversed"),
+        *("𝓼𝓮𝓷𝓭 a 𝗺𝗮𝗶𝗹", "send\x00 a \x1b[31mmail\x7f", "\ufeffsend a mail\ud800"),
         "👩‍👩‍👧‍👦 send 📧",
     ],
 )

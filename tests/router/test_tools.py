@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from toolcrib import Crib, Equals, Scope, Settings, ToolSpec
+from toolcrib import Crib, Equals, Settings, ToolSpec
 from toolcrib.errors import QueryError
 from toolcrib.records import ToolHit
 from toolcrib.router.tools import MAX_UNMET, ToolSelector, ToolSettings, compatible, required
 from toolcrib.settings import EncoderSettings
-from toolcrib.store.filters import from_scope
 
 MODEL_FREE = Settings(encoder=EncoderSettings(dense="deterministic"))
 TOOLS = [
@@ -117,12 +116,6 @@ def test_what_is_always_active_and_was_found_keeps_its_score(mixed):
     assert (hits[1].score, hits[1].legs) == (0.5, {})
 
 
-def test_what_is_always_active_beyond_the_scope_is_never_added(mixed):
-    scope = from_scope(Scope(servers=frozenset({"a", "d"})))
-    hits, _ = ToolSelector(mixed._store).complete(hits_of(mixed, "plain"), scope)
-    assert names_of(hits) == ["think", "plain"]
-
-
 def test_what_is_always_active_takes_no_others_place(mixed):
     selector = ToolSelector(mixed._store, ToolSettings(k=2, pass_through=0))
     reach = selector.reach(None)
@@ -159,13 +152,6 @@ def test_a_small_registry_is_given_whole_with_what_was_found_in_front(mixed):
 def test_one_tool_more_than_passes_through_and_the_best_are_chosen(mixed):
     selector = ToolSelector(mixed._store, ToolSettings(k=1, pass_through=7))
     assert selector.reach(None).everything is None
-
-
-def test_smallness_is_that_of_what_is_in_reach(mixed):
-    selector = ToolSelector(mixed._store, ToolSettings(pass_through=2))
-    reach = selector.reach(Equals("server", "a"))
-    assert [spec.name for spec in reach.everything] == ["dear", "plain"]
-    assert (reach.limit, reach.active) == (2, ())
 
 
 def test_where_nothing_is_in_reach_a_search_can_still_be_made(plain):

@@ -25,10 +25,10 @@ from toolcrib.retrieval.fusion import LegScores
 from toolcrib.store.protocol import Store, point_id
 
 __all__ = [
+    "CALIBRATION_KEY",
     "COMPETITORS",
     "FEATURES",
     "FEATURES_VERSION",
-    "META_KEY",
     "AcceptanceCurve",
     "Calibration",
     "Figures",
@@ -269,7 +269,7 @@ def default_calibration() -> Calibration:
 
 logger = logging.getLogger(__name__)
 
-META_KEY = "calibration"
+CALIBRATION_KEY = "calibration"
 """Where it stands in the store's small document."""
 
 
@@ -280,7 +280,7 @@ def load_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration |
         CalibrationError: the own one cannot be read, or was made for other models or settings
             than those of `identity`.
     """
-    fields = store.read_meta().get(META_KEY)
+    fields = store.read_meta().get(CALIBRATION_KEY)
     if fields is None:
         shipped = default_calibration()
         return None if shipped.mismatch(identity) else shipped
@@ -309,8 +309,8 @@ def save_calibration(
     """
     if calibration is not None:
         _require_match(calibration, identity)
-    meta = {key: value for key, value in store.read_meta().items() if key != META_KEY}
-    kept = {} if calibration is None else {META_KEY: calibration.model_dump(mode="json")}
+    meta = {key: value for key, value in store.read_meta().items() if key != CALIBRATION_KEY}
+    kept = {} if calibration is None else {CALIBRATION_KEY: calibration.model_dump(mode="json")}
     store.write_meta(meta | kept)
 
 

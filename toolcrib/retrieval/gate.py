@@ -17,7 +17,15 @@ from toolcrib.store.filters import Equals, Filter, HasId, all_of
 from toolcrib.store.payload import read_tool
 from toolcrib.store.protocol import Store, point_id
 
-__all__ = ["ENABLED", "GATE_TEXTS", "Assessor", "Gate", "GateReason", "GateSettings", "Judgement"]
+__all__ = [
+    "ENABLED",
+    "GATE_TEXTS",
+    "Assessor",
+    "Gate",
+    "GateJudgement",
+    "GateReason",
+    "GateSettings",
+]
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 
@@ -78,7 +86,7 @@ GATE_TEXTS: Mapping[GateReason, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class GateJudgement:
     """What the gate says: `fits` or not, why, and against which threshold, from where."""
 
     fits: bool
@@ -107,20 +115,20 @@ class Gate:
         self._calibration = calibration
         self._thresholds: dict[str, tuple[float, str]] = {}
 
-    def judge(self, confidence: float | None, server: str) -> Judgement:
+    def judge(self, confidence: float | None, server: str) -> GateJudgement:
         """Judge an answer by its confidence; `server` is that of its first tool.
 
         Raises:
             CalibrationError: the settings ask for what the calibration cannot tell.
         """
         if confidence is None:
-            return Judgement(fits=True, why=GateReason.NOT_CALIBRATED)
+            return GateJudgement(fits=True, why=GateReason.NOT_CALIBRATED)
         if server not in self._thresholds:
             self._thresholds[server] = self._threshold(server)
         threshold, origin = self._thresholds[server]
         fits = confidence >= threshold
         why = GateReason.SURE_ENOUGH if fits else GateReason.NOT_SURE
-        return Judgement(fits, why, confidence, threshold, origin)
+        return GateJudgement(fits, why, confidence, threshold, origin)
 
     def _threshold(self, server: str) -> tuple[float, str]:
         """The threshold, and where it comes from."""
@@ -224,12 +232,12 @@ class Assessor:
         tools = () if general is None else (general,)
         return replace(judged, tools=tools, fallback=general is not None)
 
-    def _judgement(self, result: FindResult) -> Judgement:
+    def _judgement(self, result: FindResult) -> GateJudgement:
         if not result.tools:
-            return Judgement(fits=False, why=GateReason.NOTHING_IN_REACH)
+            return GateJudgement(fits=False, why=GateReason.NOTHING_IN_REACH)
         first = result.tools[0]
         if first.score >= 1:
-            return Judgement(fits=True, why=GateReason.CALLED_BY_NAME)
+            return GateJudgement(fits=True, why=GateReason.CALLED_BY_NAME)
         return self._gate.judge(first.probability, first.server)
 
     def general(self, allowed: Filter | None) -> ToolHit | None:

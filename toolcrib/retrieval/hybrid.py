@@ -20,7 +20,7 @@ from toolcrib.retrieval.fusion import FusionWeights, fuse
 from toolcrib.retrieval.gate import ENABLED, Assessor, GateSettings
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Legs
 from toolcrib.retrieval.queries import check_query, has_words, wordless
-from toolcrib.retrieval.ranking import Candidates, rank
+from toolcrib.retrieval.ranking import Candidates, by_place, rank
 from toolcrib.retrieval.rerank import Reranked, RerankSettings, ToolReranker
 from toolcrib.store.filters import Filter, all_of, from_scope
 from toolcrib.store.payload import read_tool
@@ -257,11 +257,10 @@ class HybridRetriever:
     def _fetch(self, found: Candidates, k: int, *, explain: bool) -> list[ToolHit]:
         depth = self._reranker.settings.depth if self._reranker else 0
         places = {place.point: place for place in found.first(max(k, depth))}
-        fetched = [
+        fetched = by_place(
             (places[record.id], read_tool(record.payload))
             for record in self._store.retrieve(list(places))
-        ]
-        fetched.sort(key=lambda pair: (pair[0].level, pair[1].id))
+        )
         return [
             ToolHit(0, place.score, spec, found.explained(place) if explain else {})
             for place, spec in fetched

@@ -10,7 +10,7 @@ from pydantic import Field
 from toolcrib.records import Passage
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.legs import EncodedQuery, Legs
-from toolcrib.retrieval.ranking import best_first
+from toolcrib.retrieval.ranking import by_score
 from toolcrib.store.filters import Filter
 from toolcrib.store.payload import read_passage
 from toolcrib.store.protocol import Store
@@ -73,7 +73,7 @@ class PassageRetriever:
             RankedPassage(read_passage(record.payload), fused[record.id], candidates[record.id])
             for record in self._store.retrieve(wanted)
         ]
-        return best_first(found)[:k]
+        return by_score(found)[:k]
 
     def _fused(self, scores: LegScores, terms: int) -> float:
         """Convex; the lexical part is the square of the mean BM25 a term, at most 1.

@@ -8,16 +8,20 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from toolcrib.retrieval.fusion import LegScores
 
-__all__ = ["Candidates", "Place", "best_first", "highest_first", "rank"]
+__all__ = ["Candidates", "Place", "by_place", "by_score", "names_by_score", "rank"]
 
 
-class Scored(Protocol):
-    """What is ranked by its score, ties by its id."""
+class Named(Protocol):
+    """What has an id, which parts it from what is ranked level with it."""
 
     @property
     def id(self) -> str:
         """What tells it from all others."""
         ...
+
+
+class Scored(Named, Protocol):
+    """What is ranked by its score, ties by its id."""
 
     @property
     def score(self) -> float:
@@ -26,14 +30,15 @@ class Scored(Protocol):
 
 
 S = TypeVar("S", bound=Scored)
+Spec = TypeVar("Spec", bound=Named)
 
 
-def best_first(found: Iterable[S]) -> list[S]:
+def by_score(found: Iterable[S]) -> list[S]:
     """In the order of a ranking: the highest score first, ties by id."""
     return sorted(found, key=lambda each: (-each.score, each.id))
 
 
-def highest_first(scores: Mapping[str, float]) -> list[str]:
+def names_by_score(scores: Mapping[str, float]) -> list[str]:
     """Names in the order of a ranking: the highest score first, ties by name."""
     return sorted(scores, key=lambda name: (-scores[name], name))
 
@@ -54,6 +59,11 @@ class Place(NamedTuple):
     def score(self) -> float:
         """In [0, 1]; 1 for one that was called by name."""
         return -self.deficit if self.unnamed else 1.0
+
+
+def by_place(found: Iterable[tuple[Place, Spec]]) -> list[tuple[Place, Spec]]:
+    """What was fetched of candidates, in the order of the ranking: level ones by id."""
+    return sorted(found, key=lambda pair: (pair[0].level, pair[1].id))
 
 
 def rank(fused: Mapping[int, float], named: set[int]) -> list[Place]:

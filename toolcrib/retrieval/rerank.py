@@ -16,13 +16,13 @@ from toolcrib.errors import EncoderError
 from toolcrib.records import ToolHit
 from toolcrib.retrieval.calibration import logistic
 from toolcrib.retrieval.passages import RankedPassage
-from toolcrib.retrieval.ranking import best_first
+from toolcrib.retrieval.ranking import by_score
 
-__all__ = ["MAX_CHARS", "PassageReranker", "RerankSettings", "Reranked", "ToolReranker"]
+__all__ = ["MAX_TEXT_CHARS", "PassageReranker", "RerankSettings", "Reranked", "ToolReranker"]
 
 logger = logging.getLogger(__name__)
 
-MAX_CHARS = 4_000
+MAX_TEXT_CHARS = 4_000
 """No cross-encoder reads further."""
 
 
@@ -118,7 +118,7 @@ class ToolReranker(_SecondLook):
         if len(others) > 1 and others[0].score - others[1].score >= self.settings.lead:
             return Reranked(list(hits))
         texts = [
-            f"{hit.name}: {hit.tool.description[:MAX_CHARS]}"
+            f"{hit.name}: {hit.tool.description[:MAX_TEXT_CHARS]}"
             for hit in others[: self.settings.depth]
         ]
         seconds, lacking = self._scores(query, texts)
@@ -131,7 +131,7 @@ class ToolReranker(_SecondLook):
             for hit, score, more in zip(others, scores, told, strict=True)
         ]
         # A reranker takes from those that it has not seen what it adds to those that it has.
-        return Reranked([*exact, *best_first(blended)], lacking, 1 - self.settings.weight)
+        return Reranked([*exact, *by_score(blended)], lacking, 1 - self.settings.weight)
 
 
 class PassageReranker(_SecondLook):
@@ -145,7 +145,7 @@ class PassageReranker(_SecondLook):
         A reranker that fails changes nothing.
         """
         texts = [
-            f"{' › '.join(each.passage.title)}: {each.passage.text[:MAX_CHARS]}"
+            f"{' › '.join(each.passage.title)}: {each.passage.text[:MAX_TEXT_CHARS]}"
             for each in found[: self.settings.depth]
         ]
         seconds, lacking = self._scores(query, texts)
@@ -153,4 +153,4 @@ class PassageReranker(_SecondLook):
             return list(found), lacking
         scores = self._blended([each.score for each in found], seconds)
         pairs = zip(found, scores, strict=True)
-        return best_first(replace(each, score=score) for each, score in pairs), lacking
+        return by_score(replace(each, score=score) for each, score in pairs), lacking

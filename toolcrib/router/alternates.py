@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 from toolcrib.encoders.lexical import split_identifier
 from toolcrib.indexers.render import dense_text
 from toolcrib.records import FindResult, Outcome, Scope, ToolHit, ToolSpec
-from toolcrib.retrieval.ranking import best_first
+from toolcrib.retrieval.ranking import by_score
 from toolcrib.store.filters import Filter, HasId, Not, all_of
 from toolcrib.store.payload import squeeze
 from toolcrib.store.protocol import point_id
@@ -97,7 +97,7 @@ def alternates(
     found = {hit.id: replace(hit, probability=None) for hit in alike}
     found |= {hit.id: hit for hit in fitting}
     fits, likeness = _scores(fitting, found), _scores(alike, found)
-    scored = best_first(_scored(hit, failed, fits[i], likeness[i]) for i, hit in found.items())
+    scored = by_score(_scored(hit, failed, fits[i], likeness[i]) for i, hit in found.items())
     return [replace(hit, rank=rank) for rank, hit in enumerate(scored[:k], start=1)]
 
 

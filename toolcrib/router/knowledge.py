@@ -21,7 +21,7 @@ from toolcrib.records import Collection, CollectionHit, Context, KnowledgeResult
 from toolcrib.retrieval.calibration import logistic, softmax
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.passages import PassageRetriever, RankedPassage
-from toolcrib.retrieval.ranking import highest_first
+from toolcrib.retrieval.ranking import names_by_score
 from toolcrib.retrieval.rerank import PassageReranker
 from toolcrib.router.collections import CollectionIndex
 from toolcrib.router.route import Reason
@@ -304,7 +304,7 @@ class KnowledgeRouter:
     def _by_scores(
         self, shares: Mapping[str, float], fits: float, reach: Sequence[Collection]
     ) -> _Choice:
-        ranked = highest_first(shares)
+        ranked = names_by_score(shares)
         sure = fits * shares[ranked[0]]
         settings = self._settings
 
@@ -356,7 +356,7 @@ class KnowledgeRouter:
 def _by_map(mapped: Sequence[Collection], shares: Mapping[str, float], fits: float) -> _Choice:
     own = {each.name: shares.get(each.name, 0.0) for each in mapped}
     priorities = {each.name: each.priority for each in mapped}
-    names = sorted(highest_first(own), key=lambda name: -priorities[name])
+    names = sorted(names_by_score(own), key=lambda name: -priorities[name])
     hits = tuple(CollectionHit(name, own[name]) for name in names)
     result = KnowledgeResult(
         hits,

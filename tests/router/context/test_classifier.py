@@ -75,13 +75,6 @@ def test_with_many_labels_what_is_far_from_all_has_none_though_nothing_outside_w
     assert many.predict(FAR).confidence < many.predict(CENTRES[0]).confidence
 
 
-def test_shares_are_of_the_labels_and_leave_room_for_what_is_outside(opened, closed):
-    told = opened.predict(CENTRES[9])
-    assert len(told.shares) == 3
-    assert sum(told.shares) < 0.5
-    assert sum(closed.predict(FAR).shares) == pytest.approx(1, abs=1e-5)
-
-
 def test_further_inputs_tell_what_vectors_do_not():
     rng = np.random.default_rng(0)
     vectors = unit(rng.normal(size=(120, WIDTH)))

@@ -7,7 +7,7 @@ import yaml
 
 from toolcrib.errors import SettingsError
 from toolcrib.router.context.cues import PRESET, load_cues
-from toolcrib.router.context.phrases import words_of
+from toolcrib.router.context.phrases import split_words
 
 SMALL = """
 intents:
@@ -66,13 +66,13 @@ def test_a_file_takes_the_place_of_the_shipped_cues(written):
     cues = load_cues(written(SMALL))
     assert list(cues.intents) == ["ask"]
     assert cues.urgency.high == ()
-    assert cues.indexes.urgency.find(words_of("urgent")) == []
+    assert cues.indexes.urgency.find(split_words("urgent")) == []
 
 
 def test_words_that_yaml_knows_otherwise_stay_words(written):
     cues = load_cues(written(SMALL + "politeness: [no, yes, on, 1.0, null]"))
     assert cues.politeness == ("no", "yes", "on", "1.0", "null")
-    assert [m.labels for m in cues.indexes.domains.find(words_of("a 404"))] == [("api",)]
+    assert [m.labels for m in cues.indexes.domains.find(split_words("a 404"))] == [("api",)]
 
 
 @pytest.mark.parametrize(

@@ -122,14 +122,6 @@ def test_a_users_own_labels_are_told(own):
     assert detector.aliases == {"purchase": "buy"}
 
 
-def test_of_a_very_long_text_the_head_is_read(own):
-    detector, dense = own
-    log = "10:00 worker-1 handled the message\n" * 6_000
-    context = detector.detect(log, query_of(log[:500], dense))
-    assert context.text == log
-    assert all(entity.end <= 10_000 for entity in context.entities)
-
-
 @given(st.text(max_size=200))
 def test_any_text_has_a_context_and_always_the_same(own, text):
     detector, dense = own

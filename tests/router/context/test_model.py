@@ -18,7 +18,6 @@ from toolcrib.router.context.labels import label_sets
 from toolcrib.router.context.model import (
     LEAST_TEXTS,
     SHIPPED,
-    WORD_SCALE,
     fit_context,
     fit_features,
     identity_of,
@@ -69,10 +68,6 @@ def test_what_was_fitted_is_told_again(fitted, field, label, text):
 def test_what_is_small_talk_is_no_request_and_the_other_way_round(fitted):
     assert labels_of(fitted, "thank you so much")["smalltalk"] == "thanks"
     assert labels_of(fitted, "I want to sell a saw")["smalltalk"] is None
-
-
-def test_other_words_for_intents_come_along(fitted):
-    assert fitted.aliases == {"purchase": "buy"}
 
 
 def test_the_same_labels_make_the_same_model(fitted, own_sets):
@@ -188,12 +183,6 @@ def test_as_many_numbers_come_as_are_promised():
     assert FITTED.of(reading("get me something")).shape == (FITTED.width,)
     shipped = fit_features([reading("get me a saw")], load_cues())
     assert shipped.of(reading("get me a saw")).shape == (shipped.width,)
-
-
-def test_the_words_of_a_text_are_together_of_one_length():
-    for text in ("get it", "get me to the station"):
-        words = FITTED.of(reading(text))[-len(FITTED.places) :]
-        assert np.linalg.norm(words) == pytest.approx(WORD_SCALE)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toolcrib.records.scope import SENSITIVITIES
 from toolcrib.router.context.cues import Cues, IntentCues, UrgencyCues, load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.phrases import Match, words_of
+from toolcrib.router.context.phrases import Match, split_words
 from toolcrib.router.context.rules import (
     Estimate,
     HeuristicDetector,
@@ -177,10 +177,6 @@ def test_a_phrase_votes_once_and_for_several_labels_in_parts():
     assert phrase_weights(found) == {"code": 1.5, "api": 0.5}
 
 
-def test_a_longer_phrase_weighs_more():
-    assert phrase_weights([match("open source licence now", "legal")]) == {"legal": 2.0}
-
-
 def test_the_label_with_the_most_votes_wins_with_what_spoke_for_it():
     told = estimate({"api": 2.0, "code": 1.0}, LABELS, [match("header", "api"), match("x", "code")])
     assert told.label == "api"
@@ -206,7 +202,7 @@ INDEXES = load_cues().indexes
 
 
 def leans(text):
-    return follow_up_score(words_of(text), INDEXES)
+    return follow_up_score(split_words(text), INDEXES)
 
 
 @pytest.mark.parametrize(
@@ -248,13 +244,8 @@ def test_what_refers_back_late_may_refer_to_the_turn_itself():
     assert leans(early) > leans(late) > 0
 
 
-@given(st.text(max_size=100))
-def test_it_is_between_nothing_and_all(text):
-    assert 0 <= leans(text) <= 1
-
-
 def told(text):
-    return smalltalk_of(words_of(text), INDEXES)
+    return smalltalk_of(split_words(text), INDEXES)
 
 
 @pytest.mark.parametrize(
@@ -276,22 +267,13 @@ def test_small_talk_is_told_by_kind(text, kind):
 @pytest.mark.parametrize(
     "text",
     [
-        "thanks, now deploy it",
-        "hi, the checkout is broken",
-        "hello, where is the invoice",
-        "good morning, create a ticket",
-        "deploy it",
-        "what is a good greeting for a customer",
-        "",
-        "?!",
+        *("thanks, now deploy it", "hi, the checkout is broken", "hello, where is the invoice"),
+        *("good morning, create a ticket", "deploy it", "what is a good greeting for a customer"),
+        *("", "?!"),
     ],
 )
 def test_a_turn_that_asks_for_something_is_none(text):
     assert told(text).label is None
-
-
-def test_words_that_are_left_over_make_it_less_sure():
-    assert told("thanks").confidence > told("thanks, Corinna").confidence
 
 
 def test_the_phrase_that_was_heard_is_its_signal():

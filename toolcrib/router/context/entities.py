@@ -11,7 +11,7 @@ from datetime import date
 from types import MappingProxyType
 
 from toolcrib.records.context import Entity
-from toolcrib.router.context.phrases import PhraseIndex, listed, words_of
+from toolcrib.router.context.phrases import PhraseIndex, listed, split_words
 from toolcrib.router.context.pii import personal_entities, secrets
 
 __all__ = ["MAX_CHARS", "EntityFinder", "dates", "head_of", "pattern_entities"]
@@ -311,7 +311,7 @@ class EntityFinder:
         return tuple(sorted(kept, key=lambda entity: entity.start))
 
     def _given(self, text: str) -> Iterator[Entity]:
-        words = words_of(text)
+        words = split_words(text)
         for index in (self._gazetteers, self._names):
             for match in index.find(words):
                 start, end = words.spans[match.first][0], words.spans[match.last - 1][1]

@@ -21,7 +21,7 @@ from toolcrib.router.context.classifier import OUTSIDE, Classifier, Prediction, 
 from toolcrib.router.context.cues import Cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.labels import LabelSet
-from toolcrib.router.context.phrases import PhraseIndex, Words, words_of
+from toolcrib.router.context.phrases import PhraseIndex, TextWords, split_words
 from toolcrib.router.context.pii import PERSONAL
 
 __all__ = [
@@ -68,14 +68,14 @@ ENTITIES = (
 class ReadText:
     """A text as it was read for features: its words, and the entities in it."""
 
-    words: Words
+    words: TextWords
     entities: tuple[Entity, ...]
     letters: str
 
 
 def read(text: str, entities: Iterable[Entity]) -> ReadText:
     """Read a text."""
-    return ReadText(words_of(text), tuple(entities), text)
+    return ReadText(split_words(text), tuple(entities), text)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +117,7 @@ def fit_features(readings: Sequence[ReadText], cues: Cues) -> TextFeatures:
     return TextFeatures(cues, places, np.array(rarity, dtype=np.float32))
 
 
-def _grams(words: Words) -> set[str]:
+def _grams(words: TextWords) -> set[str]:
     bare = words.bare
     return {*bare, *(f"{one} {two}" for one, two in pairwise(bare))}
 

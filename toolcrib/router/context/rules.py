@@ -13,7 +13,7 @@ from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.cues import CueIndexes, Cues, load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.language import language_of
-from toolcrib.router.context.phrases import Match, Words, words_of
+from toolcrib.router.context.phrases import Match, TextWords, split_words
 from toolcrib.router.context.pii import graded
 
 __all__ = [
@@ -79,7 +79,7 @@ _ONLY_WORDS = 2
 """Beside what leans, a turn of so few words more says nothing of its own."""
 
 
-def follow_up_score(words: Words, indexes: CueIndexes) -> float:
+def follow_up_score(words: TextWords, indexes: CueIndexes) -> float:
     """0 for a turn that stands alone, 1 for one that says nothing without the turns before it.
 
     An opener (`and`, `what about`), words that refer back (`it`, `the same`) and brevity add up.
@@ -107,7 +107,7 @@ _WORDS_AN_ASIDE = 6
 """In that many words one more may be a name or an aside: `thanks, Corinna`."""
 
 
-def smalltalk_of(words: Words, indexes: CueIndexes) -> Estimate:
+def smalltalk_of(words: TextWords, indexes: CueIndexes) -> Estimate:
     """The kind of small talk where its phrases and fillers are nearly all that the turn says.
 
     `thanks!` is, `thanks, now deploy it` is not: no word that is left may ask for something.
@@ -131,7 +131,7 @@ def smalltalk_of(words: Words, indexes: CueIndexes) -> Estimate:
     return Estimate(votes.most_common(1)[0][0], sure, (repr(found[0].phrase),))
 
 
-def _asks(words: Words, at: int, indexes: CueIndexes) -> bool:
+def _asks(words: TextWords, at: int, indexes: CueIndexes) -> bool:
     asking = (indexes.leads, indexes.intents, indexes.domains, indexes.need)
     return any(index.at(words, at) for index in asking)
 
@@ -182,7 +182,7 @@ class HeuristicDetector:
         Without `entities` none are looked for, and neither is personal data.
         """
         del query
-        words = words_of(_gist(text))
+        words = split_words(_gist(text))
         found = self._finder.find(text) if entities else ()
         sensitivity, sensitive = self._sensitivity(words, found)
         estimates = {"smalltalk": smalltalk_of(words, self._cues.indexes)}
@@ -212,9 +212,9 @@ class HeuristicDetector:
 
     def leans(self, text: str) -> float:
         """How much a text leans on what was said before it: 0 not at all, 1 surely."""
-        return follow_up_score(words_of(_gist(text)), self._cues.indexes)
+        return follow_up_score(split_words(_gist(text)), self._cues.indexes)
 
-    def _request(self, words: Words, entities: tuple[Entity, ...]) -> dict[str, Estimate]:
+    def _request(self, words: TextWords, entities: tuple[Entity, ...]) -> dict[str, Estimate]:
         spoken = [
             label
             for kind in sorted({entity.type for entity in entities})
@@ -229,13 +229,13 @@ class HeuristicDetector:
         }
 
     def _sensitivity(
-        self, words: Words, entities: tuple[Entity, ...]
+        self, words: TextWords, entities: tuple[Entity, ...]
     ) -> tuple[Sensitivity, Estimate]:
         level, signals, by_entity = graded(entities, self._cues.indexes.sensitivity.find(words))
         sure = _SURE_BY_ENTITY if by_entity else _SURE_OF.get(level, _SURE_OF_OTHERS)
         return level, Estimate(level, sure, signals)
 
-    def _intent(self, words: Words, spoken: list[str]) -> Estimate:
+    def _intent(self, words: TextWords, spoken: list[str]) -> Estimate:
         found = self._cues.indexes.intents.find(words)
         votes = phrase_weights(found)
         leads = list(self._leads(words))
@@ -247,7 +247,7 @@ class HeuristicDetector:
         heard = [*(lead for lead, _ in leads), *found]
         return estimate(votes, self._cues.intents, heard, sharpness=_INTENT_SHARPNESS)
 
-    def _leads(self, words: Words) -> Iterator[tuple[Match, float]]:
+    def _leads(self, words: TextWords) -> Iterator[tuple[Match, float]]:
         """What each clause begins with, past what is only polite, and its votes."""
         starts = [0, *(at + 1 for at, word in enumerate(words.bare) if word in _CLAUSE_ENDS)]
         passed = 0
@@ -260,7 +260,7 @@ class HeuristicDetector:
                 if lead is not None:
                     yield lead, weight
 
-    def _lead(self, words: Words, at: int) -> tuple[Match | None, float, int | None]:
+    def _lead(self, words: TextWords, at: int) -> tuple[Match | None, float, int | None]:
         """The lead at this word and its votes; or, past a polite phrase, where to look next."""
         indexes = self._cues.indexes
         options = (
@@ -274,14 +274,14 @@ class HeuristicDetector:
         match, votes = max(known, key=lambda option: option[0].last)
         return (match, votes, None) if votes else (None, 0.0, match.last)
 
-    def _domain(self, words: Words, spoken: list[str]) -> Estimate:
+    def _domain(self, words: TextWords, spoken: list[str]) -> Estimate:
         found = self._cues.indexes.domains.find(words)
         votes = phrase_weights(found)
         for label in spoken:
             votes[label] = votes.get(label, 0) + 1
         return estimate(votes, self._cues.domains, found, sharpness=_DOMAIN_SHARPNESS)
 
-    def _urgency(self, words: Words) -> Estimate:
+    def _urgency(self, words: TextWords) -> Estimate:
         found = self._cues.indexes.urgency.find(words)
         says = {
             level: tuple(dict.fromkeys(repr(m.phrase) for m in found if level in m.labels))
@@ -297,7 +297,7 @@ class HeuristicDetector:
         sure = _MANY_CUES if level == "calm" else min(_ONE_CUE + more, _MANY_CUES)
         return Estimate(_LEVELS.get(level, level), sure, says[level][:3])
 
-    def _need(self, words: Words, intent: Estimate) -> Estimate:
+    def _need(self, words: TextWords, intent: Estimate) -> Estimate:
         found = self._cues.indexes.need.find(words)
         votes = phrase_weights(found)
         if intent.label is not None:
