@@ -32,7 +32,7 @@ from toolcrib.evaluation.calibrate import (
 )
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.gate_measures import gate_measures, reliability_bins
-from toolcrib.retrieval.confidence import (
+from toolcrib.retrieval.calibration import (
     FEATURES,
     AcceptanceCurve,
     Calibration,

@@ -27,8 +27,7 @@ from toolcrib.gateway.judging import Judge
 from toolcrib.gateway.terms import Backing, Manner, Purpose
 from toolcrib.gateway.upstream import Rhythm
 from toolcrib.namespaces import DEFAULT
-from toolcrib.router.context.settings import ContextSettings
-from toolcrib.settings import EncoderSettings, GatewaySettings
+from toolcrib.settings import ContextSettings, EncoderSettings, GatewaySettings
 from toolcrib.store.ledger import Ledger
 
 SERVERS = Path(__file__).parent / "servers"

@@ -19,8 +19,7 @@ from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.http import make_app
 from toolcrib.http.server import bind, make_server, url_of
 from toolcrib.namespaces import Namespaces
-from toolcrib.router.context.settings import ContextSettings
-from toolcrib.settings import EncoderSettings, ServiceSettings
+from toolcrib.settings import ContextSettings, EncoderSettings, ServiceSettings
 from toolcrib.telemetry import Telemetry
 from toolcrib.telemetry.logs import Logs
 

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from toolcrib import Collection, Passage, Scope, Settings, ToolSpec, Turn
 from toolcrib.errors import ToolcribError
 from toolcrib.namespaces import Namespaces
-from toolcrib.router.context.settings import ContextSettings
-from toolcrib.settings import EncoderSettings
+from toolcrib.settings import ContextSettings, EncoderSettings
 
 SETTINGS = Settings(
     encoder=EncoderSettings(dense="deterministic"),

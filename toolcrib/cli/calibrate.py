@@ -13,7 +13,7 @@ from toolcrib.cli.opening import Json, Seed, Store, writing_crib
 from toolcrib.cli.screen import counting, err, out, print_json
 from toolcrib.crib import Crib
 from toolcrib.errors import SourceError
-from toolcrib.retrieval.confidence import Calibration
+from toolcrib.retrieval.calibration import Calibration
 
 if TYPE_CHECKING:
     from toolcrib.evaluation.dataset import DataSet

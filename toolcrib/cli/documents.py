@@ -19,7 +19,7 @@ from toolcrib.cli.screen import (
 )
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Collection
-from toolcrib.router.catalogue import preset
+from toolcrib.router.collections import preset
 
 __all__ = ["collections", "index_docs"]
 

@@ -25,15 +25,16 @@ from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.gate_measures import Bools, gate_measures
 from toolcrib.extras import import_extra
 from toolcrib.records import ToolSpec
-from toolcrib.retrieval.confidence import (
+from toolcrib.retrieval.calibration import (
     AcceptanceCurve,
     Calibration,
     Figures,
     Floats,
+    Head,
     default_calibration,
+    pack,
     probabilities,
 )
-from toolcrib.retrieval.head import Head, pack
 from toolcrib.store.filters import Filter, HasId, Not
 from toolcrib.store.protocol import point_id
 

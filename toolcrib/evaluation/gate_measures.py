@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from toolcrib.extras import import_extra
-from toolcrib.retrieval.confidence import Floats
+from toolcrib.retrieval.calibration import Floats
 
 __all__ = [
     "Bools",

@@ -30,7 +30,7 @@ from toolcrib.evaluation.significance import (
     randomisation_tests,
 )
 from toolcrib.evaluation.systems.base import Answer, Learner, SetFinder, System
-from toolcrib.retrieval.confidence import Floats
+from toolcrib.retrieval.calibration import Floats
 
 __all__ = [
     "CreateSystem",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from toolcrib.evaluation.results import Interval
-from toolcrib.retrieval.confidence import Floats
+from toolcrib.retrieval.calibration import Floats
 
 __all__ = ["bootstrap_intervals", "draws_for", "holm", "randomisation_tests"]
 

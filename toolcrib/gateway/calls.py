@@ -26,7 +26,7 @@ from toolcrib.gateway.turns import Turn, Turns
 from toolcrib.gateway.upstream import Upstream
 from toolcrib.integrations.fastmcp_answers import failure
 from toolcrib.records import Outcome
-from toolcrib.router.error_rules import classify
+from toolcrib.router.recovery import classify
 
 __all__ = ["Calls"]
 

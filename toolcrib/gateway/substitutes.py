@@ -10,7 +10,7 @@ from toolcrib.gateway.catalogue import Offer
 from toolcrib.gateway.stock import Stock
 from toolcrib.gateway.turns import Turn
 from toolcrib.records import Outcome, Scope, ToolHit
-from toolcrib.router.recovery import Failures, alternates
+from toolcrib.router.alternates import Failures, alternates
 from toolcrib.store.filters import AnyOf, Not
 
 __all__ = ["Substitutes"]

@@ -8,8 +8,8 @@ from typing import Any
 
 from toolcrib.crib import Crib
 from toolcrib.errors import ForbiddenError, UnknownCollectionError
-from toolcrib.records import SENSITIVITIES, Collection, Scope
-from toolcrib.router.catalogue import preset
+from toolcrib.records import Collection, Scope
+from toolcrib.router.collections import preset
 
 __all__ = [
     "describe_collections",
@@ -73,11 +73,5 @@ def _by_name(crib: Crib) -> Mapping[str, Collection]:
 def _require(scope: Scope, *collections: Collection | None) -> None:
     """The same words whether there is such a collection or not."""
     for each in collections:
-        if each is not None and not _allows(scope, each):
+        if each is not None and not scope.allows_collection(each.name, each.sensitivity):
             raise ForbiddenError(f"this key's scope does not allow to write {each.name!r}")
-
-
-def _allows(scope: Scope, collection: Collection) -> bool:
-    rank, ceiling = SENSITIVITIES.index, scope.max_sensitivity
-    is_named = scope.collections is None or collection.name in scope.collections
-    return is_named and (ceiling is None or rank(collection.sensitivity) <= rank(ceiling))

@@ -22,7 +22,7 @@ from toolcrib.evaluation.significance import randomisation_tests
 from toolcrib.evaluation.systems.ours import OwnSystems
 from toolcrib.indexers.render import dense_text
 from toolcrib.records import ToolSpec
-from toolcrib.retrieval.confidence import Floats
+from toolcrib.retrieval.calibration import Floats
 from toolcrib.settings import Settings
 from toolcrib.training import import_train
 from toolcrib.training.data import (

@@ -36,7 +36,7 @@ from toolcrib.evaluation.report.svg import (
     written,
 )
 from toolcrib.evaluation.results import QueryResult, SystemResult
-from toolcrib.retrieval.confidence import Floats
+from toolcrib.retrieval.calibration import Floats
 
 __all__ = [
     "STAGES",

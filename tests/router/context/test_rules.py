@@ -1,16 +1,25 @@
-"""The detector by cues: deterministic, without a model, honest about what it does not know."""
+"""Rules: a context by cues alone, deterministic, and honest about what it does not know."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.records.scope import SENSITIVITIES
-from toolcrib.router.context.cues import Cues, IntentCues, UrgencyCues
-from toolcrib.router.context.detector import Detector
+from toolcrib.router.context.cues import Cues, IntentCues, UrgencyCues, load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.heuristic import HeuristicDetector
+from toolcrib.router.context.phrases import Match, split_words
+from toolcrib.router.context.rules import (
+    Estimate,
+    HeuristicDetector,
+    estimate,
+    follow_up_score,
+    phrase_weights,
+    smalltalk_of,
+)
 
 DETECTOR = HeuristicDetector()
 
@@ -69,8 +78,7 @@ def test_urgency_is_what_is_said_of_time_and_trouble(text, urgency):
 
 
 @pytest.mark.parametrize(
-    ("text", "need"),
-    [("send the notes to the squad", "act"), ("how do we run a retro", "know")],
+    ("text", "need"), [("send the notes to the squad", "act"), ("how do we run a retro", "know")]
 )
 def test_what_answers_the_turn_is_told(text, need):
     assert DETECTOR.detect(text).need == need
@@ -104,12 +112,6 @@ def test_where_no_cue_is_heard_there_is_no_label_and_little_confidence():
     context = DETECTOR.detect("purple elephants under moonlight")
     assert (context.intent, context.domain, context.urgency) == (None, None, "low")
     assert context.confidence < 0.5
-
-
-def test_what_is_polite_is_passed_over_to_see_the_verb():
-    plain = DETECTOR.detect("deploy the branch")
-    polite = DETECTOR.detect("hi team, could you please deploy the branch")
-    assert polite.intent == plain.intent == "generate"
 
 
 def test_signals_say_what_was_heard_and_no_personal_data():
@@ -146,16 +148,6 @@ def test_other_cues_have_other_labels():
     assert (context.intent, context.domain, context.urgency) == ("buy", "fruit", "high")
 
 
-def test_it_leans_as_its_cues_say():
-    assert DETECTOR.leans("and for staging?") == 1
-    assert DETECTOR.leans("book a room for tomorrow") < 0.5
-
-
-def test_it_is_a_detector():
-    detector: Detector = DETECTOR
-    assert detector.detect("hello", None).smalltalk == "greeting"
-
-
 @given(st.text(max_size=200))
 def test_any_text_has_a_context_and_always_the_same(text):
     context = DETECTOR.detect(text)
@@ -170,3 +162,119 @@ def test_any_text_has_a_context_and_always_the_same(text):
 def test_a_text_of_one_cue_alone_is_read_to_its_end(piece):
     # Every clause begins where the last one's polite words end: no word is passed over twice.
     assert DETECTOR.detect(piece * 20_000).text == piece * 20_000
+
+
+LABELS = ("code", "api", "legal")
+VOTES = st.dictionaries(st.sampled_from(LABELS), st.floats(0, 20), max_size=3)
+
+
+def match(phrase, *labels):
+    return Match(phrase, labels, 0, len(phrase.split()))
+
+
+def test_a_phrase_votes_once_and_for_several_labels_in_parts():
+    found = [match("queue", "code", "api"), match("queue", "code", "api"), match("test", "code")]
+    assert phrase_weights(found) == {"code": 1.5, "api": 0.5}
+
+
+def test_the_label_with_the_most_votes_wins_with_what_spoke_for_it():
+    told = estimate({"api": 2.0, "code": 1.0}, LABELS, [match("header", "api"), match("x", "code")])
+    assert told.label == "api"
+    assert told.signals == ("'header'",)
+    assert told.confidence == pytest.approx(math.e**2 / (math.e**2 + math.e + 1))
+
+
+def test_without_a_vote_there_is_no_label():
+    assert estimate({}, LABELS, []) == estimate({"api": 0.0}, LABELS, []) == Estimate(None, 0.3)
+    assert estimate({"other": 3.0}, (), []).label is None
+
+
+@given(VOTES, st.floats(0.1, 5))
+def test_a_confidence_is_a_probability_that_grows_with_the_votes_of_the_winner(votes, sharpness):
+    told = estimate(votes, LABELS, [], sharpness=sharpness)
+    assert 0 < told.confidence <= 1
+    if told.label is not None:
+        more = {**votes, told.label: votes[told.label] + 1}
+        assert estimate(more, LABELS, [], sharpness=sharpness).confidence >= told.confidence
+
+
+INDEXES = load_cues().indexes
+
+
+def leans(text):
+    return follow_up_score(split_words(text), INDEXES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["and for staging?", "what about the other one", "yes", "why?", "in German please", "the same"],
+)
+def test_a_turn_that_says_nothing_of_its_own_leans_wholly(text):
+    assert leans(text) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How do I write a good retro?",
+        "book a room for tomorrow at nine",
+        "deploy the billing service and restart it",
+        "",
+        "?!",
+    ],
+)
+def test_a_turn_that_stands_alone_does_not(text):
+    assert leans(text) < 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "do the same for team Heron",
+        "send it to Bob in the support team",
+        "and then what happens to orders in flight?",
+    ],
+)
+def test_a_turn_that_may_lean_lies_between(text):
+    assert 0.5 <= leans(text) < 1
+
+
+def test_what_refers_back_late_may_refer_to_the_turn_itself():
+    early, late = "restart it in the second region", "restart the worker in the region below it"
+    assert leans(early) > leans(late) > 0
+
+
+def told(text):
+    return smalltalk_of(split_words(text), INDEXES)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("hi", "greeting"),
+        ("Good morning, team!", "greeting"),
+        ("thanks!", "thanks"),
+        ("Thank you so much, Corinna", "thanks"),
+        ("ok bye, see you tomorrow", "farewell"),
+        ("who are you?", "assistant"),
+        ("hey, are you a human or a bot", "assistant"),
+    ],
+)
+def test_small_talk_is_told_by_kind(text, kind):
+    assert told(text).label == kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("thanks, now deploy it", "hi, the checkout is broken", "hello, where is the invoice"),
+        *("good morning, create a ticket", "deploy it", "what is a good greeting for a customer"),
+        *("", "?!"),
+    ],
+)
+def test_a_turn_that_asks_for_something_is_none(text):
+    assert told(text).label is None
+
+
+def test_the_phrase_that_was_heard_is_its_signal():
+    assert told("good night, all").signals == ("'good night'",)

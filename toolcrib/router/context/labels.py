@@ -1,4 +1,4 @@
-"""Label sets: what a field of the context can be, and how people say it."""
+"""Labels: what a field of the context can be, and how people say it."""
 
 from __future__ import annotations
 
@@ -54,12 +54,6 @@ class LabelSet(BaseModel):
         """Hex digest of everything in it."""
         return hashlib.blake2b(self.model_dump_json().encode(), digest_size=16).hexdigest()
 
-    def label_of(self, word: str) -> str | None:
-        """The label that is called so, or has this alias; None when there is none."""
-        if word in self.labels:
-            return word
-        return next((name for name, label in self.labels.items() if word in label.aliases), None)
-
     def texts(self) -> list[tuple[str, str | None]]:
         """Every utterance with its label, None for those outside."""
         said = [(t, name) for name, label in self.labels.items() for t in label.utterances]
@@ -87,7 +81,7 @@ def read_label_set(file: Path, field: str) -> LabelSet:
     if field == "sensitivity" and tuple(chosen.labels) != SENSITIVITIES:
         raise SettingsError(
             f"{where}: these must be {', '.join(SENSITIVITIES)}, in this order, since ceilings "
-            "are compared with them; only their utterances are yours to choose",
+            "are compared with them; only their utterances are yours to choose"
         )
     return chosen
 
@@ -100,7 +94,7 @@ def label_sets(files: Mapping[str, Path]) -> dict[str, LabelSet]:
     """
     if unknown := sorted(files.keys() - set(FIELDS)):
         raise SettingsError(
-            f"context.labels: there is no field {unknown[0]!r}; there are {', '.join(FIELDS)}",
+            f"context.labels: there is no field {unknown[0]!r}; there are {', '.join(FIELDS)}"
         )
     return {
         field: read_label_set(files[field], field) if field in files else _preset(field)

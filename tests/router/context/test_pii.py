@@ -1,10 +1,14 @@
-"""Mail, telephone, cards, accounts, numbers of persons, addresses: with their checks."""
+"""Personal data and secrets with their checks, and the sensitivity that they make."""
 
 from __future__ import annotations
 
 import pytest
 
-from toolcrib.router.context.personal import PERSONAL, personal_entities
+from toolcrib.records.context import Entity
+from toolcrib.router.context.cues import load_cues
+from toolcrib.router.context.entities import EntityFinder
+from toolcrib.router.context.phrases import split_words
+from toolcrib.router.context.pii import PERSONAL, graded, personal_entities, secrets
 
 
 def found(text, region=None):
@@ -124,9 +128,116 @@ def test_an_address_is_a_number_with_a_street(text, expected):
     assert of_type("address", text) == expected
 
 
-def test_a_text_without_digits_and_signs_holds_none():
-    assert found("please tell Ann that her parcel is late") == set()
-
-
 def test_what_leads_to_a_person_is_personal_and_a_machine_is_not():
     assert {"email", "phone", "card", "iban", "ssn", "address"} == PERSONAL
+
+
+TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJlLW9mLW5vdGhpbmc"  # {"alg":"HS256"}
+
+
+def secrets_found(text):
+    return [entity.text for entity in secrets(text)]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "AKIA" + "Z" * 16,
+        "ghp_" + "a1" * 18,
+        "github_pat_" + "a1" * 12,
+        "glpat-" + "a1" * 10,
+        "sk-" + "proj-a1" * 4,
+        "AIza" + "a1" * 17 + "b",
+        "npm_" + "a1" * 18,
+        "xoxb-" + "12345-67890-abcdef",
+        "hf_" + "abcde" * 6,
+        TOKEN,
+    ],
+)
+def test_a_key_is_known_by_its_format_wherever_it_stands(key):
+    assert secrets_found(f"this one, {key} , leaked") == [key]
+
+
+def test_a_private_key_is_known_by_its_head():
+    text = "-----BEGIN RSA PRIVATE KEY-----\nMIIB"
+    assert secrets_found(text) == ["-----BEGIN RSA PRIVATE KEY-----"]
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("my password is Sommer2024!", "Sommer2024!"),
+        ("password for the vpn is 'fake99pass'", "fake99pass"),
+        ("API_KEY=9f8e7d6c5b4a", "9f8e7d6c5b4a"),
+        ('api-key: "9f8e7d6c5b4a"', "9f8e7d6c5b4a"),
+        ("{'client_secret': 'q8!x-42ab'}", "q8!x-42ab"),
+        ("token := tk42-zx81-qq", "tk42-zx81-qq"),
+        ("the token is tk42zx81qq.", "tk42zx81qq"),
+        ('db_password => "p4ssw0rd-x"', "p4ssw0rd-x"),
+        ('password "q8x-42ab"', "q8x-42ab"),
+    ],
+)
+def test_a_value_behind_a_word_for_secrets_is_one(text, secret):
+    assert secrets_found(text) == [secret]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("the password is required", "reset the password: how do I do that", "token: expired"),
+        *("password = ${DB_PASSWORD}", "password: <your password>"),
+        *("api_key = os.environ['KEY_1']", "secret: ********", "password=xxxxxxxx1"),
+        *("token: string", "client_secret = get_secret(42)", "password: a1"),
+        *("password: 'must be at least 8 characters'", "pass 1234567 to the function"),
+        *("compass: north-by-northwest2", "Unexpected token: StartArray.", "password=aaaaaaaa1"),
+    ],
+)
+def test_words_placeholders_and_code_are_none(text):
+    assert secrets_found(text) == []
+
+
+CUES = load_cues()
+
+
+def sensitivity_of(text, entities):
+    return graded(entities, CUES.indexes.sensitivity.find(split_words(text)))[:2]
+
+
+def level_of(text):
+    return sensitivity_of(text, EntityFinder().find(text))[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("what is a closure in Python", "public"),
+        ("what is our retry policy", "internal"),
+        ("why does 10.0.0.7 not answer", "internal"),
+        ("write to ann@example.com", "pii"),
+        ("my password is Sommer2024!", "pii"),
+        ("the diagnosis of a patient", "pii"),
+        ("how much insulin may I give", "safety_critical"),
+        ("our robot arm ignores the emergency stop, tell ann@example.com", "safety_critical"),
+    ],
+)
+def test_the_highest_level_counts(text, level):
+    assert level_of(text) == level
+
+
+def test_names_of_tools_are_the_companys_own():
+    entity = Entity("tool", "send_mail", 0, 9)
+    assert sensitivity_of("send_mail", (entity,)) == ("internal", ("holds tool",))
+
+
+def test_a_tool_whose_name_is_a_plain_word_says_nothing():
+    assert sensitivity_of("find it", (Entity("tool", "find", 0, 4),)) == ("public", ())
+
+
+def test_a_signal_names_the_type_and_the_phrase_and_no_personal_data():
+    text = "ann@example.com, bob@example.com, her home address"
+    entities = EntityFinder().find(text)
+    assert sensitivity_of(text, entities) == ("pii", ("holds email", "says 'home address'"))
+
+
+def test_what_says_nothing_has_no_signal():
+    assert sensitivity_of("", ()) == ("public", ())

@@ -1,26 +1,31 @@
-"""How sure a ranking is: calibrated probabilities from what retrieval knows.
+"""Calibration: from scores to probabilities, for rankings and for sets of tools.
 
 Every ranked tool gets features from the scores alone, and a logistic regression, fitted on
 labelled queries, turns them into the probability that this tool is right. That of the first
-tool is the confidence of the answer.
+tool is the confidence of the answer. A calibration is kept beside the index that it was made for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache
+import logging
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from toolcrib.encoders.halves import from_text, to_text
+from toolcrib.encoders.protocols import FloatArray
 from toolcrib.errors import CalibrationError
 from toolcrib.retrieval.fusion import LegScores
-from toolcrib.retrieval.head import Head
+from toolcrib.store.protocol import Store, point_id
 
 __all__ = [
+    "CALIBRATION_KEY",
     "COMPETITORS",
     "FEATURES",
     "FEATURES_VERSION",
@@ -28,12 +33,68 @@ __all__ = [
     "Calibration",
     "Figures",
     "Floats",
+    "Head",
     "default_calibration",
     "differences",
     "features",
+    "load_calibration",
+    "logistic",
+    "pack",
     "probabilities",
     "read_calibration",
+    "save_calibration",
+    "softmax",
+    "usable_calibration",
 ]
+
+
+class Head(BaseModel):
+    """A fitted head: `weights` are float16 [len(ids), dimensions] as base64, row by row."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ids: tuple[str, ...]
+    dimensions: int
+    weights: str
+    offsets: tuple[float, ...]
+
+    def log_probabilities(self, query: FloatArray, among: Iterable[int]) -> dict[int, float]:
+        """The log-probability of each point in `among` that the head knows.
+
+        `query`: float32 [d]. They add up to 1 over these points alone: a tool out of the
+        caller's reach changes no other tool's probability.
+        """
+        rows = {point: self._rows[point] for point in among if point in self._rows}
+        if not rows:
+            return {}
+        places = list(rows.values())
+        logits = self._matrix[places] @ query + self._offsets[places]
+        logits -= logits.max()
+        logits -= np.log(np.exp(logits).sum())
+        return dict(zip(rows, logits.tolist(), strict=True))
+
+    @cached_property
+    def _matrix(self) -> NDArray[np.float32]:
+        return from_text(self.weights, self.dimensions)
+
+    @cached_property
+    def _offsets(self) -> NDArray[np.float32]:
+        return np.asarray(self.offsets, dtype=np.float32)
+
+    @cached_property
+    def _rows(self) -> dict[int, int]:
+        return {point_id(tool_id): row for row, tool_id in enumerate(self.ids)}
+
+
+def pack(ids: list[str], weights: FloatArray, offsets: FloatArray) -> Head:
+    """A head of fitted weights: float [len(ids), d], and offsets: float [len(ids)]."""
+    return Head(
+        ids=tuple(ids),
+        dimensions=weights.shape[1],
+        weights=to_text(weights),
+        offsets=tuple(round(float(value), 5) for value in offsets),
+    )
+
 
 FEATURES_VERSION = 1
 """Raise it when `features` changes: calibrations of another version are refused."""
@@ -196,7 +257,7 @@ def read_calibration(fields: Mapping[str, Any], where: str) -> Calibration:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise CalibrationError(
-            f"{where}: {place}: {first['msg']}; run `toolcrib calibrate` again",
+            f"{where}: {place}: {first['msg']}; run `toolcrib calibrate` again"
         ) from error
 
 
@@ -204,3 +265,76 @@ def read_calibration(fields: Mapping[str, Any], where: str) -> Calibration:
 def default_calibration() -> Calibration:
     """The calibration that ships with the package, fitted on public development splits."""
     return Calibration.model_validate_json(_DEFAULT.read_bytes())
+
+
+logger = logging.getLogger(__name__)
+
+CALIBRATION_KEY = "calibration"
+"""Where it stands in the store's small document."""
+
+
+def load_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration | None:
+    """The index's own calibration, or the shipped one where it has none and that one holds.
+
+    Raises:
+        CalibrationError: the own one cannot be read, or was made for other models or settings
+            than those of `identity`.
+    """
+    fields = store.read_meta().get(CALIBRATION_KEY)
+    if fields is None:
+        shipped = default_calibration()
+        return None if shipped.mismatch(identity) else shipped
+    own = read_calibration(fields, "the calibration of this index")
+    _require_match(own, identity)
+    return own
+
+
+def usable_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration | None:
+    """As `load_calibration`; instead of raising it warns, and there is none."""
+    try:
+        return load_calibration(store, identity)
+    except CalibrationError as error:
+        logger.warning("%s; answers have no confidence until then", error)
+        return None
+
+
+def save_calibration(
+    store: Store, identity: Mapping[str, Any], calibration: Calibration | None
+) -> None:
+    """Keep a calibration beside the index; None removes what is kept there.
+
+    Raises:
+        CalibrationError: it was made for other models or settings than those of `identity`.
+        StoreError: the store refused.
+    """
+    if calibration is not None:
+        _require_match(calibration, identity)
+    meta = {key: value for key, value in store.read_meta().items() if key != CALIBRATION_KEY}
+    kept = {} if calibration is None else {CALIBRATION_KEY: calibration.model_dump(mode="json")}
+    store.write_meta(meta | kept)
+
+
+def _require_match(calibration: Calibration, identity: Mapping[str, Any]) -> None:
+    if differing := calibration.mismatch(identity):
+        raise CalibrationError(
+            f"the calibration was made with {differing}; run `toolcrib calibrate` again"
+        )
+
+
+FAR = 60.0
+"""Beyond this the exponential says 0 or 1, and further out it overflows."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def logistic(odds: float) -> float:
+    """The probability that has these log-odds."""
+    return 1 / (1 + math.exp(-max(-FAR, min(FAR, odds))))
+
+
+def softmax(odds: Mapping[Key, float]) -> dict[Key, float]:
+    """The probabilities of things that exclude each other; they add up to 1."""
+    top = max(odds.values())
+    raised = {key: math.exp(value - top) for key, value in odds.items()}
+    total = sum(raised.values())
+    return {key: value / total for key, value in raised.items()}

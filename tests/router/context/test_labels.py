@@ -8,7 +8,7 @@ import yaml
 from toolcrib.errors import SettingsError
 from toolcrib.records import SENSITIVITIES
 from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.label_sets import FIELDS, LabelSet, label_sets, read_label_set
+from toolcrib.router.context.labels import FIELDS, label_sets, read_label_set
 
 OWN = """
 labels:
@@ -46,11 +46,6 @@ def test_every_shipped_label_has_forty_utterances(shipped, field):
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_every_shipped_label_says_what_it_is(shipped, field):
-    assert all(label.description for label in shipped[field].labels.values())
-
-
-@pytest.mark.parametrize("field", FIELDS)
 def test_no_text_has_two_labels_of_a_field(shipped, field):
     texts = shipped[field].texts()
     labels = {}
@@ -74,13 +69,6 @@ def test_an_alias_stands_for_one_intent(shipped):
     aliases = [alias for label in labels.values() for alias in label.aliases]
     assert len(set(aliases)) == len(aliases)
     assert set(aliases).isdisjoint(labels)
-
-
-def test_a_label_is_known_by_its_name_and_its_aliases(written):
-    own = read_label_set(written(OWN), "intent")
-    assert [own.label_of(word) for word in ("buy", "purchase", "get", "sell", "rent")] == [
-        "buy", "buy", "buy", "sell", None,
-    ]  # fmt: skip
 
 
 def test_a_file_holds_labels_in_their_order_and_what_is_outside(written):
@@ -139,13 +127,6 @@ def test_a_file_that_is_missing_is_named_with_its_field(tmp_path):
         label_sets({"need": tmp_path / "gone.yaml"})
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path):
-    file = tmp_path / "labels.yaml"
-    file.write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(SettingsError, match="labels of domain: is not YAML"):
-        read_label_set(file, "domain")
-
-
 def test_an_unknown_field_is_refused_with_those_that_there_are(tmp_path):
     with pytest.raises(SettingsError) as caught:
         label_sets({"mood": tmp_path / "mood.yaml"})
@@ -163,15 +144,3 @@ def test_levels_of_sensitivity_are_not_a_users_to_choose_but_their_utterances_ar
         written(yaml.safe_dump({"labels": spoken}, sort_keys=False)), "sensitivity"
     )
     assert own.texts()[2] == ("this is pii", "pii")
-
-
-def test_null_in_a_file_is_nothing_given(written):
-    own = read_label_set(written(OWN.replace("[purchase, get]", "null")), "intent")
-    assert own.labels["buy"].aliases == ()
-
-
-def test_labels_cannot_be_changed_once_they_are_read(written):
-    own = read_label_set(written(OWN), "intent")
-    with pytest.raises(ValueError, match="frozen"):
-        own.outside = ()
-    assert isinstance(own, LabelSet)

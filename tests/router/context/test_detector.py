@@ -1,4 +1,4 @@
-"""The detector by utterances: the shipped one on clear cases, and one of a user's own labels."""
+"""Detector by utterances: the shipped one on clear cases, and one of a user's own labels."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.records import SENSITIVITIES
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.detector import Detector
+from toolcrib.router.context.detector import SemanticDetector
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.heuristic import HeuristicDetector
-from toolcrib.router.context.label_sets import label_sets
+from toolcrib.router.context.labels import label_sets
 from toolcrib.router.context.model import fit_context, shipped_context
-from toolcrib.router.context.semantic import SemanticDetector
+from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.wiring import make_dense
 
 CUES = load_cues()
@@ -95,34 +94,9 @@ def test_clear_intents_are_told(shipped, text, intent):
     assert (context.intent, context.smalltalk) == (intent, None)
 
 
-@pytest.mark.parametrize(
-    ("text", "domain"),
-    [
-        ("refactor this Python class and its methods", "code"),
-        ("Which clause of the contract limits our liability under German law?", "legal"),
-        ("Move the user story into the next sprint and estimate it", "agile"),
-    ],
-)
-def test_clear_domains_are_told(shipped, text, domain):
-    assert shipped(text).domain == domain
-
-
-def test_what_answers_a_turn_best_is_told(shipped):
-    assert shipped("send the report to Ana by mail").need == "act"
-    assert shipped("how do we run our retrospectives, and why?").need == "know"
-
-
 def test_production_that_is_down_is_urgent(shipped):
     assert shipped("PRODUCTION IS DOWN, customers cannot pay, fix it NOW!!").urgency == "high"
     assert shipped("no hurry: which colour do you like for the logo").urgency == "low"
-
-
-def test_personal_data_is_told_and_where_it_stands(shipped):
-    text = "change the address of Mrs Oyelaran, her mail is ada@example.com, born 4 May 1961"
-    context = shipped(text)
-    assert SENSITIVITIES.index(context.sensitivity) >= SENSITIVITIES.index("pii")
-    [mail] = [entity for entity in context.entities if entity.type == "email"]
-    assert text[mail.start : mail.end] == mail.text == "ada@example.com"
 
 
 def test_what_fits_no_label_is_said_in_signals(shipped):
@@ -139,16 +113,6 @@ def test_without_a_vector_it_goes_by_the_cues(own):
     assert detector.detect(text, entities=False) == HEURISTIC.detect(text, entities=False)
 
 
-def test_it_leans_as_the_cues_say(own):
-    detector, _ = own
-    for text in ("and for staging?", "book a room for tomorrow"):
-        assert detector.leans(text) == HEURISTIC.leans(text)
-
-
-def test_without_entities_none_are_looked_for(shipped):
-    assert shipped("mail ann@example.com", entities=False).entities == ()
-
-
 def test_a_users_own_labels_are_told(own):
     detector, dense = own
     text = "I want to sell a saw right now"
@@ -156,29 +120,6 @@ def test_a_users_own_labels_are_told(own):
     assert (context.intent, context.smalltalk) == ("sell", None)
     assert context.urgency == "high"
     assert detector.aliases == {"purchase": "buy"}
-
-
-def test_confidence_is_the_least_of_intent_and_domain(own):
-    detector, dense = own
-    text = "please buy ripe plums"
-    context = detector.detect(text, query_of(text, dense))
-    assert context.confidence == min(context.confidences["intent"], context.confidences["domain"])
-    assert set(context.confidences) == {
-        "intent", "domain", "urgency", "sensitivity", "smalltalk", "need",
-    }  # fmt: skip
-
-
-def test_of_a_very_long_text_the_head_is_read(own):
-    detector, dense = own
-    log = "10:00 worker-1 handled the message\n" * 6_000
-    context = detector.detect(log, query_of(log[:500], dense))
-    assert context.text == log
-    assert all(entity.end <= 10_000 for entity in context.entities)
-
-
-def test_it_is_a_detector(own):
-    detector: Detector = own[0]
-    assert detector.detect("hello", None).smalltalk == "greeting"
 
 
 @given(st.text(max_size=200))

@@ -1,4 +1,4 @@
-"""The collections that can be asked, and how near a question is to what each says of itself."""
+"""Collections that can be asked, and how near a question is to what each says of itself."""
 
 from __future__ import annotations
 
@@ -17,15 +17,21 @@ from toolcrib.encoders.halves import from_text, to_text
 from toolcrib.encoders.protocols import DenseEncoder, FloatArray
 from toolcrib.errors import QueryError, SettingsError
 from toolcrib.indexers.render import clean
-from toolcrib.records import SENSITIVITIES, Collection, Scope, Sensitivity
+from toolcrib.records import Collection, Scope, Sensitivity, is_above
 
-__all__ = ["Catalogue", "describe", "preset", "read_catalogue", "read_collections"]
+__all__ = [
+    "CollectionIndex",
+    "index_collections",
+    "preset",
+    "read_collection_index",
+    "read_collections",
+]
 
 _PRESETS = Path(__file__).with_name("collections.yaml")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Catalogue:
+class CollectionIndex:
     """Collections with the vectors of their descriptions and examples.
 
     `vectors`: float32 [n, dimensions], `owners`: the collection's place of each row.
@@ -44,7 +50,7 @@ class Catalogue:
         """Every collection's name, in their order."""
         return tuple(collection.name for collection in self.collections)
 
-    def kinship(self, query: FloatArray | None) -> dict[str, float]:
+    def similarity(self, query: FloatArray | None) -> dict[str, float]:
         """The cosine of a query to the nearest thing that each collection says of itself."""
         near = dict.fromkeys(self.names, 0.0)
         if query is None or not len(self.vectors):
@@ -56,14 +62,12 @@ class Catalogue:
 
     def within(self, scope: Scope | None, ceiling: Sensitivity | None) -> tuple[Collection, ...]:
         """The collections that a caller may ask, no more sensitive than the ceilings."""
-        limits = [each for each in (ceiling, scope.max_sensitivity if scope else None) if each]
-        highest = min((SENSITIVITIES.index(each) for each in limits), default=None)
-        named = scope.collections if scope else None
+        caller = scope or Scope()
         return tuple(
             each
             for each in self.collections
-            if (named is None or each.name in named)
-            and (highest is None or SENSITIVITIES.index(each.sensitivity) <= highest)
+            if caller.allows_collection(each.name, each.sensitivity)
+            and not is_above(each.sensitivity, ceiling)
         )
 
     def as_meta(self) -> dict[str, Any]:
@@ -74,45 +78,54 @@ class Catalogue:
             "vectors": to_text(self.vectors),
         }
 
-    def with_changes(self, given: Iterable[Collection], dense: DenseEncoder) -> Catalogue:
+    def with_changes(self, given: Iterable[Collection], dense: DenseEncoder) -> CollectionIndex:
         """With these put in or replaced; what does not change is not encoded again."""
         merged = {each.name: each for each in self.collections}
         changed = {each.name: each for each in given if merged.get(each.name) != each}
         if not changed:
             return self
-        fresh = describe(changed.values(), dense)
+        fresh = index_collections(changed.values(), dense)
         merged |= changed
-        parts = [_rows_of(fresh if name in changed else self, name) for name in merged]
-        return _joined(merged.values(), parts, self.vectors[:0])
+        return self._joined(merged.values(), [fresh if n in changed else self for n in merged])
 
-    def without(self, name: str) -> Catalogue:
+    def without(self, name: str) -> CollectionIndex:
         """The same without one collection."""
         kept = [each for each in self.collections if each.name != name]
-        parts = [_rows_of(self, each.name) for each in kept]
-        return _joined(kept, parts, self.vectors[:0])
+        return self._joined(kept, [self] * len(kept))
+
+    def _joined(
+        self, collections: Iterable[Collection], sources: Sequence[CollectionIndex]
+    ) -> CollectionIndex:
+        """An index of collections, each with the rows that one of the sources has for it."""
+        found = tuple(collections)
+        parts = [own.rows_of(each.name) for each, own in zip(found, sources, strict=True)]
+        owners = tuple(place for place, rows in enumerate(parts) for _ in rows)
+        return CollectionIndex(found, np.concatenate([self.vectors[:0], *parts]), owners)
+
+    def rows_of(self, name: str) -> FloatArray:
+        """The vectors of one collection."""
+        place = self.names.index(name)
+        return self.vectors[[row for row, own in enumerate(self.owners) if own == place]]
 
 
-def describe(collections: Iterable[Collection], dense: DenseEncoder) -> Catalogue:
+def index_collections(collections: Iterable[Collection], dense: DenseEncoder) -> CollectionIndex:
     """Encode what collections say of themselves."""
     found = tuple(collections)
-    texts = [_texts(each) for each in found]
-    owners = tuple(place for place, said in enumerate(texts) for _ in said)
-    flat = [text for said in texts for text in said]
+    flat = [text for each in found for text in _texts(each)]
     vectors = dense.encode_documents(flat) if flat else _nothing(dense)
-    return Catalogue(found, vectors, owners)
+    return CollectionIndex(found, vectors, _owners(found))
 
 
-def read_catalogue(meta: Mapping[str, Any], dense: DenseEncoder) -> Catalogue:
+def read_collection_index(meta: Mapping[str, Any], dense: DenseEncoder) -> CollectionIndex:
     """The catalogue that a store's small document holds, empty where it holds none."""
     kept = meta.get("catalogue")
     if kept is None:
-        return Catalogue((), _nothing(dense), ())
+        return CollectionIndex((), _nothing(dense), ())
     collections = read_collections(meta)
     if kept["digest"] != _digest(collections):
-        return describe(collections, dense)
+        return index_collections(collections, dense)
     vectors = from_text(kept["vectors"], dense.dimensions)
-    owners = tuple(place for place, each in enumerate(collections) for _ in _texts(each))
-    return Catalogue(collections, vectors, owners)
+    return CollectionIndex(collections, vectors, _owners(collections))
 
 
 def read_collections(meta: Mapping[str, Any]) -> tuple[Collection, ...]:
@@ -144,17 +157,8 @@ def _presets() -> dict[str, Collection]:
         raise SettingsError(f"{_PRESETS.name}: {error}") from error
 
 
-def _joined(
-    collections: Iterable[Collection], parts: Sequence[FloatArray], nothing: FloatArray
-) -> Catalogue:
-    """A catalogue of collections and the rows of each; `nothing` has no rows, and their width."""
-    owners = tuple(place for place, rows in enumerate(parts) for _ in rows)
-    return Catalogue(tuple(collections), np.concatenate([nothing, *parts]), owners)
-
-
-def _rows_of(catalogue: Catalogue, name: str) -> FloatArray:
-    place = catalogue.names.index(name)
-    return catalogue.vectors[[row for row, own in enumerate(catalogue.owners) if own == place]]
+def _owners(collections: Sequence[Collection]) -> tuple[int, ...]:
+    return tuple(place for place, each in enumerate(collections) for _ in _texts(each))
 
 
 def _texts(collection: Collection) -> Sequence[str]:
