@@ -10,7 +10,6 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,10 +90,9 @@ class Namespaces:
         location: str | Path | None = None,
         *,
         settings: Settings | None = None,
-        wrap: Callable[[DenseEncoder], DenseEncoder] | None = None,
         progress: Listener | None = None,
     ) -> Self:
-        """Open what `Crib.open` opens, for all namespaces; `wrap` stands around the encoder.
+        """Open what `Crib.open` opens, for all namespaces.
 
         Raises:
             StoreError: as `Crib.open`.
@@ -106,7 +104,7 @@ class Namespaces:
         with ExitStack() as undo:
             undo.callback(ledger.close)
             reranker = wiring.make_reranker(settings)
-            opened = cls(where, settings, wrap(dense) if wrap else dense, reranker, ledger)
+            opened = cls(where, settings, dense, reranker, ledger)
             opened._open_default(progress)
             undo.pop_all()
         return opened
