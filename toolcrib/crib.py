@@ -12,7 +12,7 @@ from toolcrib import wiring
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.desk import Desk, Stock
 from toolcrib.document_counter import DocumentCounter
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.indexers.points import layout
 from toolcrib.indexers.sources import ToolSource
 from toolcrib.indexers.writing import Listener

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from toolcrib.clock import Clock
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import (
     FeedbackError,
     QueryError,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import StoreError
 from toolcrib.indexers.writing import Listener
 from toolcrib.library import Library

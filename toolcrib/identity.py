@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
 from toolcrib.indexers.passages import PASSAGE_VERSION
 from toolcrib.indexers.render import RENDER_VERSION
 from toolcrib.retrieval.confidence import FEATURES_VERSION, differences

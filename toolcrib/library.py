@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from typing import Self
 
 from toolcrib import wiring
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder
 from toolcrib.errors import IndexMismatchError, UnknownCollectionError
 from toolcrib.identity import difference, library_identity
 from toolcrib.indexers.passage_sync import PassageEntry, PassageSync

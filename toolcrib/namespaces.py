@@ -17,7 +17,7 @@ from typing import Self
 
 from toolcrib import wiring
 from toolcrib.crib import Crib
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import QueryError, StoreError
 from toolcrib.indexers.writing import Listener
 from toolcrib.revisions import announce, change_revision, revision_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 from toolcrib import wiring
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.router.context.detector import Detector
 from toolcrib.router.context.model import ContextModel, write_context
 from toolcrib.settings import Settings

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder
 from toolcrib.identity import index_identity, library_identity
 from toolcrib.indexers.passage_sync import PassageSync
 from toolcrib.indexers.sync import ToolSync

@@ -8,7 +8,7 @@ from functools import partial
 
 from toolcrib import wiring
 from toolcrib.crib import Crib
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.indexers.passages import passage_layout
 from toolcrib.indexers.points import layout
 from toolcrib.indexers.writing import Listener

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Literal
 
 from toolcrib import wiring
+from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray, Reranker
 from toolcrib.errors import IndexMismatchError, UnknownToolError
 from toolcrib.identity import calibration_identity, difference, index_identity
 from toolcrib.indexers.points import layout

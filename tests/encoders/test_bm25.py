@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from rank_bm25 import BM25Okapi
 
+from toolcrib.encoders.base import SparseVector
 from toolcrib.encoders.lexical import LexicalEncoder, LexicalSettings
-from toolcrib.encoders.protocols import SparseVector
 from toolcrib.store.edge import EdgeStore
 from toolcrib.store.protocol import Layout, LegQuery, Point, point_id
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import StoreError
 from toolcrib.indexers.lexical_context import LexicalContext

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SpecError
 from toolcrib.indexers.passages import digest_of, draft_passage, passage_counts, passage_layout

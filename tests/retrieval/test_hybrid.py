@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 from tests.retrieval.calibrations import calibration
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.clock import ManualClock
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import EncoderError, QueryError
 from toolcrib.indexers.points import layout

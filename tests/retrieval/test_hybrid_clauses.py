@@ -11,7 +11,7 @@ import pytest
 from tests.retrieval.conftest import MODEL_FREE
 from tests.retrieval.conftest import TOOLS as MODEL_FREE_TOOLS
 from toolcrib import Crib, Settings, ToolSpec
-from toolcrib.encoders.bundled import BundledEncoder
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
 from toolcrib.store.protocol import Store
 from toolcrib.wiring import make_dense

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.legs import EncodedQuery, Legs

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.passage_sync import PassageSync
 from toolcrib.indexers.passages import passage_layout

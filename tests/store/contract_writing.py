@@ -19,7 +19,7 @@ from tests.store.samples import (
     sparse_leg,
     unit,
 )
-from toolcrib.encoders.protocols import SparseVector
+from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import BadPointError, StoreError
 from toolcrib.store.protocol import Point, Store, point_id
 

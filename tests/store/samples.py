@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from toolcrib.encoders.protocols import FloatArray, SparseVector
+from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.store.protocol import Layout, LegQuery, Point, Scored, point_id
 
 WIDTH = 8

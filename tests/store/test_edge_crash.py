@@ -13,7 +13,7 @@ import pytest
 
 from tests.store.killed_indexer import tools
 from toolcrib import Crib
-from toolcrib.encoders.protocols import SparseVector
+from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import BadPointError, StoreDamagedError, StoreLockedError, StoreWriteError
 from toolcrib.indexers.points import layout
 from toolcrib.store import edge_requests

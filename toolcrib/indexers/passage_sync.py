@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder
 from toolcrib.errors import SpecError
 from toolcrib.indexers.lexical_context import LexicalContext
 from toolcrib.indexers.passages import digest_of, draft_passage, passage_counts

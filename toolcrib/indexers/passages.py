@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import FloatArray
 from toolcrib.errors import SpecError
 from toolcrib.indexers.render import MAX_CHARS, clean
 from toolcrib.records import Passage

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder
 from toolcrib.indexers.lexical_context import LexicalContext, shared_prefixes
 from toolcrib.indexers.plan import Plan
 from toolcrib.indexers.points import draft

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from toolcrib.encoders.halves import from_text, to_text
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray, from_text, to_text
 from toolcrib.store.protocol import point_id
 
 __all__ = ["Head", "pack"]

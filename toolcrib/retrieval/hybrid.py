@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from toolcrib.clock import Clock, SystemClock
+from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray, Reranker
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import ClauseEncoder, DenseEncoder, FloatArray, Reranker
 from toolcrib.errors import ToolcribError
 from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
 from toolcrib.retrieval.assessment import ENABLED, Assessor

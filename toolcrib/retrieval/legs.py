@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from toolcrib.encoders.protocols import FloatArray, SparseVector
+from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
 from toolcrib.store.payload import squeeze

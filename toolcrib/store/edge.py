@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import qdrant_edge as engine
 
-from toolcrib.encoders.protocols import SparseVector
+from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import BadPointError, StoreError
 from toolcrib.store import edge_requests as requests
 from toolcrib.store.edge_errors import guard

@@ -8,7 +8,7 @@ from typing import Any
 
 import qdrant_edge as engine
 
-from toolcrib.encoders.protocols import SparseVector
+from toolcrib.encoders.base import SparseVector
 from toolcrib.store.filters import (
     KEYWORD_FIELDS,
     NUMBER_FIELDS,

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from toolcrib.encoders.protocols import SparseVector
+from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import (
     BadPointError,
     MissingExtraError,

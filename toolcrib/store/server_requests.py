@@ -9,7 +9,7 @@ from typing import Any
 
 from qdrant_client import models
 
-from toolcrib.encoders.protocols import FloatArray, SparseVector
+from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.store.filters import (
     KEYWORD_FIELDS,
     NUMBER_FIELDS,

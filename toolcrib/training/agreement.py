@@ -7,9 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from toolcrib.encoders.bundled import BundledEncoder
-from toolcrib.encoders.bundled_reranker import BundledReranker
-from toolcrib.encoders.model_folder import read_card
+from toolcrib.encoders.onnx import BundledEncoder, BundledReranker, read_card
 from toolcrib.errors import TrainingError
 from toolcrib.training.examples import TrainingData
 from toolcrib.training.extra import import_train

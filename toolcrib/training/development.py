@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.evaluation.dataset import DataSet
 from toolcrib.training.examples import TrainingData, from_labels, sampled
 from toolcrib.training.extra import import_train

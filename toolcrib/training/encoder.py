@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 from toolcrib.training.batches import batches
 from toolcrib.training.examples import TrainingData
 from toolcrib.training.extra import import_train

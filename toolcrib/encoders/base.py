@@ -1,16 +1,93 @@
-"""What goes into a model and what comes out of it, checked alike for every encoder."""
+"""Encoder base: the protocols that every model fulfils, and what goes in and out, checked alike.
+
+Queries and documents are encoded apart, since models differ there.
+"""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
-from toolcrib.encoders.protocols import FloatArray
 from toolcrib.errors import EncoderError
 
-__all__ = ["finite_scores", "readable", "readable_all", "unit_rows"]
+__all__ = [
+    "ClauseEncoder",
+    "DenseEncoder",
+    "FloatArray",
+    "Reranker",
+    "SparseVector",
+    "finite_scores",
+    "from_text",
+    "readable",
+    "readable_all",
+    "to_text",
+    "unit_rows",
+]
+
+FloatArray: TypeAlias = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseVector:
+    """Non-zero entries of a sparse vector.
+
+    `indices`: uint32 [n], strictly ascending. `values`: float32 [n], finite.
+    """
+
+    indices: NDArray[np.uint32]
+    values: FloatArray
+
+
+class DenseEncoder(Protocol):
+    """Turns texts into unit vectors."""
+
+    @property
+    def name(self) -> str:
+        """Identity of model and weights; two encoders of one name give the same vectors."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """Length of every vector."""
+        ...
+
+    def encode_query(self, text: str) -> FloatArray:
+        """Encode one query: float32 [dimensions], L2-normalised."""
+        ...
+
+    def encode_documents(self, texts: Sequence[str]) -> FloatArray:
+        """Encode documents in their order: float32 [n, dimensions], rows L2-normalised."""
+        ...
+
+
+@runtime_checkable
+class ClauseEncoder(DenseEncoder, Protocol):
+    """A dense encoder that also sees the parts of a query that asks for several things."""
+
+    def encode_clauses(self, text: str) -> FloatArray:
+        """Encode a query and its clauses: float32 [1 + clauses, dimensions], L2-normalised.
+
+        The first row is what `encode_query` gives; it is alone where there is one clause.
+        """
+        ...
+
+
+class Reranker(Protocol):
+    """Scores a query against whole texts, dearer and better than the first stage."""
+
+    @property
+    def name(self) -> str:
+        """Identity of the model."""
+        ...
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """Relevance of each text: float32 [n], any scale, higher is better."""
+        ...
 
 
 def readable(text: str) -> str:
@@ -76,3 +153,14 @@ def finite_scores(scores: Any, count: int, model: str) -> FloatArray:
     if not np.isfinite(found).all():
         raise EncoderError(f"{model} gave NaN or infinity for one of {count} texts")
     return found
+
+
+def to_text(vectors: FloatArray) -> str:
+    """Rows of a matrix as base64 of float16, for documents that hold nothing but text."""
+    return base64.b64encode(vectors.astype("<f2").tobytes()).decode("ascii")
+
+
+def from_text(text: str, dimensions: int) -> FloatArray:
+    """The rows that `to_text` wrote: float32 [n, dimensions]."""
+    raw = np.frombuffer(base64.b64decode(text), dtype="<f2")
+    return raw.reshape(-1, dimensions).astype(np.float32)
