@@ -32,7 +32,7 @@ from toolcrib.records import (
 from toolcrib.router.policy import RecoveryPolicy
 from toolcrib.router.telemetry import DecisionLog
 from toolcrib.settings import Settings, load_settings
-from toolcrib.store.protocol import Identity, Store, StoreInfo
+from toolcrib.store.base import Identity, Store, StoreInfo
 
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib

@@ -41,7 +41,7 @@ from toolcrib.router.telemetry import (
 )
 from toolcrib.router.tools import ToolSelector, compatible
 from toolcrib.settings import Settings
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 
 __all__ = ["Desk", "Stock"]
 

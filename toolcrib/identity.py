@@ -11,7 +11,7 @@ from toolcrib.indexers.render import RENDER_VERSION
 from toolcrib.retrieval.confidence import FEATURES_VERSION, differences
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.settings import Settings
-from toolcrib.store.protocol import Identity
+from toolcrib.store.base import Identity
 
 __all__ = ["calibration_identity", "difference", "index_identity", "library_identity"]
 

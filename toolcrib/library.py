@@ -20,9 +20,9 @@ from toolcrib.records import Collection, IndexReport, Passage
 from toolcrib.retrieval.passages import PassageRetriever, PassageWeights
 from toolcrib.router.catalogue import Catalogue, preset, read_catalogue, read_collections
 from toolcrib.settings import Settings
+from toolcrib.store.base import Store
 from toolcrib.store.filters import AnyOf, Equals, Filter, all_of
 from toolcrib.store.payload import read_passage
-from toolcrib.store.protocol import Store
 
 __all__ = ["Library"]
 

@@ -24,8 +24,8 @@ from toolcrib.revisions import announce, change_revision, revision_of
 from toolcrib.router.ledger_log import LedgerLog
 from toolcrib.settings import Settings, load_settings
 from toolcrib.shared_store import SharedStore
-from toolcrib.store.ledger import Ledger
 from toolcrib.store.namespaced import DEFAULT
+from toolcrib.store.records_db.base import RecordsDb
 
 __all__ = ["DEFAULT", "Namespaces", "check_name", "rebuild_shared"]
 
@@ -71,7 +71,7 @@ class Namespaces:
         settings: Settings,
         dense: DenseEncoder,
         reranker: Reranker | None,
-        ledger: Ledger,
+        ledger: RecordsDb,
     ) -> None:
         self.location = location
         self.settings = settings
@@ -150,7 +150,7 @@ class Namespaces:
         if opened is not None:
             opened.crib.close()
         self._shared.clear(name)
-        for shelf in self.ledger.shelves():
+        for shelf in self.ledger.tables():
             if shelf.endswith(f"/{name}"):
                 self.ledger.prune(shelf, before=float("inf"))
         self.touched(name)

@@ -9,7 +9,7 @@ from toolcrib.encoders.base import DenseEncoder
 from toolcrib.router.context.detector import Detector
 from toolcrib.router.context.model import ContextModel, write_context
 from toolcrib.settings import Settings
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 
 __all__ = ["Reading"]
 

@@ -11,8 +11,8 @@ from toolcrib.indexers.writing import Listener, ignore
 from toolcrib.retrieval.calibration_store import META_KEY
 from toolcrib.router.catalogue import describe, read_collections
 from toolcrib.settings import Settings
+from toolcrib.store.base import Store
 from toolcrib.store.payload import read_passage, read_tool
-from toolcrib.store.protocol import Store
 
 __all__ = ["copy_passages", "copy_tools"]
 

@@ -16,8 +16,8 @@ from toolcrib.library import Library
 from toolcrib.rebuilding import copy_passages, copy_tools
 from toolcrib.router.telemetry import DecisionLog
 from toolcrib.settings import Settings
+from toolcrib.store.base import Layout, Store
 from toolcrib.store.namespaced import NamespacedStore, namespaces_of
-from toolcrib.store.protocol import Layout, Store
 
 __all__ = ["SharedStore"]
 

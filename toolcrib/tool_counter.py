@@ -30,10 +30,9 @@ from toolcrib.retrieval.head import Head
 from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.settings import Settings
-from toolcrib.store.facets import FACETS, count_facets
+from toolcrib.store.base import Identity, Store, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope, matches, validate
-from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Identity, Store, point_id
+from toolcrib.store.payload import FACETS, count_facets, read_tool
 
 __all__ = ["ToolCounter"]
 

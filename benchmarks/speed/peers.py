@@ -22,7 +22,7 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.points import draft
 from toolcrib.indexers.render import FieldWeights
 from toolcrib.records import ToolSpec
-from toolcrib.store.protocol import Point
+from toolcrib.store.base import Point
 
 __all__ = ["PEERS", "TOP", "Description", "Peer", "Prepared"]
 

@@ -19,7 +19,7 @@ from toolcrib.indexers.passages import digest_of, draft_passage, passage_counts,
 from toolcrib.indexers.render import MAX_CHARS
 from toolcrib.records import Passage
 from toolcrib.store.payload import read_passage
-from toolcrib.store.protocol import check_point, point_id
+from toolcrib.store.base import check_point, point_id
 
 DENSE, LEXICAL = DeterministicEncoder(), LexicalEncoder()
 PART = Passage("handbook", "leave.md", "Ask a week before.", ("Leave", "Holidays"), 2, 340)
@@ -110,7 +110,7 @@ def test_ids_and_digests_are_the_same_in_another_process():
     code = (
         "from toolcrib.indexers.passages import digest_of\n"
         "from toolcrib.records import Passage\n"
-        "from toolcrib.store.protocol import point_id\n"
+        "from toolcrib.store.base import point_id\n"
         "p = Passage('handbook', 'leave.md', 'Ask a week before.', ('Leave', 'Holidays'), 2, 340)\n"
         "print(point_id(p.id), digest_of(p))"
     )

@@ -23,7 +23,7 @@ from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import name_keys
 from toolcrib.retrieval.rerank import RerankSettings
-from toolcrib.store.edge import EdgeStore
+from toolcrib.store.qdrant_edge import EdgeStore
 
 TOOLS = [
     ToolSpec(name="send_mail", description="Send a mail to somebody."),

@@ -13,7 +13,7 @@ from tests.retrieval.conftest import TOOLS as MODEL_FREE_TOOLS
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 from toolcrib.wiring import make_dense
 
 TOOLS = {

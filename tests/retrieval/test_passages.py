@@ -15,7 +15,7 @@ from toolcrib.indexers.passages import passage_layout
 from toolcrib.records import Passage
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.passages import DEPTH, PassageRetriever, PassageWeights
-from toolcrib.store.edge import EdgeStore
+from toolcrib.store.qdrant_edge import EdgeStore
 from toolcrib.store.filters import AnyOf, Equals
 
 DENSE, LEXICAL = DeterministicEncoder(), LexicalEncoder()

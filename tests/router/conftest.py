@@ -17,7 +17,7 @@ from toolcrib.errors import EncoderError
 from toolcrib.indexers.passages import passage_layout
 from toolcrib.indexers.points import layout
 from toolcrib.library import Library
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 from toolcrib.wiring import MEMORY, open_store
 
 TOOLS = (

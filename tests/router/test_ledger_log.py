@@ -13,9 +13,9 @@ from tests.store import qdrant_over_http
 from toolcrib.clock import ManualClock
 from toolcrib.router.ledger_log import LedgerLog
 from toolcrib.router.telemetry import DecisionLog, FailureLog, outcome_record
-from toolcrib.store.ledger import Entry
-from toolcrib.store.ledger_server import ServerLedger
-from toolcrib.store.ledger_sqlite import SqliteLedger
+from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db.qdrant import QdrantRecordsDb
+from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 DAY_S = 86_400.0
 
@@ -27,11 +27,11 @@ def ledger(request, tmp_path):
     if request.param == "server":
         with (
             qdrant_over_http.running() as server,
-            closing(ServerLedger.open(server.url)) as opened,
+            closing(QdrantRecordsDb.open(server.url)) as opened,
         ):
             yield opened
         return
-    with closing(SqliteLedger(tmp_path / "ledger.db", patience_s=0.05)) as opened:
+    with closing(SqliteRecordsDb(tmp_path / "ledger.db", patience_s=0.05)) as opened:
         yield opened
 
 
@@ -64,7 +64,7 @@ def test_a_log_that_was_never_written_to_is_empty(log, ledger):
     assert log.about("d1") == ([], [])
     assert log.failed("d1") == ()
     log.close()
-    assert ledger.shelves() == []
+    assert ledger.tables() == []
 
 
 def test_records_stand_on_the_shelves_of_their_namespace(log, ledger):
@@ -72,7 +72,7 @@ def test_records_stand_on_the_shelves_of_their_namespace(log, ledger):
     log.write(said("d1", route="tools"))
     log.write(outcome())
     log.flush()
-    assert ledger.shelves() == ["decisions/acme", "feedback/acme", "outcomes/acme"]
+    assert ledger.tables() == ["decisions/acme", "feedback/acme", "outcomes/acme"]
     assert ledger.get("decisions/acme", "d1").body == record(id="d1")
     (kept,) = ledger.read("outcomes/acme")
     assert kept.id.startswith("d1:")
@@ -191,9 +191,9 @@ def test_who_asked_is_kept(log):
 def test_what_is_older_than_is_kept_goes_now_and_then(ledger):
     clock = ManualClock()
     for name, at in (("old", MARCH - DAY_S - 1), ("young", MARCH - DAY_S + 1)):
-        ledger.put("decisions/acme", Entry(name, at, record(id=name, at=at)))
-        ledger.put("outcomes/acme", Entry(f"{name}:1", at, outcome(name)))
-        ledger.put("outcomes/other", Entry(f"{name}:1", at, outcome(name)))
+        ledger.put("decisions/acme", DbRow(name, at, record(id=name, at=at)))
+        ledger.put("outcomes/acme", DbRow(f"{name}:1", at, outcome(name)))
+        ledger.put("outcomes/other", DbRow(f"{name}:1", at, outcome(name)))
     with closing(opened(ledger, clock=clock)) as log:
         log.write(record(id="now"))
         log.close()
@@ -201,7 +201,7 @@ def test_what_is_older_than_is_kept_goes_now_and_then(ledger):
         assert [entry.id for entry in ledger.read("outcomes/acme")] == ["young:1"]
         assert len(list(ledger.read("outcomes/other"))) == 2
         # Not at every write: only when some time has gone by.
-        ledger.put("decisions/acme", Entry("old", 0.0, {}))
+        ledger.put("decisions/acme", DbRow("old", 0.0, {}))
         log.write(record(id="later"))
         log.close()
         assert ledger.get("decisions/acme", "old") is not None
@@ -215,7 +215,7 @@ def test_what_is_older_than_is_kept_goes_now_and_then(ledger):
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["x", "y"]), st.booleans())))
 def test_of_any_outcomes_the_last_of_each_tool_counts(tmp_path_factory, told):
     path = tmp_path_factory.mktemp("log") / "ledger.db"
-    with closing(SqliteLedger(path)) as ledger, closing(opened(ledger)) as log:
+    with closing(SqliteRecordsDb(path)) as ledger, closing(opened(ledger)) as log:
         for name in "abc":
             log.write(record(id=name))
         last: dict[tuple[str, str], bool] = {}

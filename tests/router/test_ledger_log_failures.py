@@ -11,8 +11,8 @@ import pytest
 from tests.router.sample_decisions import MARCH, record, said
 from tests.router.test_ledger_log import ids, opened, outcome
 from toolcrib.errors import StoreLockedError
-from toolcrib.store.ledger import Entry
-from toolcrib.store.ledger_sqlite import SqliteLedger
+from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def path(tmp_path):
 
 @pytest.fixture
 def ledger(path):
-    with closing(SqliteLedger(path, patience_s=0.02)) as ledger:
-        ledger.put("keys", Entry("a", 0.0, {}))
+    with closing(SqliteRecordsDb(path, patience_s=0.02)) as ledger:
+        ledger.put("keys", DbRow("a", 0.0, {}))
         yield ledger
 
 
@@ -85,7 +85,7 @@ def test_closing_gives_up_what_cannot_be_written_and_counts_it(log, busy, caplog
 
 
 def test_a_backlog_that_grows_too_long_is_cut_and_counted(path, busy, caplog):
-    with closing(SqliteLedger(path, patience_s=60)) as patient:
+    with closing(SqliteRecordsDb(path, patience_s=60)) as patient:
         log = opened(patient)
         for number in range(10_000):
             log.write(plain(number))
@@ -107,7 +107,7 @@ def test_a_record_that_no_ledger_takes_costs_itself_alone(log, caplog):
 
 
 def test_old_records_that_cannot_be_removed_are_only_told_of(path, caplog):
-    ledger = SqliteLedger(path)
+    ledger = SqliteRecordsDb(path)
     log = opened(ledger)
     ledger.close()
     log._prune()

@@ -14,8 +14,8 @@ from toolcrib.indexers.passages import digest_of, draft_passage, passage_counts
 from toolcrib.indexers.plan import Plan
 from toolcrib.indexers.writing import Listener, Writer, ignore
 from toolcrib.records import IndexReport, Passage, Refusal
+from toolcrib.store.base import Record, Store
 from toolcrib.store.payload import read_passage
-from toolcrib.store.protocol import Record, Store
 
 __all__ = ["PassageEntry", "PassageSync"]
 

@@ -10,8 +10,8 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.render import FieldWeights, clean, dense_text, lexical_counts
 from toolcrib.records import ToolSpec
+from toolcrib.store.base import Layout, Point, point_id
 from toolcrib.store.payload import tool_payload
-from toolcrib.store.protocol import Layout, Point, point_id
 
 __all__ = ["Draft", "draft", "layout"]
 

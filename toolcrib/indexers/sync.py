@@ -20,8 +20,8 @@ from toolcrib.indexers.points import draft
 from toolcrib.indexers.render import FieldWeights, lexical_counts
 from toolcrib.indexers.writing import Listener, Writer, ignore
 from toolcrib.records import IndexReport, Refusal, ToolSpec
+from toolcrib.store.base import Record, Store
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Record, Store
 
 __all__ = ["Entry", "ToolSync"]
 

@@ -11,7 +11,7 @@ from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.lexical_context import LexicalContext
 from toolcrib.records import IndexProgress
-from toolcrib.store.protocol import Point, Record, Store, point_id
+from toolcrib.store.base import Point, Record, Store, point_id
 
 __all__ = ["PAGE", "Listener", "Prepared", "Writer", "ignore", "pages"]
 

@@ -10,9 +10,9 @@ from toolcrib.retrieval.confidence import Calibration, Floats
 from toolcrib.retrieval.conformal import least_probability, set_size
 from toolcrib.retrieval.gate import Gate, GateSettings, Judgement
 from toolcrib.retrieval.head import Head
+from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Equals, Filter, HasId, all_of
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Store, point_id
 
 __all__ = ["ENABLED", "Assessor"]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from toolcrib.encoders.base import FloatArray, from_text, to_text
-from toolcrib.store.protocol import point_id
+from toolcrib.store.base import point_id
 
 __all__ = ["Head", "pack"]
 

@@ -24,9 +24,9 @@ from toolcrib.retrieval.queries import check_query, has_words, wordless
 from toolcrib.retrieval.ranking import Found, Place, contributions, rank
 from toolcrib.retrieval.rerank import RerankSettings, rerank
 from toolcrib.retrieval.timing import Stopwatch
+from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Store, point_id
 
 __all__ = ["MAX_QUERY_CHARS", "Evidence", "HybridRetriever"]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.retrieval.fusion import LegScores
+from toolcrib.store.base import LegQuery, Record, Scored, Store
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
 from toolcrib.store.payload import squeeze
-from toolcrib.store.protocol import LegQuery, Record, Scored, Store
 
 __all__ = ["DEPTH", "EncodedQuery", "Legs", "name_keys"]
 

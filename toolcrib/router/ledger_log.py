@@ -19,7 +19,7 @@ from toolcrib.errors import (
     StoreWriteError,
 )
 from toolcrib.router.backlog import Backlog
-from toolcrib.store.ledger import Entry, Ledger
+from toolcrib.store.records_db.base import DbRow, RecordsDb
 
 __all__ = ["LedgerLog", "Said"]
 
@@ -64,7 +64,7 @@ class LedgerLog:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: RecordsDb,
         namespace: str,
         *,
         text: bool,
@@ -86,7 +86,7 @@ class LedgerLog:
         self._now = now
         self._clock = clock or SystemClock()
         self._next_prune = self._clock()
-        self._backlog = Backlog[Entry](self._put_decisions)
+        self._backlog = Backlog[DbRow](self._put_decisions)
         self._pruning: threading.Thread | None = None
         self._counting = threading.Lock()
         self._dropped = 0
@@ -110,14 +110,14 @@ class LedgerLog:
         if not self._text:
             record = {key: value for key, value in record.items() if key != OWN_WORDS.get(kind)}
         if kind == "decision":
-            if not self._backlog.add(Entry(record["id"], _seconds(record["at"]), record)):
+            if not self._backlog.add(DbRow(record["id"], _seconds(record["at"]), record)):
                 self._drop(1, "the ledger does not keep up")
             return
         decision_id = record["decision"]
         entry_id = f"{decision_id}:{self._stamp():019}-{secrets.token_hex(4)}"
         decision = self._find(decision_id)
         at = decision.at if decision else _seconds(record["at"])
-        self._ledger.put(self._shelves[kind], Entry(entry_id, at, record))
+        self._ledger.put(self._shelves[kind], DbRow(entry_id, at, record))
 
     def _stamp(self) -> int:
         """Nanoseconds that only grow, also where the clock is set back."""
@@ -210,11 +210,11 @@ class LedgerLog:
 
     # -- the rest --------------------------------------------------------------------------
 
-    def _find(self, decision_id: str) -> Entry | None:
+    def _find(self, decision_id: str) -> DbRow | None:
         waiting = self._unwritten().get(decision_id)
         return waiting or self._ledger.get(self._shelves["decision"], decision_id)
 
-    def _unwritten(self) -> dict[str, Entry]:
+    def _unwritten(self) -> dict[str, DbRow]:
         """Decisions that wait, since the ledger has no room or another process has it; by id."""
         try:
             self.flush()
@@ -222,10 +222,10 @@ class LedgerLog:
             return {entry.id: entry for entry in self._backlog.waiting()}
         return {}
 
-    def _said(self, kind: str, decision: Entry) -> list[Record]:
+    def _said(self, kind: str, decision: DbRow) -> list[Record]:
         """The records of a kind about a decision, from the last that may be one backwards."""
         mark, end = (decision.at + AROUND_S, ""), decision.at - AROUND_S
-        found: list[Entry] = []
+        found: list[DbRow] = []
         while page := self._ledger.newest(self._shelves[kind], limit=PAGE, before=mark):
             found += [entry for entry in page if entry.id.startswith(f"{decision.id}:")]
             mark = page[-1].at, page[-1].id
@@ -233,7 +233,7 @@ class LedgerLog:
                 break
         return [entry.body for entry in sorted(found, key=lambda entry: entry.id)]
 
-    def _put_decisions(self, entries: list[Entry]) -> None:
+    def _put_decisions(self, entries: list[DbRow]) -> None:
         """Write them; what the ledger will never take is dropped, the rest tried again."""
         shelf = self._shelves["decision"]
         try:

@@ -29,7 +29,7 @@ from toolcrib.service.gateway.upstream import Rhythm
 from toolcrib.service.lock_file import LockFile
 from toolcrib.service.quarantine import Quarantine
 from toolcrib.settings import EncoderSettings, GatewaySettings
-from toolcrib.store.ledger import Ledger
+from toolcrib.store.records_db.base import RecordsDb
 
 SERVERS = Path(__file__).parent / "servers"
 QUICK = Rhythm(ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1, patience_s=5.0)
@@ -93,7 +93,7 @@ class Behind:
         """The folder of the index."""
         return self.folder / "store"
 
-    def ledger(self) -> Ledger:
+    def ledger(self) -> RecordsDb:
         """The records beside the index, as any process sees them."""
         ledger = wiring.open_ledger(str(self.store), quick_settings())
         self.opened.callback(ledger.close)

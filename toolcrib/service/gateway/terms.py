@@ -9,7 +9,7 @@ from toolcrib.records import Sensitivity
 from toolcrib.service.gateway.judging import Judge
 from toolcrib.service.gateway.news import Say, quiet
 from toolcrib.service.gateway.upstream import Rhythm
-from toolcrib.store.ledger import Ledger
+from toolcrib.store.records_db.base import RecordsDb
 
 __all__ = ["Backing", "Manner", "Purpose"]
 
@@ -28,7 +28,7 @@ class Backing:
     """What it stands on: where the index is, what is kept beside it, who judges tools."""
 
     location: str
-    ledger: Ledger
+    ledger: RecordsDb
     judge: Judge
 
 

@@ -14,7 +14,7 @@ from toolcrib.records import ToolHit
 from toolcrib.service.http.endpoints import Endpoint, answer
 from toolcrib.service.http.visits import visit_of
 from toolcrib.service.http.wire.tools import FindAnswer, SearchBody, Shape
-from toolcrib.store.filter_json import read_filter
+from toolcrib.store.filters import read_filter
 
 __all__ = ["ENDPOINTS", "shaped"]
 

@@ -25,8 +25,7 @@ from toolcrib.service.http.wire.tools import (
     ListBody,
     ToolsAnswer,
 )
-from toolcrib.store.filter_json import read_filter
-from toolcrib.store.filters import AnyOf, Filter, all_of
+from toolcrib.store.filters import AnyOf, Filter, all_of, read_filter
 
 __all__ = ["ENDPOINTS", "ToolId"]
 

@@ -10,7 +10,7 @@ from toolcrib.records import Sensitivity, ToolSpec, Verdict
 from toolcrib.service.http.wire.base import AS_WHOLE, Answer, Body, Count, Text
 from toolcrib.service.http.wire.quarantine import HeldAnswer
 from toolcrib.service.http.wire.scope import ScopeBody
-from toolcrib.store.filter_json import FilterJson
+from toolcrib.store.filters import FilterJson
 
 __all__ = [
     "MAX_PAGE",

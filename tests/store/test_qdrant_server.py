@@ -1,4 +1,4 @@
-"""The server's adapter keeps the contract: in local mode, over real HTTP, and on a real server."""
+"""The server's adapter keeps the contract: over real HTTP, and on a real server."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.store import qdrant_over_http
 from tests.store.conformance import StoreContract
 from tests.store.samples import LAYOUT, a_full_point, dense_leg, point, unit
 from toolcrib.errors import IndexMismatchError, StoreError
-from toolcrib.store.protocol import Layout, Store
-from toolcrib.store.server import ServerStore
+from toolcrib.store.base import Layout, Store
+from toolcrib.store.qdrant_server import ServerStore
 
 ROOT = Path(__file__).resolve().parents[2]
 URL_VARIABLE = "TOOLCRIB_TEST_QDRANT_URL"
@@ -31,10 +31,10 @@ pytestmark = [
 ]
 
 LOCAL_MODE_GAPS = {
-    "int8 storage, and rescoring with the originals": "tests/store/test_server_http.py",
-    "payload indexes": "tests/store/test_server_http.py",
-    "shards and replicas": "tests/store/test_server_http.py",
-    "requests refused, late, or cut off": "tests/store/test_server_failures.py",
+    "int8 storage, and rescoring with the originals": "tests/store/test_qdrant_server_http.py",
+    "payload indexes": "tests/store/test_qdrant_server_http.py",
+    "shards and replicas": "tests/store/test_qdrant_server_http.py",
+    "requests refused, late, or cut off": "tests/store/test_qdrant_server_failures.py",
     "a graph that may miss a neighbour": URL_VARIABLE,
     "IDF statistics that go on counting deleted points until the next optimisation": URL_VARIABLE,
     "anything kept after the process ends": URL_VARIABLE,
@@ -44,15 +44,6 @@ LOCAL_MODE_GAPS = {
 It passes every test of the contract, `params.idf` among them; it only searches exactly, scores
 with the original vectors, and counts live points.
 """
-
-
-class TestServerStoreInLocalMode(StoreContract):
-    """The same requests, answered in this process."""
-
-    @pytest.fixture
-    def store(self) -> Iterator[Store]:
-        with closing(QdrantClient(":memory:")) as client:
-            yield ServerStore.over(client, LAYOUT)
 
 
 class TestServerStoreOverHttp(StoreContract):
@@ -238,7 +229,7 @@ def test_without_qdrant_client_the_extra_is_named() -> None:
     code = (
         "import sys; sys.modules['qdrant_client'] = None\n"
         "from toolcrib.errors import MissingExtraError\n"
-        "try:\n    import toolcrib.store.server\n"
+        "try:\n    import toolcrib.store.qdrant_server\n"
         "except MissingExtraError as error:\n    print(error)\n"
     )
     done = subprocess.run(

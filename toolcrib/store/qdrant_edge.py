@@ -1,12 +1,20 @@
-"""The embedded engine: Qdrant Edge in a folder. All use of it is in the files named edge*."""
+"""Qdrant Edge: the embedded engine, in a folder. All use of it is in this module.
+
+`python -m toolcrib.store.qdrant_edge SHARD` optimises the shard in a folder and ends: building a
+graph would stop every thread of the process that does it.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -14,14 +22,8 @@ from typing import Any, Self
 import qdrant_edge as engine
 
 from toolcrib.encoders.base import SparseVector
-from toolcrib.errors import BadPointError, StoreError
-from toolcrib.store import edge_requests as requests
-from toolcrib.store.edge_errors import guard
-from toolcrib.store.edge_optimiser import optimise_beside
-from toolcrib.store.filters import And, Equals, Filter, Not, all_of
-from toolcrib.store.folder import FolderLock, read_json, require_space, write_atomically
-from toolcrib.store.generations import Generations, read_layout, write_layout
-from toolcrib.store.protocol import (
+from toolcrib.errors import BadPointError, StoreDamagedError, StoreError, StoreWriteError
+from toolcrib.store.base import (
     Layout,
     LegQuery,
     Point,
@@ -32,8 +34,33 @@ from toolcrib.store.protocol import (
     check_sparse,
     is_point_id,
 )
+from toolcrib.store.filters import (
+    KEYWORD_FIELDS,
+    NUMBER_FIELDS,
+    TENANT_FIELD,
+    And,
+    AnyOf,
+    Equals,
+    Filter,
+    HasId,
+    Not,
+    Or,
+    Range,
+    all_of,
+    as_keyword,
+)
+from toolcrib.store.folder import (
+    FolderLock,
+    Generations,
+    copy_sparsely,
+    read_json,
+    read_layout,
+    require_space,
+    write_atomically,
+    write_layout,
+)
 
-__all__ = ["EdgeStore"]
+__all__ = ["EdgeStore", "guard", "optimise_beside"]
 
 SCROLL_PAGE = 1000
 FIRST_PAGE = 64  # who asks whether there is anything need not wait for a thousand
@@ -125,7 +152,7 @@ class EdgeStore:
         for point in points:
             check_point(point, self._layout)
         for start in range(0, len(points), UPSERT_PAGE):
-            self._update(requests.upsert(points[start : start + UPSERT_PAGE]))
+            self._update(_upsert(points[start : start + UPSERT_PAGE]))
 
     def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
         """Replace one sparse vector of existing points; durable when this returns."""
@@ -136,7 +163,7 @@ class EdgeStore:
         ids = list(vectors)
         for start in range(0, len(ids), UPSERT_PAGE):
             page = {i: vectors[i] for i in ids[start : start + UPSERT_PAGE]}
-            self._update(requests.set_sparse(using, page))
+            self._update(_set_sparse(using, page))
 
     def delete(self, ids: Iterable[int]) -> None:
         """Remove points; durable when this returns."""
@@ -162,7 +189,7 @@ class EdgeStore:
             # One by one: the engine's batch call is no faster (measured 2.0 ms against 1.3 ms).
             for query in queries:
                 where = self._narrowing(query.where)
-                hits = shard.query(requests.query(query, where)) if self._holds(query.using) else []
+                hits = shard.query(_query(query, where)) if self._holds(query.using) else []
                 answers.append([Scored(_number(hit.id), hit.score) for hit in hits])
         return answers
 
@@ -170,7 +197,7 @@ class EdgeStore:
         """Whether any point has this vector: looking where nothing is costs a filter's time."""
         if vector not in self._layout:
             return True  # the engine says best what is wrong with an unknown name
-        return self._fact(vector, lambda: self._count(requests.count_with(vector)) > 0)
+        return self._fact(vector, lambda: self._count(_count_with(vector)) > 0)
 
     def _narrowing(self, where: Filter | None) -> Filter | None:
         """Drop a flag that every point has (`enabled`): it costs a third of a search."""
@@ -208,7 +235,7 @@ class EdgeStore:
         """Every matching point behind `after`, by id, with only these payload fields."""
         offset: Any = None if after is None else after + 1
         limit = FIRST_PAGE
-        narrowed, shown = requests.condition(where), True if fields is None else list(fields)
+        narrowed, shown = _condition(where), True if fields is None else list(fields)
         while True:
             asked = engine.ScrollRequest(offset, limit, narrowed, shown, with_vector=False)
             with guard(self._path):
@@ -223,7 +250,7 @@ class EdgeStore:
         """How many points match, exactly."""
         with guard(self._path):
             return self._count(
-                engine.CountRequest(exact=True, filter=requests.condition(where)),
+                engine.CountRequest(exact=True, filter=_condition(where)),
             )
 
     def _count(self, request: engine.CountRequest) -> int:
@@ -282,7 +309,7 @@ class EdgeStore:
 
     def _unindexed(self) -> int:
         # The engine counts sparse vectors as indexed from the start, dense ones once optimised.
-        held = sum(self._count(requests.count_with(name)) for name in self._layout)
+        held = sum(self._count(_count_with(name)) for name in self._layout)
         return held - self._open_shard().info().indexed_vectors_count
 
     def close(self) -> None:
@@ -321,10 +348,208 @@ def _create(generation: Path, layout: Layout) -> None:
     shard = generation / "shard"
     with guard(generation.parent):
         shard.mkdir(parents=True)
-        created = engine.EdgeShard.create(str(shard), requests.config(layout))
-        for operation in requests.payload_indexes():
+        created = engine.EdgeShard.create(str(shard), _config(layout))
+        for operation in _payload_indexes():
             created.update(operation)
         created.flush()
         created.close()
     write_layout(generation, layout)
     write_atomically(generation / "meta.json", "{}")
+
+
+def _config(layout: Layout) -> engine.EdgeConfig:
+    """The shard's configuration; the write-ahead log is named, never left to a default."""
+    max_sim = engine.MultiVectorConfig(comparator=engine.MultiVectorComparator.MaxSim)
+    vectors = {
+        name: engine.EdgeVectorParams(
+            size=width,
+            distance=engine.Distance.Cosine,
+            quantization_config=engine.ScalarQuantizationConfig(type=engine.ScalarType.Int8),
+        )
+        for name, width in layout.dense.items()
+    }
+    vectors |= {
+        # An optimised segment keeps a placeholder for every point without such a vector: in
+        # float16 it is half as large, and int8 copies would be a quarter more.
+        name: engine.EdgeVectorParams(
+            size=width,
+            distance=engine.Distance.Cosine,
+            multivector_config=max_sim,
+            datatype=engine.VectorStorageDatatype.Float16,
+        )
+        for name, width in layout.multi.items()
+    }
+    return engine.EdgeConfig(
+        vectors=vectors,
+        sparse_vectors={
+            name: engine.EdgeSparseVectorParams(modifier=engine.Modifier.Idf)
+            for name in layout.sparse
+        },
+        # A query is a millisecond's work: handing it to a thread pool costs a third more.
+        max_search_threads=1,
+        hnsw_config=engine.HnswIndexConfig(m=16, ef_construct=100, full_scan_threshold=2000),
+        # Nothing is too small to index: the store decides when it is worth it.
+        optimizers=engine.EdgeOptimizersConfig(indexing_threshold=1),
+        wal_enabled=True,
+    )
+
+
+def _payload_indexes() -> list[engine.UpdateOperation]:
+    """The operations that index every field that is filtered by."""
+    keywords = sorted({*KEYWORD_FIELDS, TENANT_FIELD})
+    kinds = [(name, engine.PayloadSchemaType.Keyword) for name in keywords]
+    kinds += [(name, engine.PayloadSchemaType.Float) for name in sorted(NUMBER_FIELDS)]
+    return [engine.UpdateOperation.create_field_index(name, kind) for name, kind in kinds]
+
+
+def _upsert(points: Sequence[Point]) -> engine.UpdateOperation:
+    """The operation that writes points; they must have passed `check_point`."""
+    return engine.UpdateOperation.upsert_points([_point(point) for point in points])
+
+
+def _point(point: Point) -> engine.Point:
+    vectors: dict[str, Any] = {name: row.tolist() for name, row in point.dense.items()}
+    vectors |= {name: rows.tolist() for name, rows in point.multi.items()}
+    # An empty sparse vector would count as a document in one IDF and not in the other.
+    vectors |= {name: _sparse(v) for name, v in point.sparse.items() if v.indices.size}
+    return engine.Point(id=point.id, vector=vectors, payload=dict(point.payload))
+
+
+def _set_sparse(using: str, vectors: Mapping[int, SparseVector]) -> engine.UpdateOperation:
+    """The operation that replaces one sparse vector of each point."""
+    return engine.UpdateOperation.update_vectors(
+        [engine.PointVectors(id=i, vector={using: _sparse(v)}) for i, v in vectors.items()],
+    )
+
+
+def _sparse(vector: SparseVector) -> engine.SparseVector:
+    return engine.SparseVector(indices=vector.indices.tolist(), values=vector.values.tolist())
+
+
+def _query(leg: LegQuery, where: Filter | None) -> engine.QueryRequest:
+    """One leg's question within `where`: ids and scores only, as payloads cost more."""
+    if isinstance(leg.vector, SparseVector):
+        vector: Any = _sparse(leg.vector)
+    else:
+        vector = leg.vector.tolist()
+    # Rescoring with the float vectors makes a score the exact cosine, whatever found the point.
+    params = engine.SearchParams(quantization=engine.QuantizationSearchParams(rescore=True))
+    if leg.idf_corpus is not None and isinstance(leg.vector, SparseVector):
+        corpus = _condition(leg.idf_corpus)
+        params = engine.SearchParams(idf=engine.IdfParams(corpus=corpus))
+    return engine.QueryRequest(
+        limit=leg.limit,
+        query=engine.Query.Nearest(vector, using=leg.using),
+        filter=_condition(where),
+        params=params,
+        with_payload=False,
+        with_vector=False,
+    )
+
+
+def _count_with(vector: str) -> engine.CountRequest:
+    """How many points have this vector, exactly."""
+    having = engine.Filter(must=[engine.HasVectorCondition(vector)])
+    return engine.CountRequest(exact=True, filter=having)
+
+
+def _condition(where: Filter | None) -> engine.Filter | None:
+    """The engine's filter; None for none."""
+    if where is None:
+        return None
+    # Candidates are never the same twice: remembering them would only push out what is.
+    return _filter(where) if isinstance(where, HasId) else _remembered_filter(where)
+
+
+def _filter(where: Filter) -> engine.Filter:
+    return engine.Filter(must=[_translated(where)])
+
+
+# A wide scope takes a millisecond to translate, and every leg of every query has it.
+_remembered_filter = lru_cache(maxsize=256)(_filter)
+
+
+def _translated(where: Filter) -> Any:  # noqa: PLR0911
+    match where:
+        case Equals(field=field, value=value):
+            return engine.FieldCondition(key=field, match=engine.MatchValue(as_keyword(value)))
+        case AnyOf(field=field, values=values):
+            return engine.FieldCondition(
+                key=field, match=engine.MatchAny([*map(as_keyword, values)])
+            )
+        case Range(field=field):
+            bounds = engine.RangeFloat(gt=where.gt, gte=where.gte, lt=where.lt, lte=where.lte)
+            return engine.FieldCondition(key=field, range=bounds)
+        case HasId(ids=ids):
+            return engine.HasIdCondition({i for i in ids if is_point_id(i)})
+        case Not(part=part):
+            return engine.Filter(must_not=[_translated(part)])
+        case And(parts=parts):
+            return engine.Filter(must=[*map(_translated, parts)])
+        case Or(parts=parts):
+            # An empty `should` would match everything; an empty set of ids matches nothing.
+            should = [*map(_translated, parts)]
+            return engine.Filter(should=should) if should else engine.HasIdCondition(set())
+
+
+@contextmanager
+def guard(path: Path) -> Generator[None]:
+    """Turn what the engine raises on this folder into our own errors.
+
+    Raises:
+        StoreWriteError: the disk refused.
+        StoreError: the engine refused the request.
+        StoreDamagedError: the engine panicked.
+    """
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        raise StoreWriteError(f"{path}: {error.strerror or error}") from error
+    except Exception as error:
+        raise StoreError(f"the engine refused a request on {path}: {error}") from error
+    except BaseException as error:
+        # A Rust panic is a BaseException of a class that cannot be imported.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise StoreDamagedError(
+            f"the engine failed on {path}: {error}; the index can be made again from its "
+            "sources: `toolcrib index SOURCE... --store NEW_FOLDER`",
+        ) from error
+
+
+def optimise_beside(generation: Path, target: Path) -> None:
+    """Copy a flushed generation to `target` and optimise the copy in another process.
+
+    Raises:
+        StoreError: the other process failed; `target` is removed, the original is as it was.
+    """
+    try:
+        copy_sparsely(generation, target)
+        _run(target / "shard", generation)
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+
+
+def _run(shard: Path, original: Path) -> None:
+    # A fresh interpreter, never a fork: a forked child hangs on its first query.
+    command = [sys.executable, "-m", __name__, str(shard)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise StoreError(f"optimising a copy of {original} failed: {last}")
+
+
+def _optimise(shard_folder: str) -> None:
+    # The searches of the parent come first.
+    os.nice(10)
+    shard = engine.EdgeShard.load(shard_folder)
+    shard.optimize()
+    shard.flush()
+    shard.close()
+
+
+if __name__ == "__main__":
+    _optimise(sys.argv[1])

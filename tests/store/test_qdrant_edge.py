@@ -24,9 +24,10 @@ from tests.store.samples import (
     unit,
 )
 from toolcrib.encoders.base import FloatArray
-from toolcrib.store.edge import EdgeStore
+from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
+from toolcrib.store.base import Layout, Store, point_id
 from toolcrib.store.filters import And
-from toolcrib.store.protocol import Layout, Store, point_id
+from toolcrib.store.qdrant_edge import EdgeStore, guard
 
 MEMORY = Path("/dev/shm")
 
@@ -96,3 +97,42 @@ def test_scores_stay_exact_when_vectors_are_stored_as_int8(tmp_path: Path) -> No
         )
         assert np.all(np.diff([hit.score for hit in hits]) <= 0)
     assert recalled >= 0.95 * 10 * len(queries)
+
+
+PLACE = Path("store")
+
+
+class PanicException(BaseException):
+    """Stands in for the Rust panic's class, which cannot be imported."""
+
+
+def raised(error: BaseException) -> BaseException:
+    with pytest.raises(BaseException) as caught, guard(PLACE):  # noqa: PT011
+        raise error
+    return caught.value
+
+
+def test_a_refusal_is_a_store_error():
+    error = raised(Exception("Not existing vector name"))
+    assert type(error) is StoreError
+    assert str(error) == "the engine refused a request on store: Not existing vector name"
+
+
+def test_a_disk_that_refuses_is_a_write_error():
+    error = raised(OSError(28, "No space left on device"))
+    assert type(error) is StoreWriteError
+    assert str(error) == "store: No space left on device"
+
+
+def test_a_panic_is_damage():
+    error = raised(PanicException("index out of bounds"))
+    assert type(error) is StoreDamagedError
+    assert str(error) == (
+        "the engine failed on store: index out of bounds; the index can be made again from its "
+        "sources: `toolcrib index SOURCE... --store NEW_FOLDER`"
+    )
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), StoreError("ours")])
+def test_what_is_not_the_engines_passes(error):
+    assert raised(error) is error
