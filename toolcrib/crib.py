@@ -29,8 +29,8 @@ from toolcrib.records import (
     ToolHit,
     Turn,
 )
+from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.policy import RecoveryPolicy
-from toolcrib.router.telemetry import DecisionLog
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Identity, Store, StoreInfo
 

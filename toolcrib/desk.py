@@ -26,10 +26,7 @@ from toolcrib.retrieval.passage_rerank import PassageReranker
 from toolcrib.retrieval.queries import has_words
 from toolcrib.router.budget import Costs
 from toolcrib.router.context.detector import Detector
-from toolcrib.router.knowledge import KnowledgeRouter
-from toolcrib.router.recovery import Failures, alternates
-from toolcrib.router.router import Router, RouterParts
-from toolcrib.router.telemetry import (
+from toolcrib.router.decision_log import (
     DecisionLog,
     FailureLog,
     Feedback,
@@ -39,6 +36,9 @@ from toolcrib.router.telemetry import (
     open_log,
     outcome_record,
 )
+from toolcrib.router.knowledge import KnowledgeRouter
+from toolcrib.router.recovery import Failures, alternates
+from toolcrib.router.router import Router, RouterParts
 from toolcrib.router.tools import ToolSelector, compatible
 from toolcrib.settings import Settings
 from toolcrib.store.base import Store

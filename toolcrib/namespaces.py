@@ -21,7 +21,7 @@ from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import QueryError, StoreError
 from toolcrib.indexers.writing import Listener
 from toolcrib.revisions import announce, change_revision, revision_of
-from toolcrib.router.ledger_log import LedgerLog
+from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings, load_settings
 from toolcrib.shared_store import SharedStore
 from toolcrib.store.namespaced import DEFAULT
@@ -57,7 +57,7 @@ class _Opened:
     """A crib, the revision that it has seen, and when it was last compared."""
 
     crib: Crib
-    log: LedgerLog
+    log: DatabaseLog
     revision: str | None
     checked: float
 
@@ -128,7 +128,7 @@ class Namespaces:
             self._catch_up(name, opened)
         return opened.crib
 
-    def log(self, name: str = DEFAULT) -> LedgerLog:
+    def log(self, name: str = DEFAULT) -> DatabaseLog:
         """The log of a namespace's decisions."""
         with self._lock:
             return (self._opened.get(name) or self._open(check_name(name))).log
@@ -215,9 +215,9 @@ class Namespaces:
             self._opened.pop(each).log.close()
         return opened
 
-    def _log(self, name: str) -> LedgerLog:
+    def _log(self, name: str) -> DatabaseLog:
         keep_s = self.settings.service.keep_days * 86_400
-        return LedgerLog(self.ledger, name, text=self.settings.telemetry.text, keep_s=keep_s)
+        return DatabaseLog(self.ledger, name, text=self.settings.telemetry.text, keep_s=keep_s)
 
     def _revision(self, name: str) -> str | None:
         return None if self._is_alone else revision_of(self.ledger, name)

@@ -24,9 +24,9 @@ from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.budget import Limits
 from toolcrib.router.context.settings import ContextSettings
+from toolcrib.router.decision_log import TelemetrySettings
 from toolcrib.router.knowledge import KnowledgeSettings
 from toolcrib.router.policy import RecoverySettings
-from toolcrib.router.telemetry import TelemetrySettings
 from toolcrib.router.tools import ToolSettings
 
 __all__ = [

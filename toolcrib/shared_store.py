@@ -14,7 +14,7 @@ from toolcrib.indexers.points import layout
 from toolcrib.indexers.writing import Listener
 from toolcrib.library import Library
 from toolcrib.rebuilding import copy_passages, copy_tools
-from toolcrib.router.telemetry import DecisionLog
+from toolcrib.router.decision_log import DecisionLog
 from toolcrib.settings import Settings
 from toolcrib.store.base import Layout, Store
 from toolcrib.store.namespaced import NamespacedStore, namespaces_of

@@ -14,8 +14,8 @@ from rank_bm25 import BM25Okapi
 
 from toolcrib.encoders.base import SparseVector
 from toolcrib.encoders.lexical import LexicalEncoder, LexicalSettings
-from toolcrib.store.qdrant_edge import EdgeStore
 from toolcrib.store.base import Layout, LegQuery, Point, point_id
+from toolcrib.store.qdrant_edge import EdgeStore
 
 VOCABULARY = [f"word{number}" for number in range(2000)]
 TOLERANCE = 1e-4

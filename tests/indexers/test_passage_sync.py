@@ -14,9 +14,9 @@ from toolcrib.indexers.passage_sync import PassageSync
 from toolcrib.indexers.passages import passage_layout
 from toolcrib.indexers.writing import PAGE
 from toolcrib.records import IndexProgress, Passage, Refusal
-from toolcrib.store.qdrant_edge import EdgeStore
-from toolcrib.store.payload import read_passage
 from toolcrib.store.base import LegQuery, point_id
+from toolcrib.store.payload import read_passage
+from toolcrib.store.qdrant_edge import EdgeStore
 
 
 class Bench:

@@ -18,8 +18,8 @@ from toolcrib.errors import SpecError
 from toolcrib.indexers.passages import digest_of, draft_passage, passage_counts, passage_layout
 from toolcrib.indexers.render import MAX_CHARS
 from toolcrib.records import Passage
-from toolcrib.store.payload import read_passage
 from toolcrib.store.base import check_point, point_id
+from toolcrib.store.payload import read_passage
 
 DENSE, LEXICAL = DeterministicEncoder(), LexicalEncoder()
 PART = Passage("handbook", "leave.md", "Ask a week before.", ("Leave", "Holidays"), 2, 340)

@@ -18,9 +18,9 @@ from toolcrib.indexers.render import FieldWeights
 from toolcrib.indexers.sync import Entry, ToolSync
 from toolcrib.indexers.writing import PAGE
 from toolcrib.records import IndexProgress, Refusal, ToolSpec
-from toolcrib.store.qdrant_edge import EdgeStore
-from toolcrib.store.payload import read_tool
 from toolcrib.store.base import LegQuery, point_id
+from toolcrib.store.payload import read_tool
+from toolcrib.store.qdrant_edge import EdgeStore
 
 
 class Bench:

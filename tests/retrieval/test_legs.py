@@ -10,8 +10,8 @@ from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.legs import EncodedQuery, Legs
-from toolcrib.store.filters import Equals, Filter
 from toolcrib.store.base import Store, point_id
+from toolcrib.store.filters import Equals, Filter
 
 DENSE, LEXICAL = DeterministicEncoder(), LexicalEncoder()
 MAIL, PARCEL = "read the mail of today", "tell where the parcel is now"

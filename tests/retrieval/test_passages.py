@@ -15,8 +15,8 @@ from toolcrib.indexers.passages import passage_layout
 from toolcrib.records import Passage
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.passages import DEPTH, PassageRetriever, PassageWeights
-from toolcrib.store.qdrant_edge import EdgeStore
 from toolcrib.store.filters import AnyOf, Equals
+from toolcrib.store.qdrant_edge import EdgeStore
 
 DENSE, LEXICAL = DeterministicEncoder(), LexicalEncoder()
 # Four words of each count, so that the mean length is the same whichever there are.

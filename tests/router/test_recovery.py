@@ -12,8 +12,8 @@ from toolcrib import Crib, Equals, Not, Scope, Settings, ToolSpec
 from toolcrib.errors import QueryError
 from toolcrib.router.recovery import Failures, alternates, schema_fit
 from toolcrib.settings import EncoderSettings
-from toolcrib.store.filters import HasId
 from toolcrib.store.base import point_id
+from toolcrib.store.filters import HasId
 
 
 def parameters(required=(), **types):

@@ -161,7 +161,9 @@ def test_a_collection_that_cannot_be_made_is_told_in_the_servers_words(server):
 
 def test_somebody_elses_collection_is_refused(client):
     client.create_collection("toolcrib-ledger", vectors_config={})
-    with pytest.raises(StoreError, match=r"'toolcrib-ledger' at .* is no records database of toolcrib"):
+    with pytest.raises(
+        StoreError, match=r"'toolcrib-ledger' at .* is no records database of toolcrib"
+    ):
         QdrantRecordsDb.over(client)
 
 

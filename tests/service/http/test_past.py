@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.errors import UnknownDecisionError
-from toolcrib.router.ledger_log import LedgerLog
+from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.service.grants import ANYONE
 from toolcrib.service.http import past
 from toolcrib.service.http.visits import Visit
@@ -23,7 +23,7 @@ def visit(service, monkeypatch):
 @pytest.fixture
 def other(service, visit):
     """The log of the same namespace in another process."""
-    log = LedgerLog(service.namespaces.ledger, visit.namespace, text=False, keep_s=1e12)
+    log = DatabaseLog(service.namespaces.ledger, visit.namespace, text=False, keep_s=1e12)
     yield log
     log.close()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from weakref import WeakSet
 
 from toolcrib.namespaces import Namespaces
-from toolcrib.router.ledger_log import LedgerLog
+from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.service.http.callers import Door, Rates
 from toolcrib.service.http.readiness import Readiness
 from toolcrib.service.http.workers import Pace, Workers
@@ -37,7 +37,7 @@ class House:
     under_way: int = 0
     draining: bool = False
     pace: Pace = field(default_factory=Pace)
-    logs: WeakSet[LedgerLog] = field(default_factory=WeakSet[LedgerLog])
+    logs: WeakSet[DatabaseLog] = field(default_factory=WeakSet[DatabaseLog])
     _writing: tuple[threading.Lock, ...] = field(
         default_factory=lambda: tuple(threading.Lock() for _ in range(STRIPES))
     )
