@@ -43,7 +43,6 @@ from toolcrib.encoders.onnx import (
 from toolcrib.errors import EncoderError
 from toolcrib.settings import EncoderSettings
 from toolcrib.training.export import Weights, export
-from toolcrib.wiring import make_reranker as wired
 
 CARD: dict[str, Any] = {
     "name": "m",
@@ -312,13 +311,6 @@ def test_a_score_that_is_no_number_is_refused(tmp_path: Path) -> None:
     export(Weights(spoilt, made.heads, made.tokenizer), tmp_path, card, quantised=False)
     with pytest.raises(EncoderError, match=r"spoilt@.* gave NaN or infinity"):
         BundledReranker(tmp_path).score(QUERY, TEXTS)
-
-
-def test_the_settings_may_name_its_folder(shipped: Path) -> None:
-    settings = Settings(encoder=EncoderSettings(reranker=f"bundled:{shipped}"))
-    reranker = wired(settings)
-    assert isinstance(reranker, BundledReranker)
-    assert reranker.name.startswith("a-model@")
 
 
 def test_a_crib_asks_the_reranker_that_its_settings_name(shipped: Path) -> None:

@@ -18,6 +18,7 @@ from tests.store.conformance import StoreContract
 from tests.store.samples import LAYOUT, a_full_point, dense_leg, point, unit
 from toolcrib.errors import IndexMismatchError, StoreError
 from toolcrib.store.base import Layout, Store
+from toolcrib.store.qdrant_client import QdrantConnection
 from toolcrib.store.qdrant_server import ServerStore
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,6 +86,12 @@ def test_a_real_server_is_asked_too() -> None:
         assert client.info().version
 
 
+def over(client: QdrantClient, layout: Layout, collection: str = "toolcrib") -> ServerStore:
+    store = ServerStore(QdrantConnection(client, "the client given"), collection, layout)
+    store._open()
+    return store
+
+
 @pytest.fixture
 def client() -> Iterator[QdrantClient]:
     with closing(QdrantClient(":memory:")) as client:
@@ -98,38 +105,33 @@ def test_the_gaps_of_local_mode_name_a_place_that_exists() -> None:
 
 def test_local_mode_still_has_no_payload_indexes(client: QdrantClient) -> None:
     """When this fails, the gap is closed and its line can go."""
-    ServerStore.over(client, LAYOUT)
+    over(client, LAYOUT)
     assert client.get_collection("toolcrib").payload_schema == {}
 
 
 def test_opening_again_finds_everything(client: QdrantClient) -> None:
-    first = ServerStore.over(client, LAYOUT)
+    first = over(client, LAYOUT)
     first.upsert([a_full_point()])
     first.write_meta({"model": "a"})
     first.close()
-    again = ServerStore.over(client, LAYOUT)
+    again = over(client, LAYOUT)
     assert (again.count(), dict(again.read_meta())) == (1, {"model": "a"})
 
 
 def test_two_collections_of_a_server_know_nothing_of_each_other(client: QdrantClient) -> None:
-    one = ServerStore.over(client, LAYOUT, collection="one")
-    two = ServerStore.over(client, LAYOUT, collection="two")
+    one = over(client, LAYOUT, collection="one")
+    two = over(client, LAYOUT, collection="two")
     one.upsert([a_full_point()])
     one.write_meta({"model": "a"})
     assert (two.count(), dict(two.read_meta())) == (0, {})
     assert two.search([dense_leg(unit(1))]) == [[]]
 
 
-def test_closing_leaves_a_client_open_that_was_given(client: QdrantClient) -> None:
-    ServerStore.over(client, LAYOUT).close()
-    assert client.collection_exists("toolcrib")
-
-
 def test_a_collection_of_ours_opens_with_the_layout_that_it_has(client: QdrantClient) -> None:
     """Whether its models are those in use is told by the meta document, in better words."""
-    ServerStore.over(client, LAYOUT)
+    over(client, LAYOUT)
     other = Layout(dense={"description": 4}, multi={}, sparse=())
-    assert ServerStore.over(client, other).layout == LAYOUT
+    assert over(client, other).layout == LAYOUT
 
 
 FOREIGN: dict[str, tuple[dict[str, models.VectorParams], str]] = {
@@ -160,7 +162,7 @@ def test_somebody_elses_collection_is_refused(
 ) -> None:
     client.create_collection("toolcrib", vectors_config=vectors)
     with pytest.raises(IndexMismatchError) as refused:
-        ServerStore.over(client, Layout(dense={"description": 8}, multi={}, sparse=()))
+        over(client, Layout(dense={"description": 8}, multi={}, sparse=()))
     assert str(refused.value) == (
         "the collection 'toolcrib' at the client given was made for other models: "
         f"{words}; set server.collection to another name, or delete this one"
@@ -174,7 +176,7 @@ def test_a_sparse_vector_without_idf_is_not_ours(client: QdrantClient) -> None:
         sparse_vectors_config={"lexical": models.SparseVectorParams()},
     )
     with pytest.raises(IndexMismatchError, match="is sparse without IDF, wanted sparse with IDF"):
-        ServerStore.over(client, Layout({}, {}, ("lexical",)))
+        over(client, Layout({}, {}, ("lexical",)))
 
 
 def test_a_collection_that_fits_is_used_and_cannot_be_renewed(client: QdrantClient) -> None:
@@ -186,7 +188,7 @@ def test_a_collection_that_fits_is_used_and_cannot_be_renewed(client: QdrantClie
         },
     )
     layout = Layout(dense={"description": 8}, multi={}, sparse=())
-    store = ServerStore.over(client, layout)
+    store = over(client, layout)
     store.upsert([point("tool", dense=unit(1))])
     assert len(store.search([dense_leg(unit(1))])[0]) == 1
     with pytest.raises(StoreError) as refused, store.renew(layout):
@@ -198,7 +200,7 @@ def test_a_collection_that_fits_is_used_and_cannot_be_renewed(client: QdrantClie
 
 
 def test_a_renewal_leaves_one_collection_and_one_alias(client: QdrantClient) -> None:
-    store = ServerStore.over(client, LAYOUT)
+    store = over(client, LAYOUT)
     client.create_collection("toolcrib.g0007", vectors_config={})  # broken off before
     client.create_collection("toolcrib.gone", vectors_config={})  # somebody else's
     with store.renew(LAYOUT) as beside:
@@ -210,7 +212,7 @@ def test_a_renewal_leaves_one_collection_and_one_alias(client: QdrantClient) -> 
 
 
 def test_another_store_of_the_same_name_follows_a_renewal(client: QdrantClient) -> None:
-    writer, reader = ServerStore.over(client, LAYOUT), ServerStore.over(client, LAYOUT)
+    writer, reader = over(client, LAYOUT), over(client, LAYOUT)
     writer.upsert([a_full_point("old")])
     with writer.renew(LAYOUT) as beside:
         beside.upsert([a_full_point("new")])

@@ -19,7 +19,7 @@ from toolcrib.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from toolcrib.store.qdrant_client import connect
+from toolcrib.store.qdrant_client import QdrantConnection, connect
 from toolcrib.store.records_db.base import RecordsDb
 from toolcrib.store.records_db.qdrant import QdrantRecordsDb
 
@@ -74,6 +74,12 @@ def db(server: LocalQdrant) -> Iterator[QdrantRecordsDb]:
     with closing(QdrantRecordsDb.open(server.url)) as db:
         server.requests.clear()
         yield db
+
+
+def over(client: QdrantClient) -> QdrantRecordsDb:
+    db = QdrantRecordsDb(QdrantConnection(client, "the client given"), "toolcrib-ledger")
+    db._make(None)
+    return db
 
 
 def refusal(status: int, words: str) -> Reply:
@@ -161,14 +167,12 @@ def test_a_collection_that_cannot_be_made_is_told_in_the_servers_words(server):
 
 def test_somebody_elses_collection_is_refused(client):
     client.create_collection("toolcrib-ledger", vectors_config={})
-    with pytest.raises(
-        StoreError, match=r"'toolcrib-ledger' at .* is no records database of toolcrib"
-    ):
-        QdrantRecordsDb.over(client)
+    with pytest.raises(StoreError, match=r"'toolcrib-ledger' at .* is no records database"):
+        over(client)
 
 
 def test_a_point_that_is_no_record_is_an_error_that_names_it(client):
-    db = QdrantRecordsDb.over(client)
+    db = over(client)
     payload = {"shelf": "keys", "at": NOON, "id": "a", "body": "{}"}
     client.upsert("toolcrib-ledger", [models.PointStruct(id=7, vector={}, payload=payload)])
     with pytest.raises(StoreDamagedError, match=r"the point 7 in the collection .* is no record"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -34,8 +34,8 @@ __all__ = [
     "API_KEY_SETTING",
     "META_KEY",
     "MIN_SERVER",
-    "QdrantClient",
     "QdrantConnection",
+    "batches",
     "connect",
     "has_collection",
     "models",
@@ -49,6 +49,9 @@ MIN_SERVER = (1, 19)
 """Older servers leave out `params.idf` without a word: scores would then tell a caller about
 points outside its scope."""
 
+MAX_BATCH_BYTES = 4 * 2**20
+"""A server refuses bodies above 32 MB by default, and proxies before it often above 8."""
+
 TRIES = 3
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
@@ -58,6 +61,7 @@ _START_IT = "start it with `docker compose up -d`"
 _MAX_WORDS = 300
 
 Answer = TypeVar("Answer")
+Item = TypeVar("Item")
 Given = ParamSpec("Given")
 
 
@@ -78,6 +82,23 @@ def connect(url: str, api_key: str | None, timeout_s: float) -> QdrantConnection
     timeout = cast("int", timeout_s)
     client = QdrantClient(url=url, api_key=api_key, timeout=timeout, check_compatibility=False)
     return QdrantConnection(client, shown, owns_client=True)
+
+
+def batches(
+    items: Iterable[Item], most: int, size_of: Callable[[Item], int]
+) -> Iterator[list[Item]]:
+    """Cut what is written into requests of bounded size, in order; one huge item goes alone."""
+    batch: list[Item] = []
+    size = 0
+    for item in items:
+        weight = size_of(item)
+        if batch and (len(batch) == most or size + weight > MAX_BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += weight
+    if batch:
+        yield batch
 
 
 def has_collection(url: str, name: str, *, api_key: str | None, timeout_s: float) -> bool:

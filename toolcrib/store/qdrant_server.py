@@ -44,8 +44,8 @@ from toolcrib.store.filters import (
 )
 from toolcrib.store.qdrant_client import (
     META_KEY,
-    QdrantClient,
     QdrantConnection,
+    batches,
     connect,
     models,
 )
@@ -56,9 +56,6 @@ SCROLL_PAGE = 500
 IDS_A_REQUEST = 1000
 
 MAX_BATCH_POINTS = 256
-MAX_BATCH_BYTES = 4 * 2**20
-"""A server refuses bodies above 32 MB by default, and proxies before it often above 8."""
-
 _BYTES_A_NUMBER = 22
 """A float32 as JSON, written as the double that it equals, with its comma."""
 
@@ -121,24 +118,6 @@ class ServerStore:
             raise
         return store
 
-    @classmethod
-    def over(
-        cls,
-        client: QdrantClient,
-        layout: Layout,
-        *,
-        collection: str = "toolcrib",
-        place: str = "the client given",
-    ) -> ServerStore:
-        """Open the collection over a client that is there already, and that `close` leaves open.
-
-        Raises:
-            StoreError: as `open`.
-        """
-        store = cls(QdrantConnection(client, place), collection, layout)
-        store._open()
-        return store
-
     @property
     def layout(self) -> Layout:
         """The named vectors that the collection was made with."""
@@ -157,7 +136,7 @@ class ServerStore:
         upsert = self._connection.client.upsert
         for point in points:
             check_point(point, self._layout)
-        for batch in _batches(points):
+        for batch in batches(points, MAX_BATCH_POINTS, _weight):
             what = f"writing {len(batch)} points to {self._name!r}"
             structs = [_struct(each) for each in batch]
             self._connection.write(what, upsert, self._name, structs, wait=True)
@@ -483,21 +462,6 @@ def _vectors(point: Point) -> dict[str, Any]:
 
 def _sparse(vector: SparseVector) -> models.SparseVector:
     return models.SparseVector(indices=vector.indices.tolist(), values=vector.values.tolist())
-
-
-def _batches(written: Sequence[Point]) -> Iterator[list[Point]]:
-    """Cut an upsert into requests of bounded size, in order; one huge point goes alone."""
-    batch: list[Point] = []
-    size = 0
-    for point in written:
-        weight = _weight(point)
-        if batch and (len(batch) == MAX_BATCH_POINTS or size + weight > MAX_BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(point)
-        size += weight
-    if batch:
-        yield batch
 
 
 def _weight(point: Point) -> int:

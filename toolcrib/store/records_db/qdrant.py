@@ -19,8 +19,8 @@ from typing import Any
 from toolcrib.errors import StoreDamagedError, StoreError
 from toolcrib.store.qdrant_client import (
     META_KEY,
-    QdrantClient,
     QdrantConnection,
+    batches,
     connect,
     models,
 )
@@ -32,8 +32,6 @@ PAGE = 500
 TABLES_AT_FIRST = 1000
 
 MAX_BATCH_POINTS = 100
-MAX_BATCH_CHARS = 4 * 2**20
-"""A server refuses bodies above 32 MB by default, and proxies before it often above 8."""
 
 DIGITS = 6
 """Behind the point; exact for any parser until the year 2255."""
@@ -80,23 +78,6 @@ class QdrantRecordsDb:
             raise
         return opened
 
-    @classmethod
-    def over(
-        cls,
-        client: QdrantClient,
-        *,
-        collection: str = "toolcrib-ledger",
-        place: str = "the client given",
-    ) -> QdrantRecordsDb:
-        """Open it over a client that is there already, and that `close` leaves open.
-
-        Raises:
-            StoreError: as `open`.
-        """
-        opened = cls(QdrantConnection(client, place), collection)
-        opened._make(None)
-        return opened
-
     def _make(self, replicas: int | None) -> None:
         """Make sure that the collection is there, is ours, and has its indexes."""
         connection, name = self._connection, self._name
@@ -134,7 +115,7 @@ class QdrantRecordsDb:
         # Of one id twice in a request, the last one must stay.
         points = {point.id: point for point in (_point(table, row) for row in rows)}
         upsert = self._connection.client.upsert
-        for batch in _batches(points.values()):
+        for batch in batches(points.values(), MAX_BATCH_POINTS, _weight):
             what = f"writing {len(batch)} records of {table!r}"
             self._connection.write(what, upsert, self._name, batch, wait=True)
 
@@ -284,19 +265,8 @@ def _point(table: str, row: DbRow) -> models.PointStruct:
     return models.PointStruct(id=_point_id(table, row.id), vector={}, payload=payload)
 
 
-def _batches(points: Iterable[models.PointStruct]) -> Iterator[list[models.PointStruct]]:
-    """Cut what is written into requests of bounded size, in order; one huge record goes alone."""
-    batch: list[models.PointStruct] = []
-    size = 0
-    for each in points:
-        weight = len((each.payload or {})["body"])
-        if batch and (len(batch) == MAX_BATCH_POINTS or size + weight > MAX_BATCH_CHARS):
-            yield batch
-            batch, size = [], 0
-        batch.append(each)
-        size += weight
-    if batch:
-        yield batch
+def _weight(point: models.PointStruct) -> int:
+    return len((point.payload or {})["body"])
 
 
 def _microsecond(at: float) -> float:
