@@ -21,7 +21,7 @@ from toolcrib.evaluation.gate_measures import BINS, ReliabilityBin, expected_err
 from toolcrib.evaluation.rows import Located
 from toolcrib.records import Outcome, Refusal, Verdict
 from toolcrib.records.turn import RouteKind
-from toolcrib.router.telemetry import Feedback
+from toolcrib.router.decision_log import Feedback
 
 __all__ = [
     "DecisionSummary",

@@ -15,8 +15,8 @@ from toolcrib.evaluation.systems.base import Answer, Ranked, System
 from toolcrib.indexers.points import layout
 from toolcrib.records import ToolSpec
 from toolcrib.settings import Settings
+from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import HasId
-from toolcrib.store.protocol import Store, point_id
 
 __all__ = ["OwnSystems"]
 
