@@ -18,7 +18,7 @@ from fusion import SPLITS, bm25, ndcg, questions, spec
 from toolcrib.encoders.bundled import BundledEncoder
 from toolcrib.encoders.lexical import split_identifier
 from toolcrib.encoders.protocols import FloatArray
-from toolcrib.indexers.render import clean, dense_text
+from toolcrib.indexers.points import clean, dense_text
 from toolcrib.records import ToolSpec
 from toolcrib.retrieval.fusion import FusionWeights
 

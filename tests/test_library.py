@@ -12,7 +12,7 @@ from toolcrib.encoders.bundled import BundledEncoder
 from toolcrib.encoders.deterministic import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import IndexMismatchError, StoreError, UnknownCollectionError
-from toolcrib.indexers.passages import passage_layout
+from toolcrib.indexers.points import passage_layout
 from toolcrib.library import Library
 from toolcrib.records import Collection, Passage, Refusal
 from toolcrib.router.catalogue import describe, preset

@@ -20,7 +20,7 @@ from toolcrib import wiring
 from toolcrib.crib import Crib
 from toolcrib.encoders.protocols import DenseEncoder, Reranker
 from toolcrib.errors import QueryError, StoreError
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.writer import Listener
 from toolcrib.revisions import announce, change_revision, revision_of
 from toolcrib.router.ledger_log import LedgerLog
 from toolcrib.settings import Settings, load_settings

@@ -19,8 +19,7 @@ import numpy as np
 
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.protocols import FloatArray
-from toolcrib.indexers.points import draft
-from toolcrib.indexers.render import FieldWeights
+from toolcrib.indexers.points import FieldWeights, draft
 from toolcrib.records import ToolSpec
 from toolcrib.store.protocol import Point
 

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from toolcrib.encoders.deterministic import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import StoreError
-from toolcrib.indexers.lexical_context import LexicalContext
-from toolcrib.indexers.passage_sync import PassageSync
-from toolcrib.indexers.passages import passage_layout
-from toolcrib.indexers.writing import PAGE
+from toolcrib.indexers.points import passage_layout
+from toolcrib.indexers.sync import PassageSync
+from toolcrib.indexers.writer import PAGE, LexicalContext
 from toolcrib.records import IndexProgress, Passage, Refusal
 from toolcrib.store.edge import EdgeStore
 from toolcrib.store.payload import read_passage

@@ -15,8 +15,13 @@ from hypothesis import strategies as st
 from toolcrib.encoders.deterministic import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SpecError
-from toolcrib.indexers.passages import digest_of, draft_passage, passage_counts, passage_layout
-from toolcrib.indexers.render import MAX_CHARS
+from toolcrib.indexers.points import (
+    MAX_CHARS,
+    digest_of,
+    draft_passage,
+    passage_counts,
+    passage_layout,
+)
 from toolcrib.records import Passage
 from toolcrib.store.payload import read_passage
 from toolcrib.store.protocol import check_point, point_id
@@ -108,7 +113,7 @@ def test_every_field_tells_that_a_passage_changed(change):
 
 def test_ids_and_digests_are_the_same_in_another_process():
     code = (
-        "from toolcrib.indexers.passages import digest_of\n"
+        "from toolcrib.indexers.points import digest_of\n"
         "from toolcrib.records import Passage\n"
         "from toolcrib.store.protocol import point_id\n"
         "p = Passage('handbook', 'leave.md', 'Ask a week before.', ('Leave', 'Holidays'), 2, 340)\n"

@@ -14,8 +14,7 @@ from toolcrib.clock import ManualClock
 from toolcrib.encoders.deterministic import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import EncoderError, QueryError
-from toolcrib.indexers.points import layout
-from toolcrib.indexers.render import FieldWeights
+from toolcrib.indexers.points import FieldWeights, layout
 from toolcrib.indexers.sync import ToolSync
 from toolcrib.retrieval.assessment import Assessor
 from toolcrib.retrieval.fusion import FusionWeights

@@ -14,8 +14,7 @@ from toolcrib.clock import Clock
 from toolcrib.encoders.deterministic import DeterministicEncoder
 from toolcrib.encoders.protocols import DenseEncoder
 from toolcrib.errors import EncoderError
-from toolcrib.indexers.passages import passage_layout
-from toolcrib.indexers.points import layout
+from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.library import Library
 from toolcrib.store.protocol import Store
 from toolcrib.wiring import MEMORY, open_store

@@ -18,7 +18,7 @@ from toolcrib.client.calls import DONE, Call, Steps, quoted
 from toolcrib.client.parcels import PackedPassages, packed_passages, parts
 from toolcrib.client.reports import Told, joined
 from toolcrib.errors import UnknownCollectionError
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.writer import Listener
 from toolcrib.records import SENSITIVITIES, Collection, IndexReport, Refusal, Scope
 from toolcrib.router.catalogue import preset
 
@@ -42,8 +42,12 @@ def read_documents(sources: Iterable[str | Path], collection: str) -> PackedPass
     """
     # The loaders import parsers of every format; a question needs none of them.
     from toolcrib.indexers.documents.sources import passages
+    from toolcrib.settings import DocumentSettings
 
-    return packed_passages(item for source in sources for item in passages(source, collection))
+    size = DocumentSettings().max_tokens
+    return packed_passages(
+        item for source in sources for item in passages(source, collection, max_tokens=size)
+    )
 
 
 def index_passages(

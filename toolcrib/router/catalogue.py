@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from toolcrib.encoders.halves import from_text, to_text
 from toolcrib.encoders.protocols import DenseEncoder, FloatArray
 from toolcrib.errors import QueryError, SettingsError
-from toolcrib.indexers.render import clean
+from toolcrib.indexers.points import clean
 from toolcrib.records import SENSITIVITIES, Collection, Scope, Sensitivity
 
 __all__ = ["Catalogue", "describe", "preset", "read_catalogue", "read_collections"]

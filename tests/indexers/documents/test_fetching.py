@@ -8,9 +8,9 @@ import pytest
 
 from tests.indexers.documents.serving import Answer, serving
 from toolcrib.clock import ManualClock
-from toolcrib.errors import SourceError
-from toolcrib.indexers.documents import fetching
-from toolcrib.indexers.documents.fetching import fetch, is_url
+from toolcrib.indexers.documents import sources
+from toolcrib.indexers.documents.sources import fetch
+from toolcrib.records import Refusal
 
 
 @pytest.fixture
@@ -21,32 +21,25 @@ def site(monkeypatch):
 
 
 def reason(url, clock=None):
-    with pytest.raises(SourceError) as caught:
-        fetch(url, clock)
-    assert caught.value.source == url
-    return caught.value.reason
-
-
-def test_only_web_addresses_are_urls():
-    assert is_url("HTTPS://example.org")
-    assert is_url("http://example.org/a.md")
-    assert not is_url("file:///etc/hosts")
-    assert not is_url("docs/http.md")
+    refusal = fetch(url, clock)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.source, refusal.place) == (url, "")
+    return refusal.reason
 
 
 def test_what_a_server_sends_comes_with_what_it_says_of_it(site):
     got = fetch(site.put("/a%20b.md?v=1", "Text.", "text/plain; charset=KOI8-R"))
-    assert (got.content, got.content_type, got.charset) == (b"Text.", "text/plain", "koi8-r")
+    assert (got.content, got.kind, got.charset) == (b"Text.", "markdown", "koi8-r")
     assert got.path == "/a b.md"
 
 
 def test_a_server_need_not_say_anything(site):
-    got = fetch(site.put("/a", "Text."))
-    assert (got.content_type, got.charset) == ("", None)
+    got = fetch(site.put("/a.txt", "Text."))
+    assert (got.kind, got.charset) == ("text", None)
 
 
 def test_an_address_may_be_written_as_people_write_it(site):
-    site.put("/%C3%BCber%20uns?q=%C3%A9", "Text.")
+    site.put("/%C3%BCber%20uns?q=%C3%A9", "Text.", "text/plain")
     assert fetch(site.url("/über uns?q=é")).content == b"Text."
 
 
@@ -82,7 +75,7 @@ def test_a_server_that_refuses_is_quoted(site, status, said):
 
 
 def test_what_is_too_large_is_not_fetched_to_its_end(site):
-    url = site.put("/a.md", b"x" * (fetching.MAX_BYTES + 1))
+    url = site.put("/a.md", b"x" * (sources.MAX_BYTES + 1))
     assert reason(url).startswith("larger than 20,000,000 bytes")
 
 
@@ -92,7 +85,7 @@ def test_what_comes_drop_by_drop_is_given_up(site):
 
 def test_a_server_that_never_answers_is_given_up(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(fetching, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(sources, "TIMEOUT_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.md"
         assert reason(url).startswith("not here within")

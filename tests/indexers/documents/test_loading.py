@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.indexers.documents.making import docx, notebook, pdf
 from toolcrib.errors import MissingExtraError, SourceError
-from toolcrib.indexers.documents import converting
+from toolcrib.indexers.documents import loading
 from toolcrib.indexers.documents.loading import kind_of_name, kind_of_type, load
 
 GERMAN = "Die Zugriffsberechtigung für Benutzerkonten wird täglich überprüft. " * 5
@@ -175,7 +175,7 @@ def test_word_documents_keep_their_headings():
 
 
 def test_a_word_document_that_unpacks_to_too_much_is_refused(monkeypatch):
-    monkeypatch.setattr(converting, "MAX_UNPACKED_BYTES", 100)
+    monkeypatch.setattr(loading, "MAX_UNPACKED_BYTES", 100)
     assert "100 are read at most" in reason(docx(("", "Text.")), "a.docx")
 
 
@@ -233,7 +233,7 @@ def test_markdown_text_and_code_need_no_converter(monkeypatch, name):
 
 def test_libraries_say_nothing_while_they_read(capfd):
     logger = logging.getLogger("pdfminer.test")
-    with converting._reading("PDF"):
+    with loading._converting("PDF"):
         logger.warning("of no interest")
         warnings.warn("of no interest either", stacklevel=1)
     assert capfd.readouterr() == ("", "")

@@ -23,9 +23,9 @@ def write(folder, **files):
         path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def read(source, **options):
+def read(source, max_tokens=200, **options):
     """Give the passages of a source and its refusals."""
-    found = list(passages(source, "handbook", **options))
+    found = list(passages(source, "handbook", max_tokens=max_tokens, **options))
     refused = [item for _, item in found if isinstance(item, Refusal)]
     assert [where for where, item in found if isinstance(item, Refusal)] == [
         refusal.source for refusal in refused
@@ -46,7 +46,7 @@ def reasons(source):
 
 def test_a_file_becomes_passages_that_say_where_they_stand(tmp_path):
     write(tmp_path, **{"leave.md": "# Leave\n\nAsk first.\n\n## Sick\n\nCall in.\n"})
-    assert list(passages(tmp_path / "leave.md", "handbook")) == [
+    assert list(passages(tmp_path / "leave.md", "handbook", max_tokens=200)) == [
         (
             str(tmp_path / "leave.md"),
             Passage("handbook", str(tmp_path / "leave.md"), "Ask first.", ("Leave",), 0, 9),
@@ -195,7 +195,7 @@ def test_passages_are_numbered_and_as_large_as_was_asked(tmp_path):
 def test_without_the_splitter_nothing_can_be_read(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "semantic_text_splitter", None)
     with pytest.raises(MissingExtraError, match="needs the extra 'docs'"):
-        list(passages(tmp_path, "handbook"))
+        list(passages(tmp_path, "handbook", max_tokens=200))
 
 
 def test_without_a_converter_the_other_documents_are_still_read(tmp_path, monkeypatch):
@@ -212,7 +212,7 @@ def test_a_url_is_its_document_wherever_it_leads(monkeypatch):
         site.put("/guide/set%20up.md", "Ask first.", "text/plain")
         site.answers["/old"] = Answer(status=301, headers={"Location": "/guide/set%20up.md"})
         url = site.url("/old")
-        assert list(passages(url, "handbook")) == [
+        assert list(passages(url, "handbook", max_tokens=200)) == [
             (url, Passage("handbook", url, "Ask first.", ("set up",), 0, 0)),
         ]
 

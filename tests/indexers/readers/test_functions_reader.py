@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.indexers.readers.conformance import ReaderConformance, split
+from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.indexers.readers.functions import FunctionsReader
 from toolcrib.indexers.readers.registry import read_source
-from toolcrib.indexers.readers.source import Reader, Source
 from toolcrib.records import Refusal
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}

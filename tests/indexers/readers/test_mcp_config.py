@@ -11,9 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import SourceError
-from toolcrib.indexers.readers.mcp_config import ServerEntry, entries, servers_of, without_comments
-from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget, Target
-from toolcrib.indexers.readers.source import Source
+from toolcrib.indexers.readers.base import Source
+from toolcrib.indexers.readers.mcp_config import (
+    HttpTarget,
+    ServerEntry,
+    StdioTarget,
+    Target,
+    server_entries,
+    servers_of,
+    without_comments,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -53,7 +60,7 @@ JSON = st.recursive(
     ],
 )
 def test_every_way_to_write_a_server(raw: dict[str, Any], target: Target) -> None:
-    assert list(entries({"it": raw}, {"BIN": "/bin"})) == [ServerEntry("it", target)]
+    assert list(server_entries({"it": raw}, {"BIN": "/bin"})) == [ServerEntry("it", target)]
 
 
 WRONG: list[tuple[Any, str]] = [
@@ -91,7 +98,7 @@ WRONG: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("raw", "problem"), WRONG)
 def test_a_wrong_server_is_refused_by_name_and_the_next_is_read(raw: Any, problem: str) -> None:
-    read = list(entries({"wrong": raw, "right": {"command": "npx"}}, {}))
+    read = list(server_entries({"wrong": raw, "right": {"command": "npx"}}, {}))
 
     assert read == [
         ServerEntry("wrong", None, problem),
@@ -102,7 +109,7 @@ def test_a_wrong_server_is_refused_by_name_and_the_next_is_read(raw: Any, proble
 def test_servers_that_are_switched_off_are_left_out() -> None:
     servers = {"off": {"disabled": True}, "not on": {"enabled": False}, "on": {"command": "npx"}}
 
-    assert [entry.name for entry in entries(servers, {})] == ["on"]
+    assert [entry.name for entry in server_entries(servers, {})] == ["on"]
 
 
 def test_secrets_are_not_in_the_repr() -> None:

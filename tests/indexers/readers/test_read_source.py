@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.indexers.readers.conformance import SAMPLES, split, write_sample
 from toolcrib.errors import MissingExtraError
 from toolcrib.indexers.readers import registry
-from toolcrib.indexers.readers.registry import READERS, formats, read_source
-from toolcrib.indexers.readers.source import Source
+from toolcrib.indexers.readers.base import Source
+from toolcrib.indexers.readers.registry import formats, read_source, readers
 from toolcrib.records import Refusal, ToolSpec
 
 FORMATS = ("mcp-servers", "mcp", "openapi", "functions", "toolspec", "python", "mcp-live")
@@ -29,7 +29,7 @@ def test_the_formats() -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_sample_is_recognised_by_one_reader(tmp_path: Path, name: str) -> None:
     source = write_sample(tmp_path, name)
-    assert [reader.format for reader in READERS if reader.recognises(source)] == [name]
+    assert [reader.format for reader in readers() if reader.recognises(source)] == [name]
 
 
 def test_a_folder_is_read_sorted_and_to_its_depths(tmp_path: Path) -> None:
@@ -125,6 +125,7 @@ def test_a_missing_extra_is_a_refusal_among_others(
 ) -> None:
     class NeedsMore:
         format = "mcp"
+        reaches_out = False
 
         def recognises(self, source: Source) -> bool:
             return source.name.endswith("a.json")
@@ -132,7 +133,8 @@ def test_a_missing_extra_is_a_refusal_among_others(
         def read(self, source: Source, server: str | None) -> Any:
             raise MissingExtraError("reading live MCP servers", "mcp")
 
-    monkeypatch.setattr(registry, "READERS", (NeedsMore(), *READERS))
+    known = (NeedsMore(), *readers())
+    monkeypatch.setattr(registry, "readers", lambda: known)
     (tmp_path / "a.json").write_text("{}")
     (tmp_path / "b.json").write_text('{"name": "good"}')
     tools, refusals = split(read_source(str(tmp_path)))

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from toolcrib.errors import SettingsError, SourceError
-from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget
+from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget
 from toolcrib.records import ToolSpec
 from toolcrib.service.gateway.config import Overlay, read_config
 

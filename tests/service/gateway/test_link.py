@@ -11,7 +11,7 @@ from mcp import MCPError
 from tests.indexers.readers.mcp_servers.launch import closed_port, ends
 from tests.service.gateway.conftest import ECHO, Behind, until
 from toolcrib.errors import ServiceUnavailableError
-from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget
+from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget
 from toolcrib.service.gateway.last_words import LastWords
 from toolcrib.service.gateway.link import Link
 

@@ -9,7 +9,7 @@ from toolcrib.errors import SourceError
 from toolcrib.evaluation.dataset import DataSet
 from toolcrib.evaluation.loaders.checks import checked
 from toolcrib.evaluation.loaders.rows import read_intents, read_queries
-from toolcrib.indexers.sources import entries
+from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = ["intents", "pair", "part", "registry", "tools", "with_tools"]
@@ -53,7 +53,7 @@ def registry(folder: Path) -> DataSet:
     """
     shelf = folder / "registry"
     sources = [str(shelf), *(f"{path}:TOOLS" for path in sorted(shelf.glob("*.py")))]
-    found = (item for _, item in entries(sources, None, None))
+    found = (item for _, item in tool_entries(sources, None, None))
     return checked(_name(folder), found, read_queries(_file(folder, "queries.jsonl")))
 
 
@@ -63,7 +63,7 @@ def pair(name: str, tools: str | Path, queries: Path) -> DataSet:
     Raises:
         SourceError: as `tools` does.
     """
-    found = (item for _, item in entries(str(tools), None, None))
+    found = (item for _, item in tool_entries(str(tools), None, None))
     return checked(name, _whole(found), read_queries(queries))
 
 

@@ -24,7 +24,7 @@ from toolcrib.evaluation.loaders.rows import (
     intent_tool,
     validated,
 )
-from toolcrib.indexers.readers.source import build_spec
+from toolcrib.indexers.readers.base import build_spec
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = ["HUB_SETS", "HubSet", "Rows", "Table", "load_from_hub"]

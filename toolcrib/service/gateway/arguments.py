@@ -16,8 +16,8 @@ from jsonschema.protocols import Validator
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from toolcrib.indexers.readers.mcp_list import is_object
-from toolcrib.indexers.readers.schemas import rewritten
+from toolcrib.indexers.readers.base import is_object
+from toolcrib.indexers.readers.json_schema import rewritten
 from toolcrib.service.gateway.faults import in_words
 from toolcrib.service.gateway.patterns import matches_pattern
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from mcp.types import INVALID_REQUEST, CallToolResult, ErrorData, InputRequest
 
-from toolcrib.indexers.readers.mcp_target import Target
+from toolcrib.indexers.readers.mcp_config import Target
 from toolcrib.service.gateway.exchange import Exchange
 from toolcrib.service.gateway.front import Answer, Front
 from toolcrib.service.gateway.link import Link

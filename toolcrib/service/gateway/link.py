@@ -26,15 +26,16 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolcrib import __version__
 from toolcrib.errors import ServiceUnavailableError
-from toolcrib.indexers.readers.mcp_failure import explain, explain_silence
+from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
 from toolcrib.indexers.readers.mcp_session import (
     Talk,
     connect,
+    explain,
+    explain_silence,
     is_closed,
     shake_hands,
     turn_pages,
 )
-from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget, Target
 from toolcrib.service.gateway.last_words import LastWords
 from toolcrib.service.gateway.session import RelayingSession, Watched, know_headers
 

@@ -6,7 +6,7 @@ import time
 
 from toolcrib import wiring
 from toolcrib.errors import StoreError
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.writer import Listener
 from toolcrib.namespaces import Namespaces
 from toolcrib.service.gateway.news import Say
 from toolcrib.settings import Settings

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from toolcrib.crib import Crib
 from toolcrib.errors import StoreError, ToolcribError
-from toolcrib.indexers.readers.mcp_list import tool_specs
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.readers.mcp import tool_specs
+from toolcrib.indexers.writer import Listener
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.service.gateway.catalogue import Catalogue
 from toolcrib.service.gateway.config import Overlay

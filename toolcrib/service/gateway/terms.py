@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.writer import Listener
 from toolcrib.records import Sensitivity
 from toolcrib.service.gateway.judging import Judge
 from toolcrib.service.gateway.news import Say, quiet

@@ -14,8 +14,8 @@ from mcp import MCPError
 from pydantic import ValidationError
 
 from toolcrib.errors import OverloadedError, ServiceUnavailableError
+from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.indexers.readers.mcp_session import is_closed
-from toolcrib.indexers.readers.mcp_target import HttpTarget, Target
 from toolcrib.service.gateway.config import ServerConfig
 from toolcrib.service.gateway.front import ANYONE
 from toolcrib.service.gateway.lane import Lane

@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from toolcrib.crib import Crib
 from toolcrib.errors import UnknownToolError
+from toolcrib.indexers.readers.registry import read_sent
 from toolcrib.records import Scope, ToolSpec
 from toolcrib.service.http.endpoints import Endpoint, answer, nothing
-from toolcrib.service.http.sent import read_sent
 from toolcrib.service.http.tool_writing import Pruning, Written, remove_tool, write_tools
 from toolcrib.service.http.visits import Visit, visit_of
 from toolcrib.service.http.wire.tools import (

@@ -1,14 +1,55 @@
-"""`$ref`s inside one document, written out: a schema that stands on its own."""
+"""JSON Schema: where schemas stand in one and where data does; `$ref`s written out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from functools import partial
+from typing import Any
 from urllib.parse import unquote
 
-from toolcrib.indexers.readers.schemas import DATA_KEYWORDS, SCHEMA_MAPS
+from toolcrib.indexers.readers.base import is_list, is_object
 
-__all__ = ["References", "UnresolvableError", "is_reference"]
+__all__ = [
+    "DATA_KEYWORDS",
+    "SCHEMA_MAPS",
+    "References",
+    "is_reference",
+    "rewritten",
+]
+
+# -- schemas as trees ------------------------------------------------------------------------------
+
+SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+"""Keywords whose keys are names, not keywords."""
+
+DATA_KEYWORDS = frozenset({"example", "examples", "default", "enum", "const"})
+"""Keywords whose content is data, whatever it looks like."""
+
+
+def rewritten(value: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """Copy a schema, each schema in it passed through `change`, the inner ones first."""
+    if is_list(value):
+        return [rewritten(item, change) for item in value]
+    if not is_object(value):
+        return value
+    return change(_each_keyword(value, partial(rewritten, change=change)))
+
+
+def _each_keyword(schema: dict[str, Any], copy: Callable[[Any], Any]) -> dict[str, Any]:
+    """Copy an object of keywords, what stands under each by `copy`; data stays as it is."""
+    copied: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in DATA_KEYWORDS:
+            copied[key] = value
+        elif key in SCHEMA_MAPS and is_object(value):
+            copied[key] = {name: copy(item) for name, item in value.items()}
+        else:
+            copied[key] = copy(value)
+    return copied
+
+
+# -- references ------------------------------------------------------------------------------------
 
 MAX_REFERENCE_DEPTH = 8
 """How many references within references are written out before the rest is cut."""
@@ -24,10 +65,6 @@ MAX_NESTING = 100
 
 MAX_CHAIN = 50
 """A reference that leads to a reference, and so on; longer chains lead in a circle."""
-
-
-class UnresolvableError(ValueError):
-    """A `$ref` that cannot be followed, or a schema too deep to write out."""
 
 
 class _TooLargeError(Exception):
@@ -47,7 +84,7 @@ class _Walk:
     def count(self, depth: int) -> None:
         """Take note of one more value, `depth` levels deep."""
         if depth > MAX_NESTING:
-            raise UnresolvableError(f"the schema is nested deeper than {MAX_NESTING} levels")
+            raise ValueError(f"the schema is nested deeper than {MAX_NESTING} levels")
         self.values += 1
         if self.values > self.max_values:
             raise _TooLargeError
@@ -60,7 +97,7 @@ class References:
     what reads a schema for words should not have to look elsewhere for them. What does not
     end, or grows too large, is cut: {"type": "object", "description": "Pet (recursive)"},
     which every provider takes and a model understands. `follow` and `written_out` raise
-    `UnresolvableError` for a reference that leads outside of the document, nowhere, or in a circle.
+    ValueError for a reference that leads outside of the document, nowhere, or in a circle.
     """
 
     def __init__(self, document: dict[str, Any]) -> None:
@@ -74,16 +111,15 @@ class References:
         siblings: dict[str, Any] = {}
         for _ in range(MAX_CHAIN):
             if not is_reference(value):
-                target = cast("dict[str, Any]", value)
-                return {**target, **siblings} if siblings and isinstance(value, dict) else value
+                return {**value, **siblings} if siblings and is_object(value) else value
             siblings = {**{k: v for k, v in value.items() if k != "$ref"}, **siblings}
             value = self._look_up(value["$ref"])
-        raise UnresolvableError(f"$ref {value['$ref']!r} leads in a circle")
+        raise ValueError(f"$ref {value['$ref']!r} leads in a circle")
 
     def written_out(self, schema: Any) -> Any:
         """Copy `schema` with the references in it replaced by what they lead to.
 
-        Raises `UnresolvableError` also for what is deeper than `MAX_NESTING`.
+        Raises ValueError also for what is deeper than `MAX_NESTING`.
         """
         top = [schema["$ref"] if is_reference(schema) else "#"]
         schema = self.follow(schema)
@@ -91,7 +127,7 @@ class References:
         try:
             copy = self._copy(schema, walk, 0)
         except _TooLargeError:
-            raise UnresolvableError(f"the schema has more than {MAX_OWN_VALUES:,} values") from None
+            raise ValueError(f"the schema has more than {MAX_OWN_VALUES:,} values") from None
         # From shallow to deep, as each try costs no more than what it may hold.
         while walk.was_shortened and walk.max_references < MAX_REFERENCE_DEPTH:
             walk = _Walk(walk.max_references + 1, MAX_VALUES, top)
@@ -103,7 +139,7 @@ class References:
 
     def _look_up(self, reference: str) -> Any:
         if not reference.startswith("#"):
-            raise UnresolvableError(
+            raise ValueError(
                 f"$ref {reference!r} leads to another file; bundle all files into one first "
                 "(for example with `redocly bundle`)",
             )
@@ -113,27 +149,18 @@ class References:
             key = unquote(step).replace("~1", "/").replace("~0", "~")
             target = _child(target, key)
             if target is None:
-                raise UnresolvableError(f"$ref {reference!r} leads nowhere: there is no {key!r}")
+                raise ValueError(f"$ref {reference!r} leads nowhere: there is no {key!r}")
         return target
 
     def _copy(self, value: Any, walk: _Walk, depth: int) -> Any:
         walk.count(depth)
-        if isinstance(value, list):
-            return [self._copy(item, walk, depth + 1) for item in cast("list[Any]", value)]
-        if not isinstance(value, dict):
+        if is_list(value):
+            return [self._copy(item, walk, depth + 1) for item in value]
+        if not is_object(value):
             return value
-        schema = cast("dict[str, Any]", value)
-        if is_reference(schema):
-            return self._copy_target(schema, walk, depth)
-        return {key: self._copy_keyword(key, item, walk, depth) for key, item in schema.items()}
-
-    def _copy_keyword(self, key: str, value: Any, walk: _Walk, depth: int) -> Any:
-        if key in DATA_KEYWORDS:
-            return value
-        if key in SCHEMA_MAPS and isinstance(value, dict):
-            named = cast("dict[str, Any]", value)
-            return {name: self._copy(item, walk, depth + 1) for name, item in named.items()}
-        return self._copy(value, walk, depth + 1)
+        if is_reference(value):
+            return self._copy_target(value, walk, depth)
+        return _each_keyword(value, partial(self._copy, walk=walk, depth=depth + 1))
 
     def _copy_target(self, schema: dict[str, Any], walk: _Walk, depth: int) -> Any:
         reference: str = schema["$ref"]
@@ -152,22 +179,20 @@ class References:
 
 def is_reference(value: Any) -> bool:
     """Whether `value` is an object with a `$ref`; a property may be called that as well."""
-    return isinstance(value, dict) and isinstance(cast("dict[str, Any]", value).get("$ref"), str)
+    return is_object(value) and isinstance(value.get("$ref"), str)
 
 
 def _child(value: Any, key: str) -> Any:
-    if isinstance(value, dict):
-        return cast("dict[str, Any]", value).get(key)
-    if isinstance(value, list) and key.isascii() and key.isdecimal():
-        # By comparing text, as int() refuses thousands of digits.
-        items = cast("list[Any]", value)
-        return next((item for index, item in enumerate(items) if str(index) == key), None)
-    return None
+    if is_object(value):
+        return value.get(key)
+    # By comparing text, as int() refuses thousands of digits.
+    items = value if is_list(value) and key.isascii() and key.isdecimal() else []
+    return next((item for index, item in enumerate(items) if str(index) == key), None)
 
 
 def _is_scalar(schema: Any) -> bool:
-    kind = cast("dict[str, Any]", schema).get("type") if isinstance(schema, dict) else None
-    return kind in ("string", "integer", "number", "boolean")
+    scalars = ("string", "integer", "number", "boolean")
+    return is_object(schema) and schema.get("type") in scalars
 
 
 def _cut(reference: str, why: str, target: Any) -> dict[str, Any]:
@@ -175,7 +200,7 @@ def _cut(reference: str, why: str, target: Any) -> dict[str, Any]:
         "type": "object",
         "description": f"{unquote(reference.rpartition('/')[2])} ({why})",
     }
-    if isinstance(target, dict) and cast("dict[str, Any]", target).get("type") == "array":
+    if is_object(target) and target.get("type") == "array":
         # An array without items is what OpenAI refuses.
         return {**cut, "type": "array", "items": {"type": "object"}}
     return cut

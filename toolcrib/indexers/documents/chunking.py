@@ -1,4 +1,4 @@
-"""Text becomes parts of a bounded size, cut where the author cut it.
+"""Chunking: text becomes parts of a bounded size, cut where the author cut it.
 
 Markdown is cut at its headings first: no part crosses one of the first three levels. What is
 between two headings, and any other text, is cut by semantic-text-splitter between blocks, then
@@ -17,14 +17,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from string import ascii_letters, digits, whitespace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from toolcrib.indexers.documents.extra import import_docs
+from toolcrib.extras import import_extra
 
-__all__ = ["Counter", "Part", "TextKind", "approximate_tokens", "split"]
+__all__ = ["Counter", "Part", "TextKind", "approximate_tokens", "require_docs", "split"]
+
 
 Counter: TypeAlias = Callable[[str], int]
 """Says how many tokens a text has."""
@@ -43,25 +44,15 @@ _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[^`\n]*\s*").fullmatch
 WINDOW = 32_768
 """Characters given to the splitter at once: its time grows with the square of a long line."""
 
-_TENTHS = (
-    (ascii_letters.encode(), 2),
-    (digits.encode(), 5),
-    (whitespace.encode(), 1),
+_TENTHS: dict[int, int] = {
+    **dict.fromkeys(ascii_letters.encode(), 2),
+    **dict.fromkeys(digits.encode(), 5),
+    **dict.fromkeys(whitespace.encode(), 1),
     # What follows the first byte of a character beyond ASCII.
-    (range(0x80, 0xC0), 0),
-)
-
-
-def _weights() -> bytes:
-    """Give the tenths of a token that each byte stands for; ten where nothing else is said."""
-    tenths = bytearray([10]) * 256
-    for members, weight in _TENTHS:
-        for byte in members:
-            tenths[byte] = weight
-    return bytes(tenths)
-
-
-_WEIGHTS = _weights()
+    **dict.fromkeys(range(0x80, 0xC0), 0),
+}
+_WEIGHTS = bytes(_TENTHS.get(byte, 10) for byte in range(256))
+"""The tenths of a token that each byte stands for."""
 
 
 def approximate_tokens(text: str) -> int:
@@ -98,6 +89,15 @@ class _Section:
     end: int
 
 
+def require_docs() -> Any:
+    """Import the splitter, which the extra `docs` brings.
+
+    Raises:
+        MissingExtraError: the extra is not installed.
+    """
+    return import_extra("semantic_text_splitter", "reading documents", "docs")
+
+
 def split(
     text: str,
     kind: TextKind,
@@ -118,7 +118,7 @@ def split(
     """
     if capacity < 1:
         raise ValueError(f"a part must hold at least one token, not {capacity}")
-    library = import_docs("semantic_text_splitter")
+    library = require_docs()
     markdown = kind == "markdown"
     splitter = library.MarkdownSplitter if markdown else library.TextSplitter
     chunks = splitter.from_callback(count, capacity).chunk_indices

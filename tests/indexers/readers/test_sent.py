@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from toolcrib.indexers.readers.registry import read_sent
 from toolcrib.records import Refusal, ToolSpec
-from toolcrib.service.http.sent import read_sent
 
 OURS = {"name": "a", "version": "1"}
 MCP = {"name": "b", "inputSchema": {"type": "object"}}
