@@ -162,7 +162,7 @@ def _points(prepared: Prepared) -> list[Point]:
     average = sum(each.length for each in drafts) / len(drafts)
     return [
         # Examples are not part of this comparison: the tool's own text stands for all.
-        each.point(np.repeat(row[None], len(each.texts()), axis=0), lexical, average)
+        each.point(np.repeat(row[None], len(each.texts), axis=0), lexical, average)
         for each, row in zip(drafts, prepared.vectors, strict=True)
     ]
 

@@ -18,8 +18,9 @@ from toolcrib.client.calls import DONE, Call, Steps, quoted
 from toolcrib.client.parcels import PackedPassages, packed_passages, parts
 from toolcrib.client.reports import Told, joined
 from toolcrib.errors import UnknownCollectionError
+from toolcrib.indexers.sync import prune_refusal
 from toolcrib.indexers.writer import Listener
-from toolcrib.records import SENSITIVITIES, Collection, IndexReport, Refusal, Scope
+from toolcrib.records import SENSITIVITIES, Collection, IndexReport, Scope
 from toolcrib.router.catalogue import preset
 
 __all__ = [
@@ -78,7 +79,9 @@ def index_passages(
             written: Written = yield Call("POST", "/v1/documents", read_written, body, about=name)
             report = joined(report, written.report)
             told.tell(part, written.report.refused)
-    return _unpruned(report, len(refused)) if prune is not None and refused else report
+    if prune is None or not refused:
+        return report
+    return replace(report, refused=(*report.refused, prune_refusal("passages", len(refused))))
 
 
 def remove_docs(collection: str, documents: Sequence[str] = ()) -> Steps[int]:
@@ -121,11 +124,3 @@ def _is_within(collection: Collection, scope: Scope) -> bool:
         ceiling is None
         or SENSITIVITIES.index(collection.sensitivity) <= SENSITIVITIES.index(ceiling)
     )
-
-
-def _unpruned(report: IndexReport, refused: int) -> IndexReport:
-    reason = (
-        f"passages that are in no source were kept: {refused} sources were refused and may hold "
-        "them; mend those and prune again"
-    )
-    return replace(report, refused=(*report.refused, Refusal("--prune", "", reason)))

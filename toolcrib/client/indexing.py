@@ -12,8 +12,9 @@ from toolcrib.client.reports import Told, joined, traced
 from toolcrib.client.tools import every_tool, look_up, tool_path
 from toolcrib.errors import UnknownToolError
 from toolcrib.indexers.readers.registry import ToolSource, tool_entries
+from toolcrib.indexers.sync import prune_refusal
 from toolcrib.indexers.writer import Listener
-from toolcrib.records import IndexReport, Refusal
+from toolcrib.records import IndexReport
 from toolcrib.store.filters import Equals
 
 __all__ = ["index_tools", "read_sources", "remove_tools"]
@@ -85,11 +86,7 @@ def _prune(named: Container[str], server: str | None, refused: int) -> Steps[Ind
     listed = yield from every_tool(None, where)
     gone = sorted(tool.id for tool in listed if tool.id not in named)
     if gone and refused:
-        reason = (
-            f"{len(gone)} tools are in no source, but were kept: {refused} entries were "
-            "refused and may stand for them; mend those and prune again"
-        )
-        return IndexReport(refused=(Refusal("--prune", "", reason),))
+        return IndexReport(refused=(prune_refusal("tools", refused, len(gone)),))
     for tool_id in gone:
         yield from _remove(tool_id)
     return IndexReport(removed=tuple(gone))

@@ -1,4 +1,4 @@
-"""A specification as a stored point: its payload, and the texts that the encoders see."""
+"""Points: a tool or passage as it is stored, and the texts that the encoders read of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from toolcrib.store.protocol import Layout, Point, point_id
 __all__ = [
     "Draft",
     "FieldWeights",
-    "PassageDraft",
     "clean",
     "dense_text",
     "digest_of",
@@ -75,10 +74,7 @@ def clean(text: str) -> str:
 
 
 def _cleaned(letter: str) -> str:
-    kind = unicodedata.category(letter)
-    if kind == "Cc":
-        return " "
-    return "" if kind in ("Cf", "Cs") else letter
+    return {"Cc": " ", "Cf": "", "Cs": ""}.get(unicodedata.category(letter), letter)
 
 
 def dense_text(spec: ToolSpec) -> str:
@@ -103,7 +99,10 @@ def lexical_counts(
         (name, weights.name),
         (encoder.terms(spec.server), weights.server),
         (encoder.terms(clean(spec.description[:MAX_CHARS])), weights.description),
-        (encoder.terms(clean(_parameters(spec.input_schema)[:MAX_CHARS])), weights.parameters),
+        (
+            encoder.terms(clean(" ".join(_words_of(spec.input_schema))[:MAX_CHARS])),
+            weights.parameters,
+        ),
         (encoder.terms(" ".join((spec.category, *spec.tags))), weights.category),
         (encoder.terms(clean(" ".join(spec.success_examples)[:MAX_CHARS])), weights.examples),
     ):
@@ -132,11 +131,7 @@ def shared_prefix(names: Sequence[Sequence[str]], at_least: int = 4) -> tuple[st
     return prefix
 
 
-def _parameters(schema: Mapping[str, Any]) -> str:
-    return " ".join(_walk(schema, depth=3))
-
-
-def _walk(schema: Mapping[str, Any], depth: int) -> Iterator[str]:
+def _words_of(schema: Mapping[str, Any], depth: int = 3) -> Iterator[str]:
     """Names and descriptions of a JSON Schema's properties, a few levels down."""
     properties = schema.get("properties")
     if depth == 0 or not isinstance(properties, dict):
@@ -148,7 +143,7 @@ def _walk(schema: Mapping[str, Any], depth: int) -> Iterator[str]:
         described = cast("dict[str, Any]", inner)
         if isinstance(described.get("description"), str):
             yield described["description"]
-        yield from _walk(described, depth - 1)
+        yield from _words_of(described, depth - 1)
 
 
 # -- tools -----------------------------------------------------------------------------------------
@@ -165,37 +160,26 @@ def layout(dimensions: int) -> Layout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
-    """A specification on its way into the store, before its texts are encoded."""
+    """A tool or passage on its way into the store, before its texts are encoded.
 
-    spec: ToolSpec
+    `texts`: its own text, then as many examples as `examples` says, then anti-patterns.
+    """
+
+    id: str
     payload: Mapping[str, Any]
     counts: Mapping[str, float]
-    text: str
-
-    @property
-    def id(self) -> str:
-        """The tool's id."""
-        return self.spec.id
+    texts: tuple[str, ...]
+    examples: int = 0
 
     @property
     def length(self) -> float:
-        """Field-weighted number of terms."""
+        """Number of terms, those of a tool by the weights of its fields."""
         return self.payload["length"]
 
-    @property
-    def rows(self) -> int:
-        """How many texts `texts` gives."""
-        return 1 + len(self.spec.success_examples) + len(self.spec.anti_patterns)
-
-    def texts(self) -> list[str]:
-        """Everything to encode: the tool's own text, then its examples, then anti-patterns."""
-        hints = (*self.spec.success_examples, *self.spec.anti_patterns)
-        return [self.text, *(clean(hint) for hint in hints)]
-
     def point(self, vectors: FloatArray, lexical: LexicalEncoder, average: float) -> Point:
-        """The finished point; `vectors`: float32 [len(texts()), d]."""
-        examples = 1 + len(self.spec.success_examples)
-        multi = {"examples": vectors[1:examples], "anti_patterns": vectors[examples:]}
+        """The finished point; `vectors`: float32 [len(texts), d]."""
+        hints = 1 + self.examples
+        multi = {"examples": vectors[1:hints], "anti_patterns": vectors[hints:]}
         return Point(
             id=point_id(self.id),
             payload=self.payload,
@@ -206,10 +190,7 @@ class Draft:
 
 
 def draft(
-    spec: ToolSpec,
-    lexical: LexicalEncoder,
-    weights: FieldWeights,
-    prefix: Sequence[str],
+    spec: ToolSpec, lexical: LexicalEncoder, weights: FieldWeights, prefix: Sequence[str]
 ) -> Draft:
     """Prepare a specification.
 
@@ -217,7 +198,10 @@ def draft(
         SpecError: it holds text that no store can keep.
     """
     counts = lexical_counts(spec, lexical, weights, prefix)
-    return Draft(spec, tool_payload(spec, sum(counts.values())), counts, dense_text(spec))
+    hints = map(clean, (*spec.success_examples, *spec.anti_patterns))
+    texts = (dense_text(spec), *hints)
+    payload = tool_payload(spec, sum(counts.values()))
+    return Draft(spec.id, payload, counts, texts, len(spec.success_examples))
 
 
 # -- passages --------------------------------------------------------------------------------------
@@ -231,41 +215,7 @@ def passage_layout(dimensions: int) -> Layout:
     return Layout(dense={"dense": dimensions}, multi={}, sparse=("lexical",))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PassageDraft:
-    """A passage on its way into the store, before its text is encoded."""
-
-    passage: Passage
-    payload: Mapping[str, Any]
-    counts: Mapping[str, float]
-    text: str
-    rows: int = 1
-
-    @property
-    def id(self) -> str:
-        """The passage's id."""
-        return self.passage.id
-
-    @property
-    def length(self) -> float:
-        """Number of terms."""
-        return self.payload["length"]
-
-    def texts(self) -> list[str]:
-        """What the dense encoder reads: the headings, then the text."""
-        return [self.text]
-
-    def point(self, vectors: FloatArray, lexical: LexicalEncoder, average: float) -> Point:
-        """The finished point; `vectors`: float32 [1, d]."""
-        return Point(
-            id=point_id(self.id),
-            payload=self.payload,
-            dense={"dense": vectors[0]},
-            sparse={"lexical": lexical.encode_document(self.counts, average)},
-        )
-
-
-def draft_passage(passage: Passage, lexical: LexicalEncoder) -> PassageDraft:
+def draft_passage(passage: Passage, lexical: LexicalEncoder) -> Draft:
     """Prepare a passage.
 
     Raises:
@@ -278,7 +228,8 @@ def draft_passage(passage: Passage, lexical: LexicalEncoder) -> PassageDraft:
             raise SpecError("holds half a character (a lone surrogate); mend the text") from error
     counts = passage_counts(passage, lexical)
     payload = passage_payload(passage, sum(counts.values()), digest_of(passage))
-    return PassageDraft(passage, payload, counts, _passage_text(passage))
+    headings, text = " › ".join(passage.title), passage.text[:MAX_CHARS]
+    return Draft(passage.id, payload, counts, (clean(f"{headings}: {text}" if headings else text),))
 
 
 def passage_counts(passage: Passage, lexical: LexicalEncoder) -> Mapping[str, float]:
@@ -292,8 +243,3 @@ def digest_of(passage: Passage) -> str:
     """Hex digest of everything in a passage; equal means "left alone"."""
     parts = [passage.id, passage.title, passage.text, passage.start]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
-
-
-def _passage_text(passage: Passage) -> str:
-    headings, text = " › ".join(passage.title), passage.text[:MAX_CHARS]
-    return clean(f"{headings}: {text}" if headings else text)

@@ -1,10 +1,16 @@
-"""Documents brought up to date in one collection: what has not changed is not encoded again."""
+"""Sync: one diff for tools and one for passages; what is new is encoded, what is equal left alone.
+
+The order of writes makes every moment safe to die in. The lexical context (average length,
+shared prefixes) is written first, with a mark on what still rests on an older one; then points
+page by page, each durable when reported; then removals; then the marked points' lexical vectors
+are weighed anew and the mark goes. A run that finds a mark finishes that work.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Generic, TypeAlias, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.protocols import DenseEncoder
@@ -22,12 +28,32 @@ from toolcrib.records import IndexReport, Passage, Refusal, ToolSpec
 from toolcrib.store.payload import read_passage, read_tool
 from toolcrib.store.protocol import Record, Store
 
-__all__ = ["Entry", "PassageEntry", "PassageSync", "Plan", "ToolSync"]
+__all__ = ["Entry", "PassageEntry", "PassageSync", "Plan", "ToolSync", "prune_refusal"]
 
 # -- the difference --------------------------------------------------------------------------------
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
+
+
+Things: TypeAlias = Literal["tools", "passages"]
+
+_WHY_KEPT: dict[Things, str] = {
+    "tools": "entries were refused and may stand for them",
+    "passages": "sources were refused and may hold them",
+}
+
+
+def prune_refusal(things: Things, refused: int, gone: int | None = None) -> Refusal:
+    """Why nothing was pruned while `refused` sources or entries could not be read."""
+    kept = (
+        f"{things} that are in no source were kept"
+        if gone is None
+        else f"{gone} {things} are in no source, but were kept"
+    )
+    return Refusal(
+        "--prune", "", f"{kept}: {refused} {_WHY_KEPT[things]}; mend those and prune again"
+    )
 
 
 @dataclass(slots=True)
@@ -67,11 +93,11 @@ class Plan(Generic[Item]):
                     self.refused.append(refusal(self.items[item_id], error))
         return made
 
-    def prune(self, gone: Iterable[str], reason: str) -> None:
-        """Remove what no source names; while anything is refused, say `reason` instead."""
+    def prune(self, gone: Iterable[str], things: Things) -> None:
+        """Remove what no source names, unless anything is refused."""
         doomed = sorted(gone)
         if doomed and self.refused:
-            self.refused.append(Refusal("--prune", "", reason))
+            self.refused.append(prune_refusal(things, len(self.refused), len(doomed)))
         else:
             self.removed.extend(doomed)
 
@@ -87,6 +113,16 @@ class Plan(Generic[Item]):
 
 
 # -- tools -----------------------------------------------------------------------------------------
+
+
+def _known(store: Store, kind: type[Made]) -> dict[str, Made]:
+    """What a store holds, by id: of each the fields of `kind`."""
+    names = tuple(each.name for each in fields(cast("Any", kind)))
+    return {
+        record.payload["id"]: kind(**{name: record.payload[name] for name in names})
+        for record in store.scroll(fields=("id", *names))
+    }
+
 
 Entry: TypeAlias = tuple[str, ToolSpec | Refusal]
 """Where something came from, and what it is."""
@@ -134,14 +170,19 @@ class ToolSync:
         Raises:
             StoreError: the store refused; what was reported before is durable.
         """
-        known = self._known()
+        known = _known(self._store, _Known)
         plan = _diff(entries, known)
         if prune:
-            _plan_removals(plan, known, prune_server)
+            unnamed = known.keys() - plan.items.keys()
+            gone = [id_ for id_ in unnamed if prune_server in (None, known[id_].server)]
+            plan.prune(gone, "tools")
         before = LexicalContext.from_meta(self._store.read_meta())
         touched = {*plan.changed, *plan.removed}
         kept = [k for tool_id, k in known.items() if tool_id not in touched]
-        prefixes = self._prefixes(kept, plan.items.values())
+        named = {
+            (tool.server, tool.name) for tools in (kept, plan.items.values()) for tool in tools
+        }
+        prefixes = shared_prefixes(sorted(named), self._lexical)
         context = before.with_prefixes(prefixes, {k.server for k in kept})
         drafts = plan.prepared(
             lambda spec: draft(spec, self._lexical, self._weights, prefixes.get(spec.server, ())),
@@ -157,21 +198,6 @@ class ToolSync:
         self._writer.apply(drafts, plan.removed, (before, context), counts, progress)
         return plan.report()
 
-    def _known(self) -> dict[str, _Known]:
-        fields = ("id", "digest", "server", "name", "length")
-        return {
-            record.payload["id"]: _Known(**{f: record.payload[f] for f in fields[1:]})
-            for record in self._store.scroll(fields=fields)
-        }
-
-    def _prefixes(
-        self,
-        kept: Iterable[_Known],
-        specs: Iterable[ToolSpec],
-    ) -> dict[str, tuple[str, ...]]:
-        named = {(tool.server, tool.name) for tools in (kept, specs) for tool in tools}
-        return shared_prefixes(sorted(named), self._lexical)
-
 
 def _diff(entries: Iterable[Entry], known: Mapping[str, _Known]) -> Plan[ToolSpec]:
     plan = Plan[ToolSpec]()
@@ -179,34 +205,17 @@ def _diff(entries: Iterable[Entry], known: Mapping[str, _Known]) -> Plan[ToolSpe
     for source, item in entries:
         if isinstance(item, Refusal):
             plan.refused.append(item)
-        elif (twin := plan.items.get(item.id)) is None:
+        elif (first := plan.items.get(item.id)) is None:
             plan.items[item.id] = item
             origin[item.id] = source
-        elif twin.digest != item.digest:
+        elif first.digest != item.digest:
             reason = (
                 f"the id {item.id!r} already stands for a different tool in {origin[item.id]}; "
                 "give one of them another name, server or id"
             )
             plan.refused.append(Refusal(source, item.id, reason))
-    plan.compare({tool_id: kept.digest for tool_id, kept in known.items()}, _digest)
+    plan.compare({id_: kept.digest for id_, kept in known.items()}, lambda spec: spec.digest)
     return plan
-
-
-def _plan_removals(plan: Plan[ToolSpec], known: Mapping[str, _Known], server: str | None) -> None:
-    gone = [
-        tool_id
-        for tool_id, kept in known.items()
-        if tool_id not in plan.items and server in (None, kept.server)
-    ]
-    reason = (
-        f"{len(gone)} tools are in no source, but were kept: {len(plan.refused)} entries were "
-        "refused and may stand for them; mend those and prune again"
-    )
-    plan.prune(gone, reason)
-
-
-def _digest(spec: ToolSpec) -> str:
-    return spec.digest
 
 
 # -- passages --------------------------------------------------------------------------------------
@@ -248,9 +257,14 @@ class PassageSync:
         Raises:
             StoreError: the store refused; what was reported before is durable.
         """
-        known = self._known()
+        known = _known(self._store, _KnownPassage)
         plan = _diff_passages(entries, known)
-        drafts = plan.prepared(lambda passage: draft_passage(passage, self._lexical), _unkept)
+        drafts = plan.prepared(
+            lambda passage: draft_passage(passage, self._lexical),
+            lambda passage, error: Refusal(
+                passage.document, f"part {passage.position + 1}", str(error)
+            ),
+        )
         _plan_passage_removals(plan, known, prune)
         touched = {*plan.changed, *plan.removed}
         kept = [each.length for id_, each in known.items() if id_ not in touched]
@@ -262,13 +276,6 @@ class PassageSync:
 
         self._writer.apply(drafts, plan.removed, (before, context), counts, progress)
         return plan.report()
-
-    def _known(self) -> dict[str, _KnownPassage]:
-        fields = ("id", "digest", "collection", "document", "length")
-        return {
-            record.payload["id"]: _KnownPassage(**{f: record.payload[f] for f in fields[1:]})
-            for record in self._store.scroll(fields=fields)
-        }
 
 
 def _diff_passages(
@@ -306,13 +313,5 @@ def _plan_passage_removals(
             plan.removed.append(passage_id)
         elif kept.collection == prune:
             gone.append(passage_id)
-    reason = (
-        f"{len(gone)} passages are in no source, but were kept: {len(plan.refused)} sources "
-        "were refused and may hold them; mend those and prune again"
-    )
-    plan.prune(gone, reason)
+    plan.prune(gone, "passages")
     plan.removed.sort()
-
-
-def _unkept(passage: Passage, error: SpecError) -> Refusal:
-    return Refusal(passage.document, f"part {passage.position + 1}", str(error))

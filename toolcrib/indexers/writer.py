@@ -1,4 +1,4 @@
-"""What a tool's lexical vector rests on beside its own text: its siblings and the average."""
+"""Writer: drafts into the store, page by page, and what lexical vectors rest on beside them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,15 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.protocols import DenseEncoder, FloatArray
-from toolcrib.indexers.points import shared_prefix
+from toolcrib.indexers.points import Draft, shared_prefix
 from toolcrib.records import IndexProgress
 from toolcrib.store.protocol import Point, Record, Store, point_id
 
-__all__ = [
-    "PAGE",
-    "LexicalContext",
-    "Listener",
-    "Prepared",
-    "Writer",
-    "ignore",
-    "pages",
-    "shared_prefixes",
-]
+__all__ = ["PAGE", "LexicalContext", "Listener", "Writer", "ignore", "pages", "shared_prefixes"]
 
 # -- the lexical context ---------------------------------------------------------------------------
 
@@ -113,33 +104,6 @@ Listener: TypeAlias = Callable[[IndexProgress], None]
 """Who hears how far a run is."""
 
 
-class Prepared(Protocol):
-    """What can be written: its texts to encode, and the point that their vectors make of it."""
-
-    @property
-    def id(self) -> str:
-        """The id of what is written."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """The longest of its texts."""
-        ...
-
-    @property
-    def rows(self) -> int:
-        """How many texts `texts` gives."""
-        ...
-
-    def texts(self) -> list[str]:
-        """Everything to encode."""
-        ...
-
-    def point(self, vectors: FloatArray, lexical: LexicalEncoder, average: float) -> Point:
-        """The finished point; `vectors`: float32 [rows, d]."""
-        ...
-
-
 def ignore(_progress: IndexProgress) -> None:
     """Listen to nothing: the default."""
 
@@ -152,12 +116,7 @@ class Writer:
         self._dense = dense
         self._lexical = lexical
 
-    def write(
-        self,
-        drafts: Sequence[Prepared],
-        average: float,
-        progress: Listener,
-    ) -> None:
+    def write(self, drafts: Sequence[Draft], average: float, progress: Listener) -> None:
         """Write all; `average` is the mean length that lexical vectors are weighed by.
 
         Raises:
@@ -166,21 +125,21 @@ class Writer:
         done = 0
         progress(IndexProgress(done, len(drafts)))
         # Texts of like length are encoded together: padding is what slows an encoder down.
-        ordered = sorted(drafts, key=lambda draft: (len(draft.text), draft.id))
+        ordered = sorted(drafts, key=lambda draft: (len(draft.texts[0]), draft.id))
         for page, vectors in self._encoded(ordered):
             points: list[Point] = []
             start = 0
             for each in page:
-                rows = vectors[start : start + each.rows]
-                points.append(each.point(rows, self._lexical, average))
-                start += each.rows
+                end = start + len(each.texts)
+                points.append(each.point(vectors[start:end], self._lexical, average))
+                start = end
             self._store.upsert(points)
             done += len(page)
             progress(IndexProgress(done, len(drafts), tuple(each.id for each in page)))
 
     def apply(
         self,
-        drafts: Sequence[Prepared],
+        drafts: Sequence[Draft],
         removed: Iterable[str],
         contexts: tuple[LexicalContext, LexicalContext],
         counts: Callable[[Record], Mapping[str, float]],
@@ -229,14 +188,12 @@ class Writer:
     def _keep(self, context: LexicalContext) -> None:
         self._store.write_meta({**self._store.read_meta(), "lexical": context.as_meta()})
 
-    def _encoded(
-        self, drafts: Sequence[Prepared]
-    ) -> Iterator[tuple[Sequence[Prepared], FloatArray]]:
+    def _encoded(self, drafts: Sequence[Draft]) -> Iterator[tuple[Sequence[Draft], FloatArray]]:
         """Encode page by page, one ahead of the writing, so that neither waits for the other."""
         with ThreadPoolExecutor(1, "toolcrib-ahead") as ahead:
-            coming: deque[tuple[Sequence[Prepared], Future[FloatArray]]] = deque()
+            coming: deque[tuple[Sequence[Draft], Future[FloatArray]]] = deque()
             for page in pages(drafts, PAGE):
-                texts = [text for each in page for text in each.texts()]
+                texts = [text for each in page for text in each.texts]
                 coming.append((page, ahead.submit(self._dense.encode_documents, texts)))
                 if len(coming) > 1:
                     ready, vectors = coming.popleft()

@@ -1,4 +1,4 @@
-"""Whether a tool's texts try to hide something, to order a model about, or to pass for another."""
+"""Audit: whether texts of tools hide something, order a model about, or pass for another tool."""
 
 from __future__ import annotations
 

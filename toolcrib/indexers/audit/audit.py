@@ -1,4 +1,4 @@
-"""One specification, all rules: what is found, and how signs strengthen each other."""
+"""Audit of tools: what all rules find in one specification, and what only shows between several."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolcrib.indexers.audit.normalise import (
     decoded,
     fold,
     may_be_coded,
-    plain,
+    normalise,
     unseen,
     words_of,
 )
@@ -78,7 +78,7 @@ def _in_words(texts: list[Text], topic: str) -> Iterator[tuple[Text, Sign]]:
 
 def _read(joined: str, topic: str, names: list[bool]) -> Iterator[tuple[int, Sign]]:
     """Read texts as they are, and with letters of other scripts turned into those of English."""
-    clear = f"{SEPARATOR}{plain(joined)}{SEPARATOR}"
+    clear = f"{SEPARATOR}{normalise(joined)}{SEPARATOR}"
     for shown in dict.fromkeys((fold(clear), clear)):
         low = shown.lower()
         yield from signs_in(low, shown if len(shown) == len(low) else low, topic, names)
@@ -95,7 +95,7 @@ def _in_code(text: str, topic: str) -> Iterator[Sign]:
 def _out_of_sight(text: str, topic: str) -> Iterator[Sign]:
     for piece in unseen(text):
         said = piece.text.replace(SEPARATOR, " ")
-        directs = _DIRECTS.search(plain(said).lower()) is not None or any(
+        directs = _DIRECTS.search(normalise(said).lower()) is not None or any(
             sign.severity != "info" for _, sign in _read(said, topic, [False])
         )
         shown = visible(text[max(0, piece.start - 20) : piece.start + 160])
@@ -185,10 +185,10 @@ def _name_alike(spec: ToolSpec, others: list[ToolSpec]) -> Finding:
     other = next((each for each in others if each.name.lower() != spec.name.lower()), None)
     if other is None:
         why = f"the server {others[0].server!r} has a tool of this name too"
-        return _cross_finding("info", "same-name", spec, "name", spec.name, why)
+        return _cross_tool("info", "same-name", spec, "name", spec.name, why)
     why = f"it is hard to tell from {other.name!r} of the server {other.server!r}"
     severity: Severity = "warning" if spec.name.isascii() else "block"
-    return _cross_finding(severity, "shadow-name", spec, "name", spec.name, why)
+    return _cross_tool(severity, "shadow-name", spec, "name", spec.name, why)
 
 
 def _servers_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
@@ -201,7 +201,7 @@ def _servers_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Fin
         others = sorted(shapes[skeleton(server)] - {server})
         if others and not server.isascii():
             why = f"the server's name is hard to tell from {others[0]!r}"
-            yield _cross_finding("block", "shadow-server", spec, "server", server, why)
+            yield _cross_tool("block", "shadow-server", spec, "server", server, why)
 
 
 def _about_others(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
@@ -227,13 +227,13 @@ def _steering(
         # something of that name.
         if not servers or name in own or (spec.server in owners[name] and name != spec.name):
             continue
-        clear = fold(plain(text.text))
+        clear = fold(normalise(text.text))
         about = " ".join(each for each in _SENTENCE.findall(clear) if name in each).lower()
         severity = _severity(about, name, spec.name, servers)
         if severity:
             listed = ", ".join(sorted(map(repr, servers))[:3])
             why = f"it says how {name!r} of the server {listed} is to be used"
-            yield _cross_finding(severity, "cross-tool", spec, text.place, about, why)
+            yield _cross_tool(severity, "cross-tool", spec, text.place, about, why)
             return
 
 
@@ -260,7 +260,7 @@ def _one_apart(name: str, other: str) -> bool:
     return longer[1:] == (shorter if len(longer) > len(shorter) else shorter[1:])
 
 
-def _cross_finding(
+def _cross_tool(
     severity: Severity, rule: str, spec: ToolSpec, place: str, text: str, why: str
 ) -> Finding:
     return Finding(severity, rule, spec.id, place, visible(text), why)

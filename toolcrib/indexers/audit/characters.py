@@ -1,4 +1,4 @@
-"""Characters that show nothing: which they are, where they are at home, and how to show them."""
+"""Characters that show nothing or look like others: where they belong, what they may hide."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from toolcrib.indexers.audit.findings import Severity, Sign
 __all__ = [
     "BIDI",
     "HIDDEN",
+    "LOOK_ALIKES",
     "SELECTORS",
     "TAGS",
     "ZERO_WIDTH",
-    "LookAlikes",
     "decode_selectors",
     "decode_tags",
     "decode_zero_width",
@@ -60,12 +60,14 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _SAME_SHAPE = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "5": "s"})
 
 
-class LookAlikes(dict[int, str]):
-    """A table for `str.translate` that learns each character when it first meets it."""
-
+class _LookAlikes(dict[int, str]):
     def __missing__(self, code: int) -> str:
         self[code] = folded = fold_letter(chr(code))
         return folded
+
+
+LOOK_ALIKES = _LookAlikes()
+"""A table for `str.translate` that learns each character when it first meets it."""
 
 
 def fold_letter(letter: str) -> str:
@@ -88,7 +90,7 @@ def fold_letter(letter: str) -> str:
 
 def skeleton(name: str) -> str:
     """What a name looks like at a glance: two names with one skeleton are taken for each other."""
-    plain = unicodedata.normalize("NFKC", name).translate(_TABLE).lower()
+    plain = unicodedata.normalize("NFKC", name).translate(LOOK_ALIKES).lower()
     return plain.translate(_SAME_SHAPE).replace("rn", "m").replace("vv", "w")
 
 
@@ -114,9 +116,6 @@ def _script(letter: str) -> str:
     """The script of a letter among those that look alike, else nothing."""
     name = unicodedata.name(unicodedata.normalize("NFKC", letter)[0], "")
     return next((script for script in _SCRIPTS if name.startswith(script)), "")
-
-
-_TABLE = LookAlikes()
 
 
 # -- hidden characters -----------------------------------------------------------------------------

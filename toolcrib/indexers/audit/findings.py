@@ -1,4 +1,4 @@
-"""What an audit says of a tool: how bad, by which rule, where, and why in plain words."""
+"""Findings of an audit, and the texts of a specification that they are about."""
 
 from __future__ import annotations
 

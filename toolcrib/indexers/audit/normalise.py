@@ -1,4 +1,4 @@
-"""Texts as a model understands them: what disguises words is taken away, words stay."""
+"""Normalising: texts as a model understands them, what disguises words taken away or decoded."""
 
 from __future__ import annotations
 
@@ -15,16 +15,25 @@ from urllib.parse import unquote
 from toolcrib.indexers.audit.characters import (
     BIDI,
     CONTROLS,
+    LOOK_ALIKES,
     SELECTORS,
     TAGS,
     ZERO_WIDTH,
-    LookAlikes,
     decode_selectors,
     decode_tags,
     decode_zero_width,
 )
 
-__all__ = ["SEPARATOR", "Unseen", "decoded", "fold", "may_be_coded", "plain", "unseen", "words_of"]
+__all__ = [
+    "SEPARATOR",
+    "Unseen",
+    "decoded",
+    "fold",
+    "may_be_coded",
+    "normalise",
+    "unseen",
+    "words_of",
+]
 
 # -- plain texts -----------------------------------------------------------------------------------
 
@@ -51,7 +60,7 @@ _LINES = re.compile(r" ?\n[ \n]*")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\-.]+")
 
 
-def plain(texts: str) -> str:
+def normalise(texts: str) -> str:
     """Texts without hidden characters, markup, entities and odd shapes of letters.
 
     Letters of other scripts stay what they are. Words written letter by letter are joined;
@@ -72,7 +81,7 @@ def plain(texts: str) -> str:
 
 def fold(texts: str) -> str:
     """Plain texts with every letter that looks like one of English turned into it."""
-    return texts if texts.isascii() else texts.translate(_TABLE)
+    return texts if texts.isascii() else texts.translate(LOOK_ALIKES)
 
 
 def words_of(name: str) -> str:
@@ -86,9 +95,6 @@ def _joined(run: re.Match[str]) -> str:
     widest = max(map(len, _GAP.findall(letters)))
     joined = _GAP.sub(lambda gap: " " if len(gap[0]) == widest > 1 else "", letters)
     return f"{run[0][0]}{joined}"
-
-
-_TABLE = LookAlikes()
 
 
 # -- texts in code ---------------------------------------------------------------------------------

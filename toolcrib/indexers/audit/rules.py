@@ -1,4 +1,6 @@
-r"""A small language for phrases: how rules say what they look for, and what it compiles to.
+r"""Rules about words: what phrases they look for, read once, and where they match.
+
+A phrase is written in a small language, and compiled to a regular expression:
 
     pass ~3 (entire|full|all previous) (conversation|chat)     alternatives; up to three words
     ignore <earlier> instruction*                              a vocabulary; any ending
@@ -7,7 +9,7 @@ r"""A small language for phrases: how rules say what they look for, and what it 
     new rules /\s?:/                                           a regular expression, as it is
 
 `..` is up to 60 characters of one sentence, `....` up to 120 of any. A blank is what may stand
-between two words, a line's end too. Texts are lower-case, have been made plain, and stand
+between two words, a line's end too. Texts are lower-case, have been normalised, and stand
 between separators.
 """
 
@@ -45,39 +47,11 @@ _BRACKETS = re.compile(r"\([^()]*\)")
 _VOCABULARY = re.compile(r"<(\w+)>")
 
 COMMON = frozenset(
-    {
-        *(
-            "about",
-            "after",
-            "all",
-            "and",
-            "any",
-            "are",
-            "at",
-            "before",
-            "by",
-            "call",
-            "data",
-            "each",
-        ),
-        *(
-            "every",
-            "file",
-            "for",
-            "from",
-            "has",
-            "have",
-            "in",
-            "is",
-            "not",
-            "of",
-            "on",
-            "or",
-            "other",
-        ),
-        *("over", "request", "server", "that", "the", "this", "to", "tool", "tools", "use", "user"),
-        *("was", "when", "with", "you", "your"),
-    }
+    (  # noqa: SIM905 -- shorter than a list of literals
+        "about after all and any are at before by call data each every file for from has have "
+        "in is not of on or other over request server that the this to tool tools use user "
+        "was when with you your"
+    ).split()
 )
 """Words of nearly every tool: a phrase is not looked for by these if it has others."""
 
@@ -111,14 +85,11 @@ class Phrase:
         while found := pattern.search(text, start):
             at = found.start()
             # Scripts without blanks between words have no such places.
-            if at == 0 or not (_is_letter(text[at]) and text[at - 1].isalnum()):
+            is_letter = text[at].isascii() and text[at].isalnum()
+            if at == 0 or not (is_letter and text[at - 1].isalnum()):
                 return found
             start = at + 1
         return None
-
-
-def _is_letter(letter: str) -> bool:
-    return letter.isascii() and letter.isalnum()
 
 
 @cache

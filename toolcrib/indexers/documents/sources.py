@@ -8,39 +8,20 @@ from dataclasses import dataclass
 from email.message import Message
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, cast
 from urllib import request
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
 
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.errors import MissingExtraError, SourceError
-from toolcrib.indexers.documents.chunking import (
-    Counter,
-    approximate_tokens,
-    require_docs,
-    split,
-)
-from toolcrib.indexers.documents.loading import (
-    Kind,
-    is_binary,
-    kind_of_name,
-    kind_of_type,
-    load,
-)
+from toolcrib.indexers.documents.chunking import Counter, approximate_tokens, require_docs, split
+from toolcrib.indexers.documents.loading import Kind, is_binary, kind_of_name, kind_of_type, load
+from toolcrib.indexers.sync import PassageEntry
 from toolcrib.records import Passage, Refusal
 
-__all__ = [
-    "PACKED",
-    "DocumentEntry",
-    "RawDocument",
-    "fetch",
-    "passages",
-]
+__all__ = ["PACKED", "RawDocument", "fetch", "passages"]
 
-
-DocumentEntry: TypeAlias = tuple[str, Passage | Refusal]
-"""The file or URL that something came from, and what it is."""
 
 MAX_FILE_BYTES = 50_000_000
 
@@ -88,7 +69,7 @@ class RawDocument:
 
 def passages(
     source: str | Path, collection: str, *, max_tokens: int, count: Counter = approximate_tokens
-) -> Iterator[DocumentEntry]:
+) -> Iterator[PassageEntry]:
     """Yield the passages of a file, a folder or a URL, each with where it came from.
 
     In a folder, what is hidden, binary or of no known kind is passed over, and so are

@@ -10,13 +10,7 @@ from urllib.parse import unquote
 
 from toolcrib.indexers.readers.base import is_list, is_object
 
-__all__ = [
-    "DATA_KEYWORDS",
-    "SCHEMA_MAPS",
-    "References",
-    "is_reference",
-    "rewritten",
-]
+__all__ = ["DATA_KEYWORDS", "SCHEMA_MAPS", "References", "is_reference", "rewritten"]
 
 # -- schemas as trees ------------------------------------------------------------------------------
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-)
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType

@@ -5,13 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
-from toolcrib.indexers.readers.base import (
-    Reading,
-    Source,
-    dialects_in,
-    refuse_foreign,
-    specs_in,
-)
+from toolcrib.indexers.readers.base import Reading, Source, dialects_in, refuse_foreign, specs_in
 from toolcrib.records import ToolSpec
 
 __all__ = ["ToolSpecReader"]

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 from toolcrib.indexers.documents.chunking import require_docs
 from toolcrib.indexers.documents.loading import kind_of_name
-from toolcrib.indexers.documents.sources import PACKED, DocumentEntry, RawDocument
+from toolcrib.indexers.documents.sources import PACKED, RawDocument
+from toolcrib.indexers.sync import PassageEntry
 from toolcrib.records import Passage, Refusal
 from toolcrib.service.http.wire.knowledge import DocumentBody, DocumentsBody
 
 __all__ = ["read_documents"]
 
 
-def read_documents(body: DocumentsBody, max_tokens: int) -> Iterator[DocumentEntry]:
+def read_documents(body: DocumentsBody, max_tokens: int) -> Iterator[PassageEntry]:
     """Yield the passages of what was sent, each with its document's name, and every refusal.
 
     Raises:

@@ -73,11 +73,6 @@ def test_gzip_is_told_by_its_first_bytes(tmp_path: Path, file: str) -> None:
     assert ([tool.id for tool in tools], refusals) == (["a", "b"], [])
 
 
-def test_one_tool_alone(tmp_path: Path) -> None:
-    tools, _ = split(read_source(write(tmp_path, "t.yaml", "name: a\nserver: s\n")))
-    assert [tool.id for tool in tools] == ["s/a"]
-
-
 def test_the_server_is_the_field_and_never_the_file(tmp_path: Path) -> None:
     name = write(tmp_path, "crm.jsonl", '{"name": "a"}\n{"name": "b", "server": "s"}\n')
     assert [tool.server for tool in split(read_source(name))[0]] == ["", "s"]

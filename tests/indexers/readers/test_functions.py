@@ -94,12 +94,6 @@ def test_tools_of_the_provider_are_refused_by_name(tmp_path: Path, kind: str) ->
     ]
 
 
-def test_a_type_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    name = write(tmp_path, [{"type": ["function"], "name": "x"}, FLAT])
-    _, refusals = split(read_source(name))
-    assert refusals == [Refusal(name, "[0]", "type: must be text, not a list")]
-
-
 def test_a_file_of_provider_tools_only_is_recognised_and_refused(tmp_path: Path) -> None:
     tools, refusals = split(
         read_source(write(tmp_path, [{"type": "bash_20250124", "name": "bash"}]))
@@ -108,14 +102,16 @@ def test_a_file_of_provider_tools_only_is_recognised_and_refused(tmp_path: Path)
     assert refusals[0].reason.startswith("type 'bash_20250124' is a tool that the provider runs")
 
 
-def test_a_toolspec_among_functions_does_not_lose_its_fields(tmp_path: Path) -> None:
-    name = write(tmp_path, [FLAT, {"name": "own", "server": "s", "cost_estimate": 2}])
-    tools, refusals = split(read_source(name))
+@pytest.mark.parametrize(
+    ("tool", "reason"),
+    [
+        ({"type": ["function"], "name": "x"}, "type: must be text, not a list"),
+        ({"name": "x", "cost_estimate": 2}, "this is a ToolSpec, which --format toolspec reads"),
+        ({"name": "x", "inputSchema": {}}, "this is an MCP tool, which --format mcp reads"),
+    ],
+)
+def test_what_is_no_function_is_refused_alone(tmp_path: Path, tool: Any, reason: str) -> None:
+    name = write(tmp_path, [FLAT, tool])
+    tools, refusals = split(read_source(name, format="functions"))
     assert [tool.name for tool in tools] == ["a"]
-    assert refusals == [Refusal(name, "[1]", "this is a ToolSpec, which --format toolspec reads")]
-
-
-def test_an_mcp_tool_among_functions_does_not_lose_its_schema(tmp_path: Path) -> None:
-    name = write(tmp_path, [FLAT, {"name": "b", "inputSchema": {}}])
-    _, refusals = split(read_source(name, format="functions"))
-    assert refusals == [Refusal(name, "[1]", "this is an MCP tool, which --format mcp reads")]
+    assert refusals == [Refusal(name, "[1]", reason)]
