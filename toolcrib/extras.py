@@ -10,7 +10,20 @@ from typing import Any
 
 from toolcrib.errors import MissingExtraError
 
-__all__ = ["import_extra", "quiet_loggers"]
+__all__ = ["import_extra", "needs_extra", "quiet_loggers"]
+
+
+@contextmanager
+def needs_extra(feature: str, extra: str) -> Generator[None]:
+    """Turn the ImportError of what is imported within into the name of its extra.
+
+    Raises:
+        MissingExtraError: the extra is not installed; `feature` is what needed it.
+    """
+    try:
+        yield
+    except ImportError as missing:
+        raise MissingExtraError(feature, extra) from missing
 
 
 def import_extra(module: str, feature: str, extra: str) -> Any:
@@ -19,10 +32,8 @@ def import_extra(module: str, feature: str, extra: str) -> Any:
     Raises:
         MissingExtraError: the extra is not installed; `feature` is what needed it.
     """
-    try:
+    with needs_extra(feature, extra):
         return importlib.import_module(module)
-    except ImportError as missing:
-        raise MissingExtraError(feature, extra) from missing
 
 
 @contextmanager

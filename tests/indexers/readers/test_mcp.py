@@ -262,7 +262,7 @@ def _tools(source: Source, server: str | None = None) -> list[ToolSpec]:
     return [item for item in items if isinstance(item, ToolSpec)]
 
 
-SHORT = McpLimits(timeout_s=3.0, max_pages=20)
+SHORT = McpLimits(timeout_s=8.0, max_pages=20)
 """For servers that never answer: long enough to start one on a busy machine."""
 
 
@@ -367,7 +367,7 @@ def test_the_reader_yields_what_it_has_and_refuses_the_rest() -> None:
     assert refusal == Refusal(
         source.name,
         "broken",
-        "gave no answer to tools/list (page 2) within 3 s; tools kept from before that: 1",
+        "gave no answer to tools/list (page 2) within 8 s; tools kept from before that: 1",
     )
 
 
@@ -569,7 +569,7 @@ def test_one_file_with_everything_that_can_be_right_and_wrong(tmp_path: Path) ->
         "missing: there is no command 'no-such-command': install it, or write its full path",
         "guarded: answered initialize with the error 'your plan has no tools' (code -32000)",
         (
-            "hangs: gave no answer to initialize within 3 s; "
+            "hangs: gave no answer to initialize within 8 s; "
             "its last words were 'waiting for a licence'"
         ),
         (
@@ -585,7 +585,7 @@ def test_one_file_with_everything_that_can_be_right_and_wrong(tmp_path: Path) ->
             "asks for; write an environment variable there, such as ${TOKEN}"
         ),
         "half/good",
-        "half: gave no answer to tools/list (page 2) within 3 s; tools kept from before that: 1",
+        "half: gave no answer to tools/list (page 2) within 8 s; tools kept from before that: 1",
         "closed: cannot be reached: All connection attempts failed; is it running there?",
         (
             "page: is no MCP endpoint: it answered initialize with HTTP 200 (text/html); "

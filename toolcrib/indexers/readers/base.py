@@ -8,7 +8,7 @@ import os
 import unicodedata
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -174,20 +174,16 @@ class Source:
             SourceError: it is neither; the reason has line and column.
         """
         braced = self.text.lstrip()[0] in "[{"
+        is_yaml = self._suffix in YAML_SUFFIXES
         try:
-            if self._suffix not in YAML_SUFFIXES:
-                is_json = braced or self._suffix == ".json"
-                return parse_json(self.text) if is_json else parse_yaml(self.text)
-            return self._braced_yaml() if braced else parse_yaml(self.text)
+            if braced and is_yaml:
+                # JSON is YAML, and forty times faster to read as JSON.
+                with suppress(ValueError):
+                    return parse_json(self.text)
+            is_json = not is_yaml and (braced or self._suffix == ".json")
+            return parse_json(self.text) if is_json else parse_yaml(self.text)
         except ValueError as error:
             raise self.error(str(error)) from None
-
-    def _braced_yaml(self) -> Any:
-        # JSON is YAML, and forty times faster to read as JSON.
-        try:
-            return parse_json(self.text)
-        except ValueError:
-            return parse_yaml(self.text)
 
     @cached_property
     def sample(self) -> Any:
@@ -267,20 +263,20 @@ class Source:
             if len(line) > MAX_SOURCE_BYTES:
                 # Who knows how long it is; what came before must do.
                 return
-            if (value := _object_or_none(line)) is not None:
-                yield value
+            yield from _object_in(line)
 
 
-def _object_or_none(line: bytes) -> dict[str, Any] | None:
+def _object_in(line: bytes) -> list[dict[str, Any]]:
+    """Give the object that a line is, if it is one."""
     try:
         value = parse_json(decode(line))
     except ValueError:
-        return None
-    return value if is_object(value) else None
+        return []
+    return [value] if is_object(value) else []
 
 
 def _is_object(line: bytes) -> bool:
-    return line.startswith(b"{") and line.endswith(b"}") and _object_or_none(line) is not None
+    return line.startswith(b"{") and line.endswith(b"}") and bool(_object_in(line))
 
 
 # -- tools in a file --------------------------------------------------------------------------
@@ -289,7 +285,7 @@ def _is_object(line: bytes) -> bool:
 LIST_KEYS = ("tools", "functions")
 """Keys under which an object holds its list of tools."""
 
-Entry: TypeAlias = tuple[str, dict[str, Any]]
+Located: TypeAlias = tuple[str, dict[str, Any]]
 """Where an object stands (`line 17`, `tools[3]`) and the object."""
 
 Dialect: TypeAlias = Literal["toolspec", "function", "anthropic", "mcp"]
@@ -336,7 +332,7 @@ def dialects_in(source: Source) -> set[Dialect]:
     return {dialect for tool in values if is_object(tool) and (dialect := dialect_of(tool))}
 
 
-def entries(source: Source) -> Iterator[Entry | Refusal]:
+def entries(source: Source) -> Iterator[Located | Refusal]:
     """Yield every tool object of JSON Lines, a list, an object with a list, or a single one.
 
     Raises:
@@ -379,7 +375,7 @@ def _listed(data: object) -> tuple[str | None, list[object]]:
     return next(((key, data[key]) for key in LIST_KEYS if is_list(data.get(key))), (None, [data]))
 
 
-def _line_entries(source: Source) -> Iterator[Entry | Refusal]:
+def _line_entries(source: Source) -> Iterator[Located | Refusal]:
     for number, line in source.lines():
         place = f"line {number}"
         if len(line) > MAX_SOURCE_BYTES:
@@ -394,7 +390,7 @@ def _line_entries(source: Source) -> Iterator[Entry | Refusal]:
             yield _entry(source, place, value)
 
 
-def _entry(source: Source, place: str, value: object) -> Entry | Refusal:
+def _entry(source: Source, place: str, value: object) -> Located | Refusal:
     if is_object(value):
         return place, value
     return source.refusal(f"a tool must be an object, not {kind_of(value)}", place)

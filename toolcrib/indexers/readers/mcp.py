@@ -9,11 +9,13 @@ import shlex
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, TypeGuard, TypeVar
 from urllib.parse import urlsplit
 
-from toolcrib.errors import MissingExtraError, SourceError
+from toolcrib.errors import SourceError
+from toolcrib.extras import needs_extra
 from toolcrib.indexers.readers.base import (
     Reading,
     Source,
@@ -34,6 +36,14 @@ from toolcrib.indexers.readers.mcp_config import (
     Target,
     server_entries,
     servers_of,
+)
+from toolcrib.indexers.readers.mcp_session import (
+    Talk,
+    explain,
+    explain_silence,
+    follow,
+    last_line,
+    quiet_sdk,
 )
 from toolcrib.records import Refusal, ToolSpec
 
@@ -254,15 +264,6 @@ async def list_tools(
     """
     import anyio
 
-    from toolcrib.indexers.readers.mcp_session import (
-        Talk,
-        explain,
-        explain_silence,
-        follow,
-        last_line,
-        quiet_sdk,
-    )
-
     talk = Talk(target)
     failure = ""
     # A file, not a pipe: no one has to read it for the server to go on, and the screen stays clean.
@@ -284,11 +285,9 @@ async def list_tools(
 
 def require_sdk() -> None:
     """Raise `MissingExtraError` unless the MCP SDK can be imported."""
-    try:
+    with needs_extra("reading live MCP servers", "mcp"):
         # `MCPError` is new in the SDK's second version, the oldest that this is written for.
         from mcp import MCPError as _  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("reading live MCP servers", "mcp") from error
 
 
 def run_to_end(work: Callable[[], Awaitable[T]]) -> T:
@@ -307,11 +306,9 @@ def _loop_runs_here() -> bool:
     # The first knows asyncio also outside a task; the second knows trio, and a thread that
     # `asyncio.to_thread` handed a copy of the loop's context, in which anyio would not run.
     for probe in (asyncio.get_running_loop, anyio.get_cancelled_exc_class):
-        try:
+        with suppress(RuntimeError):
             probe()
-        except RuntimeError:
-            continue
-        return True
+            return True
     return False
 
 
