@@ -20,7 +20,7 @@ from pathlib import Path
 
 import held_out
 
-from toolcrib import Settings, wiring
+from toolcrib import Settings, build
 from toolcrib.evaluation.export import as_json
 from toolcrib.evaluation.loaders.opening import load
 from toolcrib.evaluation.results import Evaluation, SetResult
@@ -39,7 +39,7 @@ OWN = ("toolcrib", "lexical", "dense")
 def measured(folder: Path, encoder: str, base: str, reranker: str | None) -> Evaluation:
     """Every system on one set."""
     settings = Settings(encoder=EncoderSettings(dense=encoder))
-    dense = wiring.make_dense(settings)
+    dense = build.make_dense(settings)
     own = OwnSystems(settings)
     old = OwnSystems(
         Settings(

@@ -117,8 +117,8 @@ def test_what_is_out_of_scope_changes_no_score(tmp_path, settings):
         with Crib.open(tmp_path / name, settings=settings) as crib:
             # One average for both, so that only the scope is under test.
             crib.index_tools(*tools)
-            meta = dict(crib._store.read_meta())
-            crib._store.write_meta(meta)
+            meta = dict(crib.tools.store.read_meta())
+            crib.tools.store.write_meta(meta)
             found = crib.find_tools("mail a friend", scope=scope, explain=True)
             answers.append([(hit.id, hit.legs["dense"]) for hit in found.tools])
             assert {hit.server for hit in found.tools} == {"mine"}

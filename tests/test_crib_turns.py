@@ -16,10 +16,10 @@ from tests.router.conftest import (
     write_labels,
 )
 from toolcrib import Crib, Message, Scope, Settings, ToolSpec, Turn
+from toolcrib.build import MEMORY, make_dense, open_store
 from toolcrib.errors import QueryError, StoreError
 from toolcrib.indexers.points import layout
-from toolcrib.library import Library
-from toolcrib.wiring import MEMORY, make_dense, open_store
+from toolcrib.store.lazy import LazyStore
 
 REGISTRY = ROOT / "data" / "registry"
 STAND_UP = "How long is our daily stand-up and who speaks first?"
@@ -120,9 +120,8 @@ class Counting:
 def test_a_turn_is_encoded_once_for_context_tools_and_knowledge(house):
     settings = Settings()
     dense = Counting(make_dense(settings))
-    shelf = house.library._store
-    crib = Crib(house._store, dense, settings, library=lambda: Library(shelf, dense, settings))
-    assert crib.library.catalogue
+    passages = LazyStore(house.knowledge._lazy.open, lambda: True)
+    crib = Crib.over(house.tools.store, dense, settings, passages=passages)
     for text in (STAND_UP, "mail Ana the report and then book a room", "hi"):
         dense.asked.clear()
         assert crib.route(text).route.kind == house.route(text).route.kind
@@ -176,10 +175,10 @@ def test_a_question_is_answered_within_a_scope(house):
 def test_a_crib_that_was_made_without_a_library_decides_and_says_so_for_documents(settings):
     dense = CountingEncoder()
     store = open_store(MEMORY, layout(dense.dimensions), settings)
-    with Crib(store, dense, settings) as crib:
+    with Crib.over(store, dense, settings) as crib:
         crib.index_tools(*TOOLS)
         assert ids(crib.route("send a mail"))[0] == "mail/send_mail"
-        with pytest.raises(StoreError, match="made without a library"):
+        with pytest.raises(StoreError, match="made without a knowledge base"):
             crib.index_passages(PASSAGES)
 
 
@@ -187,7 +186,7 @@ def test_what_was_fitted_for_a_users_labels_is_not_fitted_again_when_tools_chang
     labelled = free_of_models(context={"labels": write_labels(tmp_path)})
     dense = CountingEncoder()
     store = open_store(MEMORY, layout(dense.dimensions), labelled)
-    with Crib(store, dense, labelled) as crib:
+    with Crib.over(store, dense, labelled) as crib:
         assert crib.detect("I want to sell a saw right now").intent == "sell"
         crib.index_tools(*TOOLS)
         dense.documents.clear()

@@ -84,6 +84,7 @@ def test_the_public_names():
         "Range",
         "RecoveryPolicy",
         "Refusal",
+        "RemoteCrib",
         "Route",
         "Scope",
         "Settings",

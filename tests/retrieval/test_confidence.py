@@ -201,8 +201,8 @@ class TestShipped:
 
     def test_it_holds_for_the_settings_that_come_with_it(self) -> None:
         with Crib.open(":memory:", settings=Settings()) as crib:
-            assert default_calibration().mismatch(crib.calibration_identity()) == ""
-            assert crib.calibration() == default_calibration()
+            assert default_calibration().mismatch(crib.tools.calibration_fingerprint()) == ""
+            assert crib.tools.calibration() == default_calibration()
 
     def test_it_can_answer_all_that_a_gate_may_ask(self) -> None:
         shipped = default_calibration()

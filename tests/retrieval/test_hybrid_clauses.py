@@ -11,10 +11,10 @@ import pytest
 from tests.retrieval.conftest import MODEL_FREE
 from tests.retrieval.conftest import TOOLS as MODEL_FREE_TOOLS
 from toolcrib import Crib, Settings, ToolSpec
+from toolcrib.build import make_dense
 from toolcrib.encoders.bundled import BundledEncoder
 from toolcrib.errors import EncoderError
 from toolcrib.store.protocol import Store
-from toolcrib.wiring import make_dense
 
 TOOLS = {
     "set_thermostat": "Set the temperature of a room.",
@@ -55,7 +55,7 @@ def crib() -> Iterator[Crib]:
 def blurred(crib: Crib) -> Crib:
     """The same index, asked by whole queries only."""
     settings = with_share(Settings(), 0.0)
-    return Crib(crib._store, make_dense(settings), settings)
+    return Crib.over(crib.tools.store, make_dense(settings), settings)
 
 
 def ranking(crib: Crib, query: str) -> list[str]:
@@ -104,7 +104,7 @@ def test_only_several_clauses_are_told_of(crib: Crib, blurred: Crib) -> None:
 def test_an_encoder_that_sees_no_clauses_answers_as_before(indexed: Store) -> None:
     query = "send a mail to somebody, then tell where the parcel is"
     answers = [
-        Crib(indexed, make_dense(settings), settings)
+        Crib.over(indexed, make_dense(settings), settings)
         .find_tools(query, k=5, gate=False, explain=True)
         .tools
         for settings in (MODEL_FREE, with_share(MODEL_FREE, 0.0))
@@ -122,7 +122,7 @@ class Blind(BundledEncoder):
 
 
 def test_a_failure_over_clauses_leaves_the_lexical_leg_and_says_so(crib: Crib, caplog) -> None:
-    found = Crib(crib._store, Blind(), Settings()).find_tools(
+    found = Crib.over(crib.tools.store, Blind(), Settings()).find_tools(
         "play a song, then pay", k=3, gate=False
     )
     assert found.degraded == ("dense",)
@@ -131,7 +131,7 @@ def test_a_failure_over_clauses_leaves_the_lexical_leg_and_says_so(crib: Crib, c
 
 
 def test_where_clauses_do_not_count_none_are_asked_for(crib: Crib) -> None:
-    found = Crib(crib._store, Blind(), with_share(Settings(), 0.0)).find_tools(
+    found = Crib.over(crib.tools.store, Blind(), with_share(Settings(), 0.0)).find_tools(
         JAZZ_AND_BILL, gate=False
     )
     assert found.degraded == ()

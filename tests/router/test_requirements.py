@@ -31,7 +31,7 @@ def needed(crib):
 
     def ask(*tools, allowed=None, limit=10, chosen=1):
         crib.index_tools(*tools, prune=True)
-        result = required(crib._store, tools[:chosen], allowed, limit)
+        result = required(crib.tools.store, tools[:chosen], allowed, limit)
         added = {root: [tool.id for tool in found] for root, found in result.tools.items()}
         return added, result.signals
 
@@ -134,7 +134,7 @@ def tangled():
     tools = tangle()
     with Crib.open(":memory:", settings=MODEL_FREE) as crib:
         crib.index_tools(tools)
-        yield crib._store, tools
+        yield crib.tools.store, tools
 
 
 @given(places=st.lists(st.integers(0, 29), unique=True, max_size=5), limit=st.integers(0, 40))

@@ -215,7 +215,7 @@ def test_limits_of_the_settings_hold(shelves):
 
 def test_where_nothing_fits_the_general_tool_comes_behind_the_active(shelves):
     crib = shelves.crib(gate={"fallback": "web/search", "threshold": 0.9})
-    crib.use_calibration(flat(crib.calibration_identity(), 0.05))
+    crib.tools.use_calibration(flat(crib.tools.calibration_fingerprint(), 0.05))
     decision = crib.route(Turn(text=MAIL, scope=Scope(collections=frozenset())))
     assert decision.route.kind == "general"
     assert ids(decision) == ["agent/think", "web/search"]
@@ -225,7 +225,7 @@ def test_where_nothing_fits_the_general_tool_comes_behind_the_active(shelves):
 
 def test_the_general_tool_is_none_where_it_is_out_of_reach(shelves):
     crib = shelves.crib(gate={"fallback": "web/search", "threshold": 0.9})
-    crib.use_calibration(flat(crib.calibration_identity(), 0.05))
+    crib.tools.use_calibration(flat(crib.tools.calibration_fingerprint(), 0.05))
     scope = Scope(servers=frozenset({"mail", "agent"}), collections=frozenset())
     decision = crib.route(Turn(text=MAIL, scope=scope))
     assert (decision.route.kind, ids(decision)) == ("general", ["agent/think"])

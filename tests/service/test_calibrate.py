@@ -117,7 +117,7 @@ class TestCalibrating:
         self, indexed: Shell, settings: Settings
     ) -> None:
         with Crib.open(indexed.folder / ".toolcrib", settings=settings) as crib:
-            crib.save_calibration(flat(crib.calibration_identity(), 0.75))
+            crib.tools.save_calibration(flat(crib.tools.calibration_fingerprint(), 0.75))
         assert indexed.json("search", "mail")["confidence"] == 0.75
         assert "saved True" in indexed("calibrate", "--reset").stdout
         assert indexed.json("search", "mail")["confidence"] is None

@@ -270,7 +270,7 @@ def test_a_calibration_that_holds_no_more_is_mended_by_a_command_that_doctor_nam
     indexed, settings
 ):
     with Crib.open(indexed.folder / ".toolcrib", settings=settings) as crib:
-        crib.save_calibration(flat(crib.calibration_identity(), 0.75))
+        crib.tools.save_calibration(flat(crib.tools.calibration_fingerprint(), 0.75))
     told = indexed.json("doctor")
     assert told["confidence"]["calibration"] == "fitted"
     other = {"TOOLCRIB_FUSION__DENSE": "0.9"}

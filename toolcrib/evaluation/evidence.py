@@ -76,7 +76,7 @@ def _asked(
     crib: Crib, query: LabelledQuery, head: Head | None, *, weight: float, hidden: bool
 ) -> list[LabelledEvidence]:
     try:
-        known = crib.evidence(query.text, where=_reach(query, hidden=hidden), head=head)
+        known = crib.tools.evidence(query.text, where=_reach(query, hidden=hidden), head=head)
     except QueryError:
         return []
     if not known.tools:

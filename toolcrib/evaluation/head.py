@@ -41,7 +41,7 @@ def _id(tool: ToolSpec) -> str:
 
 def _fitted(crib: Crib, tools: Sequence[ToolSpec]) -> Head:
     linear = import_eval("sklearn.linear_model", "fitting a head")
-    vectors = crib.encode([text for tool in tools for text in tool.success_examples])
+    vectors = crib.tools.encode([text for tool in tools for text in tool.success_examples])
     labels = np.repeat(np.arange(len(tools)), [len(tool.success_examples) for tool in tools])
     model = linear.LogisticRegression(C=INVERSE_REGULARISATION, max_iter=500)
     model.fit(vectors, labels)

@@ -32,7 +32,7 @@ def learn(
     """
     head = fit_head(crib)
     evidence = gather_evidence(crib, queries, head=head, progress=progress)
-    identity = crib.calibration_identity()
+    identity = crib.tools.calibration_fingerprint()
     start = default_calibration()
     # A head changes all scores: what was fitted without it is nothing to start from. Nor is the
     # index's own calibration, which may have been fitted on these very queries.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict
 
 from toolcrib.records import Scope
 from toolcrib.store.filters import Filter
 
-__all__ = ["SearchOptions"]
+__all__ = ["SearchKeywords", "SearchOptions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +27,13 @@ class SearchOptions:
     gate: bool = True
     coverage: float | None = None
     explain: bool = False
+
+
+class SearchKeywords(TypedDict, total=False):
+    """The fields of `SearchOptions` but `k`, as keywords of `find_tools`."""
+
+    scope: Scope | None
+    where: Filter | None
+    gate: bool
+    coverage: float | None
+    explain: bool

@@ -1,6 +1,6 @@
 """A ledger on a Qdrant server or cluster: a collection of points without vectors.
 
-Importing this module takes seconds (`qdrant-client`): wiring does it when a URL is configured.
+Importing this module takes seconds (`qdrant-client`): `build` does it when a URL is configured.
 """
 
 from __future__ import annotations

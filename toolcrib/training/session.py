@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from toolcrib import wiring
+from toolcrib import build
 from toolcrib.encoders.bundled import DEFAULT_MODEL
 from toolcrib.encoders.model_folder import MODELS
 from toolcrib.errors import TrainingError
@@ -112,7 +112,7 @@ def train(plan: Plan, settings: Settings, report: Stage) -> Outcome:
     check_base(base, MAX_TOKENS, getattr(plan.settings, "layers", 1))
     sets = [with_dev(data, plan.seed) for data in plan.data_sets]
     gathered = _gathered(plan, sets, report)
-    guide = wiring.make_dense(settings)
+    guide = build.make_dense(settings)
     data, vectors = mine(
         list(gathered.parts.values()),
         guide,

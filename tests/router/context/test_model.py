@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.router.conftest import LABELS, CountingEncoder, write_labels
 from toolcrib import Settings
+from toolcrib.build import make_dense
 from toolcrib.encoders.deterministic import DeterministicEncoder
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
@@ -25,7 +26,6 @@ from toolcrib.router.context.model import (
     shipped_context,
     write_context,
 )
-from toolcrib.wiring import make_dense
 
 DENSE = DeterministicEncoder()
 FINDER = EntityFinder()

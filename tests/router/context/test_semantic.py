@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.router.conftest import write_labels
 from toolcrib import Settings
+from toolcrib.build import make_dense
 from toolcrib.encoders.deterministic import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.records import SENSITIVITIES
@@ -21,7 +22,6 @@ from toolcrib.router.context.heuristic import HeuristicDetector
 from toolcrib.router.context.label_sets import label_sets
 from toolcrib.router.context.model import fit_context, shipped_context
 from toolcrib.router.context.semantic import SemanticDetector
-from toolcrib.wiring import make_dense
 
 CUES = load_cues()
 FINDER = EntityFinder()

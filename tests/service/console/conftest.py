@@ -16,12 +16,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from toolcrib import Settings
-from toolcrib.namespaces import Namespaces
 from toolcrib.service.http import make_app
 from toolcrib.service.http.server import bind, make_server, url_of
 from toolcrib.service.keys import Grant, KeyRing
 from toolcrib.service.telemetry import Telemetry
 from toolcrib.service.telemetry.logs import Logs
+from toolcrib.tenants import Tenants
 
 DATA = Path(__file__).parents[3] / "data"
 TOOLS = ("shop.openapi.json", "payments.openapi.yaml", "mailbox.tools.jsonl", "desk.tools.jsonl")
@@ -42,7 +42,7 @@ Browsing = Any
 class Service:
     """A running service, its namespaces and its keys."""
 
-    def __init__(self, namespaces: Namespaces, url: str) -> None:
+    def __init__(self, namespaces: Tenants, url: str) -> None:
         self.namespaces = namespaces
         self.url = url
         self.keys = KeyRing(namespaces.ledger)
@@ -62,7 +62,7 @@ class Service:
 def serving(location: str = ":memory:", **settings: Any) -> Iterator[Service]:
     """A service with these settings, for the time of the block."""
     chosen = Settings.model_validate({"telemetry": {"text": True}, **settings})
-    with Namespaces.open(location, settings=chosen) as namespaces:
+    with Tenants.open(location, settings=chosen) as namespaces:
         silent = Telemetry.of(chosen.service, logs=Logs("json", io.BytesIO()))
         callers = KeyRing(namespaces.ledger)
         app = make_app(namespaces, chosen, callers=callers, telemetry=silent)

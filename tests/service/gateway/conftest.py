@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
-from toolcrib import Settings, wiring
-from toolcrib.namespaces import DEFAULT
+from toolcrib import Settings, build
 from toolcrib.router.context.settings import ContextSettings
 from toolcrib.service.gateway.config import read_config
 from toolcrib.service.gateway.gateway import Gateway
@@ -30,6 +29,7 @@ from toolcrib.service.lock_file import LockFile
 from toolcrib.service.quarantine import Quarantine
 from toolcrib.settings import EncoderSettings, GatewaySettings
 from toolcrib.store.ledger import Ledger
+from toolcrib.tenants import DEFAULT
 
 SERVERS = Path(__file__).parent / "servers"
 QUICK = Rhythm(ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1, patience_s=5.0)
@@ -95,7 +95,7 @@ class Behind:
 
     def ledger(self) -> Ledger:
         """The records beside the index, as any process sees them."""
-        ledger = wiring.open_ledger(str(self.store), quick_settings())
+        ledger = build.open_ledger(str(self.store), quick_settings())
         self.opened.callback(ledger.close)
         return ledger
 

@@ -6,10 +6,10 @@ import pytest
 
 from tests.service.gateway.conftest import ECHO, Behind, quick_settings, texts, until
 from toolcrib import Crib
-from toolcrib.namespaces import DEFAULT
 from toolcrib.records import ToolSpec
 from toolcrib.service.lock_file import LockFile
 from toolcrib.service.quarantine import Quarantine
+from toolcrib.tenants import DEFAULT
 
 NEWS = {"name": "announce", "description": "Announce a change.", "does": "announce"}
 FAX = {"name": "send_fax", "description": "Send a fax to somebody."}

@@ -15,7 +15,6 @@ import httpx2
 import pytest
 
 from toolcrib import Settings
-from toolcrib.namespaces import Namespaces
 from toolcrib.router.context.settings import ContextSettings
 from toolcrib.service.http import make_app
 from toolcrib.service.http.server import bind, make_server, url_of
@@ -23,6 +22,7 @@ from toolcrib.service.keys import Grant, KeyRing
 from toolcrib.service.telemetry import Telemetry
 from toolcrib.service.telemetry.logs import Logs
 from toolcrib.settings import EncoderSettings, ServiceSettings
+from toolcrib.tenants import Tenants
 
 TOOLS = [
     {"name": "send_mail", "server": "mail", "description": "Send a mail to somebody."},
@@ -41,7 +41,7 @@ TOOLS = [
 class Service:
     """A running service, its namespaces and its keys."""
 
-    def __init__(self, namespaces: Namespaces, url: str, house: Any, log: io.BytesIO) -> None:
+    def __init__(self, namespaces: Tenants, url: str, house: Any, log: io.BytesIO) -> None:
         self.namespaces = namespaces
         self.url = url
         self.house = house
@@ -91,7 +91,7 @@ def running(
     )
     log = io.BytesIO()
     telemetry = Telemetry.of(settings.service, provider=provider, logs=Logs("json", log))
-    with Namespaces.open(location, settings=settings) as namespaces:
+    with Tenants.open(location, settings=settings) as namespaces:
         app = make_app(
             namespaces,
             settings,

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from toolcrib import wiring
+from toolcrib import build
 from toolcrib.errors import UnknownToolError
 from toolcrib.service.cli.audit import print_findings
 from toolcrib.service.cli.gateway import FOLDER
@@ -54,7 +54,7 @@ def approve(
     approved in its console or over HTTP, at once.
     """
     settings = load_settings(context.obj)
-    with closing(wiring.open_ledger(_place(store, settings), settings)) as ledger:
+    with closing(build.open_ledger(_place(store, settings), settings)) as ledger:
         quarantine = Quarantine(ledger, namespace)
         held = quarantine.list()
         if show or not (tools or everything):

@@ -60,13 +60,13 @@ def calibrate(
             _say({"labels": "fitted", "saved": True}, json=json)
             return
         if reset:
-            crib.save_calibration(None)
+            crib.tools.save_calibration(None)
             _say({"method": "default", "saved": True}, json=json)
             return
         data = _from_feedback(crib, context, log) if queries is None else _from_file(crib, queries)
         fitted = _fit(crib, data, split, seed)
         if not dry_run:
-            crib.save_calibration(fitted)
+            crib.tools.save_calibration(fitted)
     _say(_summary(fitted, saved=not dry_run), json=json)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from toolcrib import wiring
+from toolcrib import build
 from toolcrib.crib import Crib
 from toolcrib.errors import CalibrationError, IndexMismatchError, ToolcribError
 from toolcrib.service.cli.opening import Json, Store
@@ -74,10 +74,10 @@ def _check_models(settings: Settings, health: Health) -> None:
     facts: dict[str, Any] = {"dense": settings.encoder.dense, "reranker": settings.encoder.reranker}
     health.facts["models"] = facts
     try:
-        dense = wiring.make_dense(settings)
+        dense = build.make_dense(settings)
         dense.encode_query("is this model usable?")
         facts |= {"dense": dense.name, "dimensions": dense.dimensions}
-        reranker = wiring.make_reranker(settings)
+        reranker = build.make_reranker(settings)
         if reranker is not None:
             reranker.score("is this model usable?", ["yes"])
             facts["reranker"] = reranker.name
@@ -89,7 +89,7 @@ def _check_calibration(crib: Crib, health: Health) -> None:
     facts: dict[str, Any] = {"calibration": "none for these models and settings"}
     health.facts["confidence"] = facts
     try:
-        found = crib.calibration()
+        found = crib.tools.calibration()
     except CalibrationError as error:
         health.problem(str(error), "toolcrib calibrate --queries FILE, or --reset")
         return
@@ -104,7 +104,7 @@ def _check_calibration(crib: Crib, health: Health) -> None:
 
 
 def _check_library(crib: Crib, health: Health) -> None:
-    library = crib.library
+    library = crib.knowledge
     passages = {each.name: library.count(each.name) for each in library.catalogue.collections}
     health.facts["library"] = {"collections": passages, "passages": library.count()}
     for name in (name for name, count in passages.items() if not count):
@@ -116,14 +116,14 @@ def _check_library(crib: Crib, health: Health) -> None:
 
 def _check_index(location: str, settings: Settings, health: Health) -> None:
     health.facts["index"] = {"location": location}
-    if not wiring.has_index(location):
+    if not build.has_index(location):
         health.problem(f"there is no index in {location}", "toolcrib index SOURCE...")
         return
     try:
         with Crib.open(location, settings=settings) as crib:
             info, identity = crib.info()
             _check_calibration(crib, health)
-            if wiring.has_library(location, settings):
+            if build.has_passages(location, settings):
                 _check_library(crib, health)
     except IndexMismatchError as error:
         health.problem(str(error), "toolcrib index --rebuild")

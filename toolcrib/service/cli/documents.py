@@ -60,7 +60,7 @@ def index_docs(
         "fallback": fallback or None,
     }
     with index_progress() as listener, writing_crib(context, store, create=True) as crib:
-        known = {each.name: each for each in crib.library.catalogue.collections}
+        known = {each.name: each for each in crib.knowledge.catalogue.collections}
         found = _described(known.get(collection) or preset(collection), said)
         if known.get(collection) != found:
             crib.add_collections(found)
@@ -77,7 +77,7 @@ def index_docs(
 def collections(context: typer.Context, store: Store = None, json: Json = False) -> None:
     """List the collections, what they are about, and how many passages they hold."""
     with open_crib(context, store) as crib:
-        library = crib.library
+        library = crib.knowledge
         counted = [(each, library.count(each.name)) for each in library.catalogue.collections]
     if json:
         print_json([each.model_dump(mode="json") | {"passages": n} for each, n in counted])

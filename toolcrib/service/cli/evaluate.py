@@ -198,7 +198,7 @@ def _systems(
 
     `indexed`: the tools are those of the index in `store`, which is searched as it is.
     """
-    from toolcrib import wiring
+    from toolcrib import build
     from toolcrib.evaluation.systems import registry
     from toolcrib.evaluation.systems.ours import OURS, OwnSystems
 
@@ -214,7 +214,7 @@ def _systems(
         raise SettingsError(f"there is no system {unknown[0]!r}; known are {known}")
     crib = open_crib(context, store) if indexed else None
     own = OwnSystems(settings, crib)
-    dense = wiring.make_dense(settings)
+    dense = build.make_dense(settings)
     try:
         yield {
             name: (lambda name=name: own.make(name))

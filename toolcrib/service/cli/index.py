@@ -60,7 +60,7 @@ def index(
         ) as crib,
     ):
         if rebuild:
-            from toolcrib.namespaces import rebuild_shared
+            from toolcrib.tenants import rebuild_shared
 
             settings = load_settings(context.obj)
             rebuild_shared(store or settings.store, settings, listener)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from rich.markup import escape
 from rich.table import Table
 
-from toolcrib import wiring
+from toolcrib import build
 from toolcrib.errors import QueryError
 from toolcrib.records import SENSITIVITIES
 from toolcrib.service.cli.opening import Json, Servers, Store, Tags
@@ -116,7 +116,7 @@ def revoke(
 def _ring(context: typer.Context, store: str | None) -> Generator[KeyRing]:
     """The keys of a location: its ledger alone, which a running service does not hold."""
     settings = load_settings(context.obj)
-    with closing(wiring.open_ledger(store or settings.store, settings)) as ledger:
+    with closing(build.open_ledger(store or settings.store, settings)) as ledger:
         yield KeyRing(ledger)
 
 

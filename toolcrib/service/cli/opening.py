@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from toolcrib import wiring
+from toolcrib import build
 from toolcrib.crib import Crib
 from toolcrib.errors import StoreError
 from toolcrib.records import IndexProgress
-from toolcrib.revisions import announce
 from toolcrib.settings import load_settings
 from toolcrib.store.filters import AnyOf, Filter, all_of
 from toolcrib.store.namespaced import DEFAULT
+from toolcrib.tenants import announce
 
 if TYPE_CHECKING:
     from toolcrib.evaluation.dataset import DataSet
@@ -76,7 +76,7 @@ def open_crib(
     file: Path | None = context.obj
     settings = load_settings(file)
     location = store or settings.store
-    if not create and not wiring.has_index(location):
+    if not create and not build.has_index(location):
         raise StoreError(
             f"there is no index in {location}; make one with "
             f"`toolcrib index SOURCE... --store {location}`",

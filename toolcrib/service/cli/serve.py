@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from toolcrib import wiring
+from toolcrib import build
 from toolcrib.errors import SettingsError
 from toolcrib.extras import import_extra
 from toolcrib.service.cli.opening import Json, Store
@@ -21,7 +21,7 @@ from toolcrib.settings import Settings, load_settings
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from toolcrib.namespaces import Namespaces
+    from toolcrib.tenants import Tenants
 
 __all__ = ["serve"]
 
@@ -61,13 +61,13 @@ def serve(
         server.serve(app, listening, lambda: _say(url, location, json=json))
 
 
-def _open(location: str, settings: Settings) -> Namespaces:
+def _open(location: str, settings: Settings) -> Tenants:
     """All namespaces of a location, ready to answer."""
     from toolcrib.encoders.batching import batching
-    from toolcrib.namespaces import Namespaces
+    from toolcrib.tenants import Tenants
 
     with index_progress() as progress, ExitStack() as undo:
-        opened = Namespaces.open(
+        opened = Tenants.open(
             location,
             settings=settings,
             wrap=lambda dense: batching(dense, settings.service.batch),
@@ -80,7 +80,7 @@ def _open(location: str, settings: Settings) -> Namespaces:
     return opened
 
 
-def _app(namespaces: Namespaces, settings: Settings, *, asks_for_keys: bool) -> FastAPI:
+def _app(namespaces: Tenants, settings: Settings, *, asks_for_keys: bool) -> FastAPI:
     from toolcrib.service.http import Anyone, make_app
     from toolcrib.service.keys import KeyRing
     from toolcrib.service.telemetry import Telemetry
@@ -100,7 +100,7 @@ def _require_key(location: str, settings: Settings) -> None:
     """
     from toolcrib.service.keys import KeyRing
 
-    with closing(wiring.open_ledger(location, settings)) as ledger:
+    with closing(build.open_ledger(location, settings)) as ledger:
         now = time.time()
         if any(key.state(now) == "active" for key in KeyRing(ledger).list()):
             return

@@ -9,9 +9,9 @@ from functools import lru_cache
 from fastmcp.server.auth import AccessToken, TokenVerifier
 
 from toolcrib.errors import ServiceError, StoreError
-from toolcrib.namespaces import DEFAULT
 from toolcrib.records import Scope
 from toolcrib.service.keys import Caller, Grant, KeyRing, within
+from toolcrib.tenants import DEFAULT
 
 __all__ = ["KeyVerifier", "reach"]
 

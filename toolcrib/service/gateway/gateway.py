@@ -19,7 +19,6 @@ from fastmcp.tools.base import ToolResult
 
 from toolcrib import __version__
 from toolcrib.errors import ToolcribError
-from toolcrib.namespaces import Namespaces
 from toolcrib.records import Scope
 from toolcrib.service.gateway.calls import Calls
 from toolcrib.service.gateway.catalogue import Offer
@@ -37,6 +36,7 @@ from toolcrib.service.gateway.turns import Turns
 from toolcrib.service.gateway.upstream import Upstream
 from toolcrib.service.gateway.waiting import Waiting
 from toolcrib.settings import Settings
+from toolcrib.tenants import Tenants
 
 __all__ = ["Gateway"]
 
@@ -69,7 +69,7 @@ class Gateway:
         self._stir = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._engine: asyncio.Future[Namespaces] | None = None
+        self._engine: asyncio.Future[Tenants] | None = None
         # A folder's lock can be given back only by the thread that took it.
         self._keeper = ThreadPoolExecutor(1, "toolcrib-store")
         self._shown: object = None

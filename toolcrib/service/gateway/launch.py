@@ -11,7 +11,6 @@ from pathlib import Path
 
 from toolcrib.errors import SettingsError
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
-from toolcrib.namespaces import DEFAULT
 from toolcrib.records import Sensitivity
 from toolcrib.service.cli.screen import index_progress
 from toolcrib.service.gateway.auth import KeyVerifier
@@ -26,6 +25,7 @@ from toolcrib.service.keys import KeyRing
 from toolcrib.service.lock_file import LockFile
 from toolcrib.service.quarantine import Quarantine
 from toolcrib.settings import Settings
+from toolcrib.tenants import DEFAULT
 
 __all__ = ["Order", "heard", "run"]
 

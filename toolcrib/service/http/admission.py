@@ -14,10 +14,10 @@ from toolcrib.errors import (
     ServiceUnavailableError,
     TooLargeError,
 )
-from toolcrib.namespaces import check_name
 from toolcrib.service.http.faults import problem_response
 from toolcrib.service.http.house import House
 from toolcrib.service.http.visits import Visit, header
+from toolcrib.tenants import check_name
 
 __all__ = ["Admission"]
 

@@ -12,7 +12,6 @@ from starlette.exceptions import HTTPException
 
 from toolcrib import __version__
 from toolcrib.errors import ToolcribError
-from toolcrib.namespaces import Namespaces
 from toolcrib.service.http import (
     decisions,
     health,
@@ -37,6 +36,7 @@ from toolcrib.service.http.readiness import Readiness
 from toolcrib.service.http.workers import Workers
 from toolcrib.service.telemetry import Telemetry
 from toolcrib.settings import Settings
+from toolcrib.tenants import Tenants
 
 __all__ = ["ENDPOINTS", "make_app"]
 
@@ -55,7 +55,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 
 
 def make_app(
-    namespaces: Namespaces,
+    namespaces: Tenants,
     settings: Settings,
     *,
     callers: Callers,

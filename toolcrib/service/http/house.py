@@ -6,13 +6,13 @@ import threading
 from dataclasses import dataclass, field
 from weakref import WeakSet
 
-from toolcrib.namespaces import Namespaces
 from toolcrib.router.ledger_log import LedgerLog
 from toolcrib.service.http.callers import Door, Rates
 from toolcrib.service.http.readiness import Readiness
 from toolcrib.service.http.workers import Pace, Workers
 from toolcrib.service.telemetry import Telemetry
 from toolcrib.settings import Settings
+from toolcrib.tenants import Tenants
 
 __all__ = ["House"]
 
@@ -27,7 +27,7 @@ class House:
     `under_way` counts requests that are worked on or wait; while `draining` no new one is taken.
     """
 
-    namespaces: Namespaces
+    namespaces: Tenants
     settings: Settings
     workers: Workers
     door: Door

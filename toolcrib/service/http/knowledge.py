@@ -68,10 +68,7 @@ async def put_documents(body: DocumentsBody, request: Request) -> Response:
 def _put(visit: Visit, body: DocumentsBody, crib: Crib) -> IndexReport:
     require_writable(crib, body.collection, visit.scope())
     entries = list(read_documents(body))
-    report = crib.library.put(entries, prune=body.collection if body.prune else None)
-    # Nothing more is made known; the crib hears that its library has changed.
-    crib.add_collections()
-    return report
+    return crib.knowledge.put(entries, prune=body.collection if body.prune else None)
 
 
 async def delete_documents(body: RemoveBody, request: Request) -> Response:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from toolcrib.build import is_url
 from toolcrib.errors import UnknownDecisionError
 from toolcrib.router.ledger_log import LedgerLog
 from toolcrib.service.http.visits import Visit
-from toolcrib.wiring import is_url
 
 __all__ = ["is_visible", "log_of", "recent", "require_visible"]
 

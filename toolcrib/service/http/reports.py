@@ -12,11 +12,11 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from toolcrib.namespaces import DEFAULT
 from toolcrib.records import Scope
 from toolcrib.service.http.endpoints import Endpoint, answer
 from toolcrib.service.http.visits import Visit, visit_of
 from toolcrib.service.http.wire.records import ReportsAnswer
+from toolcrib.tenants import DEFAULT
 
 __all__ = ["ENDPOINTS"]
 

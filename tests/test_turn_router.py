@@ -44,7 +44,7 @@ def logged(request, shelves, tmp_path):
         return found
 
     yield crib, records
-    crib._desk.close()
+    crib.turns.close()
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_a_log_that_cannot_be_written_costs_its_record_and_never_the_answer(
     ]
     found = crib.alternates("mail/read_mail", MAIL, decision_id=decision.id)
     assert "mail/send_mail" not in [hit.id for hit in found]
-    crib._desk.close()
+    crib.turns.close()
 
 
 def test_feedback_that_cannot_be_written_is_an_error(shelves, tmp_path):

@@ -1,4 +1,4 @@
-"""What turns are read by, as the settings say."""
+"""Loader of the context detector: the shipped model, a kept one, or one fitted to own labels."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from toolcrib.encoders.protocols import DenseEncoder
 from toolcrib.router.context.detector import Detector
 from toolcrib.router.context.model import ContextModel
-from toolcrib.settings import Settings
+from toolcrib.router.context.settings import ContextSettings
 
 __all__ = ["is_shipped", "make_context_model", "make_detector"]
 
 
 def make_context_model(
-    settings: Settings, dense: DenseEncoder, kept: bytes | None = None
+    settings: ContextSettings, dense: DenseEncoder, kept: bytes | None = None
 ) -> ContextModel | None:
     """What turns are read by: the shipped model, `kept` where it holds, or one fitted here.
 
@@ -34,20 +34,19 @@ def make_context_model(
         shipped_context,
     )
 
-    chosen = settings.context
-    if chosen.detector == "heuristic":
+    if settings.detector == "heuristic":
         return None
-    cues = load_cues(Path(chosen.cues) if chosen.cues else None)
+    cues = load_cues(Path(settings.cues) if settings.cues else None)
     shipped = shipped_context(cues)
-    is_default = not chosen.labels and not chosen.cues
+    is_default = not settings.labels and not settings.cues
     if is_default and shipped.identity["encoder"] == dense.name:
         return shipped
-    sets = label_sets({field: Path(file) for field, file in chosen.labels.items()})
+    sets = label_sets({field: Path(file) for field, file in settings.labels.items()})
     if kept is not None:
         own = read_context(kept, cues)
         if own.identity == identity_of(sets, cues, dense):
             return own
-    return fit_context(sets, cues, EntityFinder(chosen.gazetteers), dense, shipped)
+    return fit_context(sets, cues, EntityFinder(settings.gazetteers), dense, shipped)
 
 
 def is_shipped(model: ContextModel) -> bool:
@@ -59,7 +58,7 @@ def is_shipped(model: ContextModel) -> bool:
 
 
 def make_detector(
-    settings: Settings,
+    settings: ContextSettings,
     model: ContextModel | None,
     names: Iterable[str],
     services: Iterable[str] = (),
@@ -73,8 +72,7 @@ def make_detector(
     from toolcrib.router.context.heuristic import HeuristicDetector
     from toolcrib.router.context.semantic import SemanticDetector
 
-    chosen = settings.context
-    given = {"service": tuple(services), **chosen.gazetteers}
-    finder = EntityFinder(given, names, region=chosen.region)
-    by_cues = HeuristicDetector(load_cues(Path(chosen.cues) if chosen.cues else None), finder)
+    given = {"service": tuple(services), **settings.gazetteers}
+    finder = EntityFinder(given, names, region=settings.region)
+    by_cues = HeuristicDetector(load_cues(Path(settings.cues) if settings.cues else None), finder)
     return by_cues if model is None else SemanticDetector(model, finder, by_cues)

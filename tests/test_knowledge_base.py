@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 from toolcrib import Crib, Settings, ToolcribError
+from toolcrib.build import open_store
 from toolcrib.encoders.bundled import BundledEncoder
 from toolcrib.encoders.deterministic import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import IndexMismatchError, StoreError, UnknownCollectionError
 from toolcrib.indexers.passages import passage_layout
-from toolcrib.library import Library
+from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import Collection, Passage, Refusal
 from toolcrib.router.catalogue import describe, preset
 from toolcrib.store.filters import Equals
-from toolcrib.wiring import open_store
+from toolcrib.store.lazy import LazyStore
 
 DENSE = DeterministicEncoder()
 COOKING = Collection(name="cooking", description="Recipes.", examples=("How long does rice boil?",))
@@ -50,13 +51,13 @@ def reopen(tmp_path):
     """Opens one folder again and again, the session before being over each time."""
     opened = []
 
-    def open_(dense=DENSE, *, rebuild=False, **settings) -> Library:
+    def open_(dense=DENSE, *, rebuild=False, **settings) -> KnowledgeBase:
         if opened:
             opened[-1].close()
         chosen = Settings(**settings)
         store = open_store(str(tmp_path / "library"), passage_layout(dense.dimensions), chosen)
         opened.append(store)
-        return Library(store, dense, chosen, rebuild=rebuild)
+        return KnowledgeBase(LazyStore(lambda: store, lambda: True), dense, chosen, rebuild=rebuild)
 
     yield open_
     if opened:
@@ -68,11 +69,11 @@ def library(reopen):
     return reopen()
 
 
-def put(library: Library, *items: Passage | Refusal, **options):
+def put(library: KnowledgeBase, *items: Passage | Refusal, **options):
     return library.put([("docs", item) for item in items], **options)
 
 
-def ids(library: Library, where=None) -> set[str]:
+def ids(library: KnowledgeBase, where=None) -> set[str]:
     return {passage.id for passage in library.passages(where)}
 
 
@@ -285,6 +286,6 @@ def test_a_crib_whose_library_was_refused_can_be_rebuilt_at_once(tmp_path, setti
 
 
 def test_a_crib_that_was_made_without_a_library_says_how_to_get_one(crib):
-    bare = Crib(crib._store, DENSE, Settings())
+    bare = Crib.over(crib.tools.store, DENSE, Settings())
     with pytest.raises(StoreError, match=r"use Crib\.open"):
-        _ = bare.library
+        bare.add_collections(COOKING)
