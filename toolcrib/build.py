@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from toolcrib.clock import Clock
 from toolcrib.encoders.protocols import DenseEncoder, Reranker
@@ -17,10 +17,12 @@ from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.router.telemetry import DecisionLog
 from toolcrib.settings import Settings
 from toolcrib.store.lazy import LazyStore
-from toolcrib.store.ledger import Ledger
 from toolcrib.store.protocol import Layout, Store
 from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
+
+if TYPE_CHECKING:
+    from toolcrib.store.ledger import Ledger
 
 __all__ = [
     "MEMORY",

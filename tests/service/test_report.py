@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tests.router.sample_decisions import believable, decision, record, said
 from toolcrib.errors import SettingsError, SourceError, StoreDamagedError, StoreWriteError
 from toolcrib.router.telemetry import TelemetrySettings, open_log
-from toolcrib.service.cli.report import report
+from toolcrib.service.cli.evaluate import report
 from toolcrib.service.problems import exit_code
 
 app = typer.Typer()

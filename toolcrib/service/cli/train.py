@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from toolcrib.records import Refusal, ToolSpec
-from toolcrib.service.cli.opening import Json, Queries, Seed, Store, Tools, load_sets
-from toolcrib.service.cli.screen import counting, err, out, print_json
+from toolcrib.service.cli.options import Json, Queries, Seed, Store, Tools, load_sets
+from toolcrib.service.cli.output import counting, err, out, print_json
 from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 from toolcrib.errors import SettingsError
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
 from toolcrib.records import Sensitivity
-from toolcrib.service.cli.screen import index_progress
+from toolcrib.service.cli.output import index_progress
 from toolcrib.service.gateway.auth import KeyVerifier
 from toolcrib.service.gateway.config import read_config
 from toolcrib.service.gateway.gateway import Gateway

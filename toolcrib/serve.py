@@ -1,4 +1,4 @@
-"""`toolcrib serve`: the HTTP service."""
+"""Serving: `toolcrib serve` and `toolcrib gateway`, which start the two applications."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import os
 import sys
 import time
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.markup import escape
 
 from toolcrib import build
-from toolcrib.errors import SettingsError
+from toolcrib.errors import SettingsError, ToolcribError
 from toolcrib.extras import import_extra
-from toolcrib.service.cli.opening import Json, Store
-from toolcrib.service.cli.screen import index_progress, out, print_json
+from toolcrib.records import Sensitivity
+from toolcrib.service.cli.options import GATEWAY_STORE, Json, Servers, Store, Tags
+from toolcrib.service.cli.output import index_progress, out, print_json
+from toolcrib.service.problems import exit_code
 from toolcrib.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
     from toolcrib.tenants import Tenants
 
-__all__ = ["serve"]
+__all__ = ["gateway", "serve"]
 
 
 def serve(
@@ -117,3 +120,60 @@ def _say(url: str, location: str, *, json: bool) -> None:
     else:
         out.print(f"serving [bold]{escape(location)}[/] at [bold]{url}[/]", soft_wrap=True)
     sys.stdout.flush()
+
+
+def gateway(
+    context: typer.Context,
+    config: Annotated[Path, typer.Argument(help="An mcp.json with the servers to stand before.")],
+    transport: Annotated[
+        Literal["stdio", "http"],
+        typer.Option(help="How clients come: as the program that starts this, or over HTTP."),
+    ] = "stdio",
+    host: Annotated[str, typer.Option(help="Where HTTP listens.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any free one.")] = 8643,
+    store: Annotated[
+        str, typer.Option(help="Folder or Qdrant URL of the index and the approvals.")
+    ] = GATEWAY_STORE,
+    lock: Annotated[
+        Path | None,
+        typer.Option(help="File of approved tools; servers that are not in it are locked there."),
+    ] = None,
+    server: Servers = None,
+    tag: Tags = None,
+    max_sensitivity: Annotated[
+        Sensitivity | None, typer.Option(help="No tool that is more sensitive than this.")
+    ] = None,
+    pin: Annotated[
+        list[str] | None,
+        typer.Option("--pin", help="Id of a tool to show always; may be repeated."),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Report on standard error as JSON, a line each.")
+    ] = False,
+) -> None:
+    """Put a search in front of MCP servers: an agent sees find_tools instead of all their tools.
+
+    Standard output belongs to the protocol; whatever there is to say goes to standard error.
+    """
+    import_extra("fastmcp", "the gateway", "gateway")
+    from toolcrib.service.gateway.launch import Order, run
+    from toolcrib.service.gateway.news import lines
+
+    say = lines(as_json=json)
+    try:
+        settings = load_settings(context.obj)
+        order = Order(
+            config=config,
+            env=os.environ,
+            address=(host, port) if transport == "http" else None,
+            store=store,
+            lock=lock,
+            servers=tuple(server or ()),
+            tags=frozenset(tag) if tag else None,
+            max_sensitivity=max_sensitivity,
+            pinned=tuple(pin or ()),
+        )
+        run(order, settings, say)
+    except ToolcribError as error:
+        say("error", str(error))
+        raise typer.Exit(exit_code(error)) from None
