@@ -28,10 +28,10 @@ from toolcrib import Crib, Decision, Route, Turn
 from toolcrib.build import make_dense
 from toolcrib.router import router
 from toolcrib.router.context.label_sets import label_sets
-from toolcrib.router.context.loader import make_context_model
 from toolcrib.router.context.settings import ContextSettings
 from toolcrib.router.supervisor import Evidence, supervise
 from toolcrib.settings import load_settings
+from toolcrib.turn_router import make_context_model
 
 DATA = Path(__file__).parent.parent / "data"
 FIELDS = ("intent", "domain", "urgency", "sensitivity", "smalltalk")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.router.conftest import PASSAGES, TOOLS, free_of_models
-from toolcrib import Collection, Crib, Passage, Scope, Turn
+from toolcrib import Collection, Crib, Passage, Scope
 from toolcrib.build import MEMORY
 from toolcrib.errors import IndexMismatchError, UnknownCollectionError
 
@@ -35,26 +35,6 @@ def test_documents_are_indexed_by_what_changed(tmp_path, settings, rules):
         (rules / "weight.md").write_text(RULES.replace("thirty", "forty"))
         assert len(crib.index_docs(rules, collection="post").changed) == 1
         assert "forty" in crib.find_knowledge("how much may it weigh?").passages[0].passage.text
-
-
-def test_documents_that_no_source_names_go_where_that_is_asked(tmp_path, settings, rules):
-    with Crib.open(tmp_path / "s", settings=settings) as crib:
-        (rules / "old.md").write_text("# Old\n\nParcels were carried by horses.\n")
-        crib.index_docs(rules, collection="post")
-        (rules / "old.md").unlink()
-        assert crib.index_docs(rules, collection="post").removed == ()
-        assert len(crib.index_docs(rules, collection="post", prune=True).removed) == 1
-        assert crib.knowledge.count() == 1
-
-
-def test_a_document_that_cannot_be_read_keeps_no_other_out(tmp_path, settings, rules):
-    (rules / "broken.pdf").write_bytes(b"%PDF-1.4 broken")
-    with Crib.open(tmp_path / "s", settings=settings) as crib:
-        report = crib.index_docs(rules, rules / "none.md", collection="post")
-        assert len(report.added) == 1
-        assert {refusal.source.rpartition("/")[2] for refusal in report.refused} == {
-            "broken.pdf", "none.md",
-        }  # fmt: skip
 
 
 def test_it_is_all_there_after_opening_again(tmp_path, settings, rules):
@@ -92,14 +72,6 @@ def test_a_collection_that_ships_is_described_and_another_can_be(settings):
         assert "wards" not in {hit.passage.collection for hit in found.passages}
         with pytest.raises(UnknownCollectionError, match="did you mean 'wards'"):
             crib.knowledge.collection("ward")
-
-
-def test_collections_of_the_settings_stand_beside_those_of_the_index():
-    described = {"name": "wards", "description": "Rules of the wards.", "sensitivity": "pii"}
-    with Crib.open(MEMORY, settings=free_of_models(collections=[described])) as crib:
-        crib.index_passages(PASSAGES)
-        assert crib.knowledge.collection("wards").sensitivity == "pii"
-        crib.route(Turn(text="when are patients visited?", max_sensitivity="public"))
 
 
 def test_knowledge_can_be_turned_off(settings):

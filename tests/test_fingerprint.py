@@ -95,8 +95,3 @@ def test_a_difference_names_all_that_differs_and_what_to_do() -> None:
         "'deterministic-trigrams-64'; dimensions 32, now 64; build it anew with "
         "`toolcrib index --rebuild`, or go back to those settings"
     )
-
-
-def test_what_an_older_index_did_not_know_differs() -> None:
-    older = {key: value for key, value in _index().items() if key != "fields"}
-    assert difference(older, _index()).startswith("the index was built with fields None, now {")

@@ -11,7 +11,6 @@ from toolcrib import Crib, Settings, ToolcribError
 from toolcrib.build import open_store
 from toolcrib.encoders.bundled import BundledEncoder
 from toolcrib.encoders.deterministic import DeterministicEncoder
-from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import IndexMismatchError, StoreError, UnknownCollectionError
 from toolcrib.indexers.passages import passage_layout
 from toolcrib.knowledge_base import KnowledgeBase
@@ -87,24 +86,11 @@ def test_what_was_defined_is_known_in_the_next_session(library, reopen):
     assert reopen().collection("cooking") == COOKING
 
 
-def test_a_collection_can_be_described_anew(library, reopen):
-    library.define([COOKING])
-    library.define([COOKING.model_copy(update={"description": "Soups."})])
-    assert library.collection("cooking").description == "Soups."
-    assert reopen().collection("cooking").description == "Soups."
-
-
 def test_an_unknown_name_is_answered_with_the_nearest(library):
     library.define([COOKING, Collection(name="garden")])
     with pytest.raises(UnknownCollectionError, match="did you mean 'cooking'") as caught:
         library.collection("cookin")
     assert caught.value.nearest == ("cooking",)
-
-
-def test_a_name_that_is_near_to_none_is_just_unknown(library):
-    library.define([COOKING])
-    with pytest.raises(UnknownCollectionError, match=r"^there is no collection 'zzz'$"):
-        library.collection("zzz")
 
 
 def test_reopening_encodes_nothing_and_finds_the_same(reopen):
@@ -118,15 +104,6 @@ def test_reopening_encodes_nothing_and_finds_the_same(reopen):
     assert (after.collections, after.owners) == (before.collections, before.owners)
     half_precision = 1e-3
     assert np.allclose(after.vectors, before.vectors, atol=half_precision)
-
-
-def test_only_what_is_described_anew_is_encoded_again(reopen):
-    counting = Counting(DENSE)
-    library = reopen(counting)
-    library.define([COOKING, Collection(name="garden")])
-    counting.texts.clear()
-    library.define([COOKING, Collection(name="garden", priority=1.0)])
-    assert set(counting.texts) == {"garden"}
 
 
 def test_collections_of_the_settings_are_known_and_win(library, reopen):
@@ -178,23 +155,11 @@ def test_a_collection_becomes_known_with_its_first_passage_as_its_preset_says(li
     assert library.collection("minutes") == Collection(name="minutes")
 
 
-def test_what_is_refused_makes_no_collection_known(library):
-    refusal = Refusal("a.pdf", "", "broken")
-    assert put(library, refusal).refused == (refusal,)
-    assert library.catalogue.names == ()
-
-
 def test_prune_holds_for_one_collection(library):
     put(library, *SOUP, BREAD, HOSES)
     report = put(library, *SOUP, prune="cooking")
     assert report.removed == (BREAD.id,)
     assert ids(library) == {SOUP[0].id, SOUP[1].id, HOSES.id}
-
-
-def test_a_listener_hears_of_every_passage(library):
-    heard: list[str] = []
-    put(library, *SOUP, HOSES, progress=lambda each: heard.extend(each.ids))
-    assert set(heard) == ids(library)
 
 
 @pytest.mark.parametrize("name", ["", "two words", "a/b", "\ud800"])
@@ -245,11 +210,6 @@ def test_passages_of_another_encoder_are_refused_and_nothing_is_lost(library, re
     with pytest.raises(IndexMismatchError, match=r"deterministic-trigrams-64.*--rebuild"):
         reopen(NARROW)
     assert reopen().count() == 2
-
-
-def test_words_that_were_weighed_otherwise_are_refused(library, reopen):
-    with pytest.raises(IndexMismatchError, match="bm25"):
-        reopen(lexical=LexicalSettings(k1=0.9))
 
 
 def test_a_rebuild_encodes_every_passage_by_the_new_encoder(library, reopen):

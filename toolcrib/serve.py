@@ -40,8 +40,7 @@ def serve(
     ] = None,
     store: Store = None,
     insecure_local: Annotated[
-        bool,
-        typer.Option("--insecure-local", help="No keys; on a loopback address only."),
+        bool, typer.Option("--insecure-local", help="No keys; on a loopback address only.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -109,7 +108,7 @@ def _require_key(location: str, settings: Settings) -> None:
             return
     raise SettingsError(
         f"nobody has a key to {location}: make one with `toolcrib keys create NAME "
-        f"--store {location}`, or serve this machine alone with --insecure-local",
+        f"--store {location}`, or serve this machine alone with --insecure-local"
     )
 
 

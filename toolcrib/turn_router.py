@@ -6,12 +6,14 @@ import base64
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from toolcrib.clock import Clock, SystemClock
+from toolcrib.encoders.protocols import DenseEncoder
 from toolcrib.errors import (
     FeedbackError,
     QueryError,
@@ -37,10 +39,11 @@ from toolcrib.tool_index import ToolIndex
 if TYPE_CHECKING:
     from toolcrib.router.context.detector import Detector
     from toolcrib.router.context.model import ContextModel
+    from toolcrib.router.context.settings import ContextSettings
     from toolcrib.router.knowledge import KnowledgeRouter
     from toolcrib.router.router import Router
 
-__all__ = ["META_KEY", "TurnRouter"]
+__all__ = ["META_KEY", "TurnRouter", "is_shipped", "make_context_model", "make_detector"]
 
 logger = logging.getLogger(__name__)
 
@@ -174,7 +177,6 @@ class TurnRouter:
 
     def learn_labels(self) -> None:
         """Keep what was fitted of the settings' labels beside the index, as `Crib.learn_labels`."""
-        from toolcrib.router.context.loader import is_shipped
         from toolcrib.router.context.model import write_context
 
         with self._making:
@@ -202,7 +204,6 @@ class TurnRouter:
             return self._made[1]
 
     def _make_router(self) -> Router:
-        from toolcrib.router.context.loader import make_detector
         from toolcrib.router.router import Router, RouterParts
         from toolcrib.router.tools import ToolSelector
 
@@ -245,8 +246,6 @@ class TurnRouter:
 
     def _model(self) -> ContextModel | None:
         """What turns are read by, fitted once; anew where another process kept something else."""
-        from toolcrib.router.context.loader import make_context_model
-
         kept = self._tools.store.read_meta().get(META_KEY)
         if self._fitted is None or self._fitted[0] != kept:
             known = None if kept is None else base64.b64decode(kept)
@@ -260,3 +259,68 @@ class TurnRouter:
 def _is_identifier(name: str) -> bool:
     """Whether a name is none of a sentence's words: `web_search` is none, `search` is one."""
     return not name.isalpha() or not (name.islower() or name.istitle())
+
+
+def make_context_model(
+    settings: ContextSettings, dense: DenseEncoder, kept: bytes | None = None
+) -> ContextModel | None:
+    """What turns are read by: the shipped model, `kept` where it holds, or one fitted here.
+
+    None where the settings want cues alone. Fitting takes some seconds for each field that has
+    labels of its own, a minute or two for other cues or another encoder.
+
+    Raises:
+        SettingsError: labels or cues cannot be read.
+    """
+    from toolcrib.router.context.cues import load_cues
+    from toolcrib.router.context.entities import EntityFinder
+    from toolcrib.router.context.label_sets import label_sets
+    from toolcrib.router.context.model import (
+        fit_context,
+        identity_of,
+        read_context,
+        shipped_context,
+    )
+
+    if settings.detector == "heuristic":
+        return None
+    cues = load_cues(Path(settings.cues) if settings.cues else None)
+    shipped = shipped_context(cues)
+    is_default = not settings.labels and not settings.cues
+    if is_default and shipped.identity["encoder"] == dense.name:
+        return shipped
+    sets = label_sets({field: Path(file) for field, file in settings.labels.items()})
+    if kept is not None:
+        own = read_context(kept, cues)
+        if own.identity == identity_of(sets, cues, dense):
+            return own
+    return fit_context(sets, cues, EntityFinder(settings.gazetteers), dense, shipped)
+
+
+def is_shipped(model: ContextModel) -> bool:
+    """Whether a model is the one that comes with the package."""
+    from toolcrib.router.context.cues import load_cues
+    from toolcrib.router.context.model import shipped_context
+
+    return model.identity == shipped_context(load_cues()).identity
+
+
+def make_detector(
+    settings: ContextSettings,
+    model: ContextModel | None,
+    names: Iterable[str],
+    services: Iterable[str] = (),
+) -> Detector:
+    """What reads turns by a model, or by cues alone.
+
+    `names` are those of the registry's tools, `services` those of its servers.
+    """
+    from toolcrib.router.context.cues import load_cues
+    from toolcrib.router.context.entities import EntityFinder
+    from toolcrib.router.context.heuristic import HeuristicDetector
+    from toolcrib.router.context.semantic import SemanticDetector
+
+    given = {"service": tuple(services), **settings.gazetteers}
+    finder = EntityFinder(given, names, region=settings.region)
+    by_cues = HeuristicDetector(load_cues(Path(settings.cues) if settings.cues else None), finder)
+    return by_cues if model is None else SemanticDetector(model, finder, by_cues)

@@ -55,14 +55,6 @@ def test_index_says_in_words_what_it_did(shell):
     assert "tools.jsonl: line 4" in done.stdout
 
 
-def test_a_refusal_has_source_place_and_reason(shell):
-    report = shell.json("index", shell.write("tools.jsonl", TOOLS[0], {"description": "x"}))
-    assert report["added"] == 1
-    [refusal] = report["refused"]
-    assert (refusal["source"], refusal["place"]) == ("tools.jsonl", "line 2")
-    assert "name" in refusal["reason"]
-
-
 def test_strict_fails_when_anything_was_refused_and_keeps_the_good(shell):
     source = shell.write("tools.jsonl", TOOLS[0], {"description": "x"})
     assert shell("index", source, "--strict").returncode == 1

@@ -16,7 +16,6 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from pydantic import ValidationError
 from rich.markup import escape
-from rich.table import Table
 
 from toolcrib import build
 from toolcrib.crib import Crib
@@ -31,7 +30,7 @@ from toolcrib.indexers.audit import Finding, audit_all, blocks
 from toolcrib.indexers.sources import entries
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
 from toolcrib.service.cli.options import GATEWAY_STORE, Json, Servers, Store, Tags
-from toolcrib.service.cli.output import err, out, print_health, print_json
+from toolcrib.service.cli.output import err, out, print_either, print_health, print_json, table_of
 from toolcrib.service.keys import Grant, KeyRing
 from toolcrib.service.lock_file import LockFile
 from toolcrib.service.problems import EXIT_NOT_CLEAN
@@ -125,10 +124,7 @@ def revoke(
     with _ring(context, store) as ring:
         if not ring.revoke(key):
             raise QueryError(f"no key has the id {key!r}; `toolcrib keys list` shows all")
-    if json:
-        print_json({"revoked": key})
-    else:
-        out.print(f"{escape(key)} revoked")
+    print_either({"revoked": key}, f"{escape(key)} revoked", json=json)
 
 
 @contextmanager
@@ -153,7 +149,7 @@ def _unique(values: list[str] | None) -> tuple[str, ...]:
 
 
 def _print_keys(keys: list[dict[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = table_of()
     for column in ("key", "name", "state", "access", "namespaces", "made", "expires", "only"):
         table.add_column(column, overflow="fold")
     for key in keys:
@@ -221,12 +217,11 @@ def approve(
         chosen = held if everything else _named(tools or [], held)
         if not reject:
             _write(lock, settings, chosen)
+        settle = quarantine.reject if reject else quarantine.release
         for each in chosen:
-            if reject:
-                quarantine.reject(each.tool_id)
-            else:
-                quarantine.release(each.tool_id)
-    _report(chosen, rejected=reject, json=json)
+            settle(each.tool_id)
+    done = "rejected" if reject else "approved"
+    print_either({done: [each.tool_id for each in chosen]}, f"{len(chosen)} {done}", json=json)
 
 
 def _place(store: str | None, settings: Settings) -> str:
@@ -261,14 +256,6 @@ def _show(held: Sequence[Held], *, json: bool) -> None:
         out.print(f"[bold]{escape(each.tool_id)}[/]  [dim]{escape(each.reason)}[/]")
         print_findings(list(each.findings))
     out.print(f"{len(held)} held back" if held else "nothing is held back")
-
-
-def _report(chosen: Sequence[Held], *, rejected: bool, json: bool) -> None:
-    done = "rejected" if rejected else "approved"
-    if json:
-        print_json({done: [each.tool_id for each in chosen]})
-    else:
-        out.print(f"{len(chosen)} {done}")
 
 
 COLOURS = {"block": "red", "warning": "yellow", "info": "dim"}
@@ -312,7 +299,7 @@ def print_findings(findings: list[Finding]) -> None:
         return
     ranks = list(COLOURS)
     ordered = sorted(findings, key=lambda finding: ranks.index(finding.severity))
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = table_of()
     for column in ("severity", "tool", "place", "found", "why"):
         table.add_column(column, overflow="fold")
     for each in ordered[:MAX_SHOWN]:
@@ -353,25 +340,19 @@ def doctor(context: typer.Context, store: Store = None, json: Json = False) -> N
     """Check engine, models and index, and say what is wrong; exits with 1 when something is."""
     health = Health()
     health.facts["versions"] = {"python": platform.python_version(), **_versions()}
-    settings = _settings(context, health)
-    if settings is not None:
-        location = store or settings.store
+    try:
+        settings = load_settings(context.obj)
+    except ToolcribError as error:
+        health.problem(str(error), "mend toolcrib.yaml or the variable")
+    else:
         _check_models(settings, health)
-        _check_index(location, settings, health)
+        _check_index(store or settings.store, settings, health)
     if json:
         print_json({"healthy": not health.problems, "problems": health.problems, **health.facts})
     else:
         print_health(health.facts, health.problems)
     if health.problems:
         raise typer.Exit(EXIT_NOT_CLEAN)
-
-
-def _settings(context: typer.Context, health: Health) -> Settings | None:
-    try:
-        return load_settings(context.obj)
-    except ToolcribError as error:
-        health.problem(str(error), "mend toolcrib.yaml or the variable")
-        return None
 
 
 def _versions() -> dict[str, str]:
@@ -417,10 +398,10 @@ def _check_calibration(crib: Crib, health: Health) -> None:
         }
 
 
-def _check_library(crib: Crib, health: Health) -> None:
-    library = crib.knowledge
-    passages = {each.name: library.count(each.name) for each in library.catalogue.collections}
-    health.facts["library"] = {"collections": passages, "passages": library.count()}
+def _check_knowledge(crib: Crib, health: Health) -> None:
+    known = crib.knowledge
+    passages = {each.name: known.count(each.name) for each in known.catalogue.collections}
+    health.facts["library"] = {"collections": passages, "passages": known.count()}
     for name in (name for name, count in passages.items() if not count):
         health.problem(
             f"the collection {name!r} holds no passages",
@@ -438,7 +419,7 @@ def _check_index(location: str, settings: Settings, health: Health) -> None:
             info, identity = crib.info()
             _check_calibration(crib, health)
             if build.has_passages(location, settings):
-                _check_library(crib, health)
+                _check_knowledge(crib, health)
     except IndexMismatchError as error:
         health.problem(str(error), "toolcrib index --rebuild")
         return

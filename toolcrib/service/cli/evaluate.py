@@ -60,8 +60,7 @@ DataSets: TypeAlias = Annotated[
 ]
 Split: TypeAlias = Annotated[str, typer.Option(help="Which queries: train, dev or test.")]
 Limit: TypeAlias = Annotated[
-    int | None,
-    typer.Option(min=1, help="At most so many queries a set, at random."),
+    int | None, typer.Option(min=1, help="At most so many queries a set, at random.")
 ]
 Learn: TypeAlias = Annotated[
     str | None,
@@ -72,8 +71,7 @@ Coverage: TypeAlias = Annotated[
     typer.Option(min=0.0, max=1.0, help="Also measure sets that hold all needed this surely."),
 ]
 Shots: TypeAlias = Annotated[
-    int,
-    typer.Option(min=0, help="Training queries that become examples of each intent."),
+    int, typer.Option(min=0, help="Training queries that become examples of each intent.")
 ]
 
 
@@ -100,8 +98,7 @@ def run(
     report: Annotated[Path | None, typer.Option(help="Write a page to look at.")] = None,
     run_out: Annotated[Path | None, typer.Option(help="Write TREC run files here.")] = None,
     per_query: Annotated[
-        bool,
-        typer.Option("--per-query", help="With --json: every query, for `eval compare`."),
+        bool, typer.Option("--per-query", help="With --json: every query, for `eval compare`.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -205,11 +202,7 @@ def mistakes(
 
 @contextmanager
 def _systems(
-    context: typer.Context,
-    store: str | None,
-    names: list[str] | None,
-    *,
-    indexed: bool,
+    context: typer.Context, store: str | None, names: list[str] | None, *, indexed: bool
 ) -> Generator[dict[str, Any]]:
     """How to make each system, by its name; their indexes last as long as the block.
 
@@ -265,16 +258,14 @@ def calibrate(
     context: typer.Context,
     log: Log = None,
     queries: Annotated[
-        Path | None,
-        typer.Option(help="Labelled queries about the tools of the index, JSONL."),
+        Path | None, typer.Option(help="Labelled queries about the tools of the index, JSONL.")
     ] = None,
     from_feedback: Annotated[
         bool,
         typer.Option("--from-feedback", help="Learn from what was said of the decisions of LOG."),
     ] = False,
     labels: Annotated[
-        bool,
-        typer.Option("--labels", help="Fit the labels and cues of the settings (context.*)."),
+        bool, typer.Option("--labels", help="Fit the labels and cues of the settings (context.*).")
     ] = False,
     store: Store = None,
     split: Annotated[
@@ -283,12 +274,10 @@ def calibrate(
     ] = None,
     seed: Seed = 0,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Fit and measure, and keep what is in use."),
+        bool, typer.Option("--dry-run", help="Fit and measure, and keep what is in use.")
     ] = False,
     reset: Annotated[
-        bool,
-        typer.Option("--reset", help="Go back to the calibration that came with toolcrib."),
+        bool, typer.Option("--reset", help="Go back to the calibration that came with toolcrib.")
     ] = False,
     json: Json = False,
 ) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from toolcrib.integrations.formats import export
 from toolcrib.records import SENSITIVITIES, Collection, IndexReport
@@ -25,10 +24,12 @@ from toolcrib.service.cli.output import (
     in_short,
     index_progress,
     out,
+    print_either,
     print_json,
     print_report,
     print_spec,
     print_tools,
+    table_of,
 )
 from toolcrib.service.problems import EXIT_NOT_CLEAN
 from toolcrib.settings import load_settings
@@ -44,24 +45,19 @@ def index(
     ] = None,
     store: Store = None,
     server: Annotated[
-        str | None,
-        typer.Option(help="The server of every tool, whatever the source says."),
+        str | None, typer.Option(help="The server of every tool, whatever the source says.")
     ] = None,
     format: Annotated[
-        str | None,
-        typer.Option("--format", help="Read the sources as this format."),
+        str | None, typer.Option("--format", help="Read the sources as this format.")
     ] = None,
     prune: Annotated[
-        bool,
-        typer.Option("--prune", help="Remove tools that no source names."),
+        bool, typer.Option("--prune", help="Remove tools that no source names.")
     ] = False,
     strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Exit with 1 when anything was refused."),
+        bool, typer.Option("--strict", help="Exit with 1 when anything was refused.")
     ] = False,
     rebuild: Annotated[
-        bool,
-        typer.Option("--rebuild", help="First renew an index that other models made."),
+        bool, typer.Option("--rebuild", help="First renew an index that other models made.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -72,11 +68,7 @@ def index(
     with (
         index_progress() as listener,
         writing_crib(
-            context,
-            store,
-            create=not rebuild,
-            rebuild=rebuild,
-            progress=listener,
+            context, store, create=not rebuild, rebuild=rebuild, progress=listener
         ) as crib,
     ):
         if rebuild:
@@ -85,22 +77,19 @@ def index(
             settings = load_settings(context.obj)
             rebuild_shared(store or settings.store, settings, listener)
         report = crib.index_tools(
-            *(sources or ()),
-            server=server,
-            format=format,
-            prune=prune,
-            progress=listener,
+            *(sources or ()), server=server, format=format, prune=prune, progress=listener
         )
+    _finish(report, time.perf_counter() - started, strict=strict, json=json)
+
+
+def _finish(report: IndexReport, took_s: float, *, strict: bool, json: bool) -> None:
+    """Say what was done; fail where nothing could be read, or with `strict` anything not."""
     if json:
         print_json(report.as_dict())
     else:
-        print_report(report, time.perf_counter() - started)
-    if report.refused and (strict or not _read_anything(report)):
+        print_report(report, took_s)
+    if report.refused and (strict or not (report.added or report.changed or report.unchanged)):
         raise typer.Exit(EXIT_NOT_CLEAN)
-
-
-def _read_anything(report: IndexReport) -> bool:
-    return bool(report.added or report.changed or report.unchanged)
 
 
 def index_docs(
@@ -144,26 +133,18 @@ def index_docs(
         if known.get(collection) != found:
             crib.add_collections(found)
         report = crib.index_docs(*sources, collection=collection, prune=prune, progress=listener)
-    if json:
-        print_json(report.as_dict())
-    else:
-        print_report(report, time.perf_counter() - started)
-    read = report.added or report.changed or report.unchanged
-    if report.refused and (strict or not read):
-        raise typer.Exit(EXIT_NOT_CLEAN)
+    _finish(report, time.perf_counter() - started, strict=strict, json=json)
 
 
 def collections(context: typer.Context, store: Store = None, json: Json = False) -> None:
     """List the collections, what they are about, and how many passages they hold."""
     with open_crib(context, store) as crib:
-        library = crib.knowledge
-        counted = [(each, library.count(each.name)) for each in library.catalogue.collections]
+        known = crib.knowledge
+        counted = [(each, known.count(each.name)) for each in known.catalogue.collections]
     if json:
         print_json([each.model_dump(mode="json") | {"passages": n} for each, n in counted])
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("collection", style="bold")
-    table.add_column("passages", justify="right")
+    table = table_of(("collection",), ("passages",))
     table.add_column("sensitivity")
     table.add_column("what it is about", no_wrap=True)
     taken = 30 + max((len(each.name) for each, _ in counted), default=0)
@@ -224,7 +205,4 @@ def remove(
     """Remove tools from the index; none when one of the ids is unknown."""
     with writing_crib(context, store) as crib:
         crib.remove_tools(*tools)
-    if json:
-        print_json({"removed": len(tools)})
-    else:
-        out.print(f"{len(tools)} removed")
+    print_either({"removed": len(tools)}, f"{len(tools)} removed", json=json)

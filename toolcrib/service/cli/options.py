@@ -40,12 +40,10 @@ __all__ = [
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Store: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="Folder or Qdrant URL of the index; default: .toolcrib."),
+    str | None, typer.Option(help="Folder or Qdrant URL of the index; default: .toolcrib.")
 ]
 Tools: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="Tools in any format that can be indexed; with --queries."),
+    str | None, typer.Option(help="Tools in any format that can be indexed; with --queries.")
 ]
 Queries: TypeAlias = Annotated[
     Path | None,
@@ -53,16 +51,13 @@ Queries: TypeAlias = Annotated[
 ]
 Seed: TypeAlias = Annotated[int, typer.Option(help="Of everything that is random.")]
 Servers: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--server", help="Only tools of this server; may be repeated."),
+    list[str] | None, typer.Option("--server", help="Only tools of this server; may be repeated.")
 ]
 Tags: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--tag", help="Only tools with this tag; may be repeated."),
+    list[str] | None, typer.Option("--tag", help="Only tools with this tag; may be repeated.")
 ]
 Log: TypeAlias = Annotated[
-    Path | None,
-    typer.Argument(help="Log of decisions, .jsonl or .db; default: telemetry.path."),
+    Path | None, typer.Argument(help="Log of decisions, .jsonl or .db; default: telemetry.path.")
 ]
 
 GATEWAY_STORE = ".toolcrib-gateway"
@@ -91,7 +86,7 @@ def open_crib(
     if not create and not build.has_index(location):
         raise StoreError(
             f"there is no index in {location}; make one with "
-            f"`toolcrib index SOURCE... --store {location}`",
+            f"`toolcrib index SOURCE... --store {location}`"
         )
     return Crib.open(location, settings=settings, rebuild=rebuild, progress=progress)
 
@@ -123,8 +118,7 @@ def writing_crib(
 def narrowing(servers: list[str] | None, tags: list[str] | None) -> Filter | None:
     """The filter that `--server` and `--tag` stand for."""
     return all_of(
-        AnyOf("server", servers) if servers else None,
-        AnyOf("tags", tags) if tags else None,
+        AnyOf("server", servers) if servers else None, AnyOf("tags", tags) if tags else None
     )
 
 
@@ -187,7 +181,7 @@ def logged_records(context: typer.Context, log: Path | None) -> tuple[str, list[
     opened = open_log(TelemetrySettings(path=path))
     if path is None or opened is None:
         raise SettingsError(
-            "no log of decisions is kept: name one, or set telemetry.path and decide something",
+            "no log of decisions is kept: name one, or set telemetry.path and decide something"
         )
     with closing(opened):
         records = list(opened.read())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import json as jsonlib
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,6 +40,7 @@ __all__ = [
     "out",
     "print_decision",
     "print_decisions",
+    "print_either",
     "print_error",
     "print_evaluation",
     "print_falls",
@@ -62,7 +63,15 @@ MAX_ENTITIES = 8
 
 def print_json(value: Any) -> None:
     """One JSON value on one line of standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.write(jsonlib.dumps(value, ensure_ascii=False) + "\n")
+
+
+def print_either(value: Any, text: str, *, json: bool) -> None:
+    """The value with `--json`, else the text."""
+    if json:
+        print_json(value)
+    else:
+        out.print(text, soft_wrap=True)
 
 
 def print_error(error: ToolcribError, *, as_json: bool) -> None:
@@ -210,7 +219,9 @@ def print_spec(tool: ToolSpec) -> None:
         shown.pop(key, None)
     for key, value in shown.items():
         out.print(f"[dim]{key}[/]")
-        text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+        text = (
+            value if isinstance(value, str) else jsonlib.dumps(value, indent=2, ensure_ascii=False)
+        )
         out.print(escape(text), soft_wrap=True)
 
 
@@ -356,7 +367,7 @@ def _print_set(one: SetResult) -> None:
     unanswerable = f", {one.unanswerable} of them unanswerable" if one.unanswerable else ""
     out.print(
         f"\n[bold]{escape(one.name)}[/] [dim]{one.tools:,} tools, {one.queries:,} queries of "
-        f"{escape(one.split)}{unanswerable}[/]",
+        f"{escape(one.split)}{unanswerable}[/]"
     )
     measures = [name for name in SHOWN if any(name in s.measures for s in one.systems.values())]
     gates = [name for name in GATES if any(name in s.gates for s in one.systems.values())]

@@ -15,8 +15,9 @@ from toolcrib.crib import Crib
 from toolcrib.errors import QueryError
 from toolcrib.integrations.formats import FORMATS, export
 from toolcrib.records import FindResult, Turn
+from toolcrib.retrieval.options import SearchOptions
 from toolcrib.service.cli.options import Json, Servers, Store, Tags, lines_of, narrowing, open_crib
-from toolcrib.service.cli.output import out, print_decision, print_json, print_result
+from toolcrib.service.cli.output import out, print_decision, print_either, print_json, print_result
 
 __all__ = ["route", "search"]
 
@@ -25,31 +26,27 @@ def search(
     context: typer.Context,
     query: Annotated[str | None, typer.Argument(help="What the tool must do.")] = None,
     k: Annotated[
-        str,
-        typer.Option("-k", "--k", help="How many tools; auto: as many as --coverage needs."),
+        str, typer.Option("-k", "--k", help="How many tools; auto: as many as --coverage needs.")
     ] = "5",
     coverage: Annotated[
         float,
         typer.Option(min=0.0, max=1.0, help="With -k auto: how surely all needed tools are there."),
     ] = 0.95,
     gate: Annotated[
-        bool,
-        typer.Option("--gate/--no-gate", help="Withhold what does not fit."),
+        bool, typer.Option("--gate/--no-gate", help="Withhold what does not fit.")
     ] = True,
     store: Store = None,
     server: Servers = None,
     tag: Tags = None,
     explain: Annotated[
-        bool,
-        typer.Option("--explain", help="Show what each leg contributed, and the time."),
+        bool, typer.Option("--explain", help="Show what each leg contributed, and the time.")
     ] = False,
     as_: Annotated[
         str | None,
         typer.Option("--as", help=f"Print definitions for a model: {', '.join(FORMATS)}."),
     ] = None,
     batch: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|-", help="Answer one query a line of this file."),
+        str | None, typer.Option(metavar="FILE|-", help="Answer one query a line of this file.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -58,16 +55,11 @@ def search(
         raise typer.BadParameter("give either a query or --batch", param_hint="QUERY")
     if as_ is not None and as_ not in FORMATS:
         raise typer.BadParameter(f"known are {', '.join(FORMATS)}", param_hint="--as")
-    where, count = narrowing(server, tag), _count(k)
+    options = SearchOptions(
+        k=_count(k), where=narrowing(server, tag), gate=gate, coverage=coverage, explain=explain
+    )
     with open_crib(context, store) as crib:
-        ask = partial(
-            crib.find_tools,
-            k=count,
-            where=where,
-            explain=explain,
-            gate=gate,
-            coverage=coverage,
-        )
+        ask = partial(crib.tools.find, options=options)
         if query is not None:
             _print(ask(query), as_, explain=explain, json=json)
         else:
@@ -84,12 +76,7 @@ def _count(k: str) -> int | Literal["auto"]:
 
 
 def _answer_line(
-    ask: Callable[[str], FindResult],
-    line: str,
-    as_: str | None,
-    *,
-    explain: bool,
-    json: bool,
+    ask: Callable[[str], FindResult], line: str, as_: str | None, *, explain: bool, json: bool
 ) -> None:
     """One line of a batch: a bad one is answered with its error, so that lines stay in step."""
     if not json and as_ is None:
@@ -97,10 +84,8 @@ def _answer_line(
     try:
         result = ask(line)
     except QueryError as error:
-        if json or as_ is not None:
-            print_json({"query": line, "tools": [], "error": str(error)})
-        else:
-            out.print(f"[yellow]{escape(str(error))}[/]")
+        answer: dict[str, Any] = {"query": line, "tools": [], "error": str(error)}
+        print_either(answer, f"[yellow]{escape(str(error))}[/]", json=json or as_ is not None)
     else:
         _print(result, as_, explain=explain, json=json)
 
@@ -146,10 +131,8 @@ def _decide(
     try:
         turn = _read(line) if one_of_many else Turn(text=line)
     except QueryError as error:
-        if json:
-            print_json({"turn": line[:200], "error": str(error)})
-        else:
-            out.print(f"[yellow]{escape(str(error))}[/]")
+        answer = {"turn": line[:200], "error": str(error)}
+        print_either(answer, f"[yellow]{escape(str(error))}[/]", json=json)
         return
     decision = crib.route(turn, k=k, budget_ms=budget_ms)
     if json:

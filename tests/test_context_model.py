@@ -16,10 +16,10 @@ from toolcrib.errors import SettingsError
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.heuristic import HeuristicDetector
-from toolcrib.router.context.loader import make_context_model, make_detector
 from toolcrib.router.context.model import read_context, write_context
 from toolcrib.router.context.semantic import SemanticDetector
 from toolcrib.settings import load_settings
+from toolcrib.turn_router import make_context_model, make_detector
 
 CUES = load_cues()
 OTHER_CUES = """
