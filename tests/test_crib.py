@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib import Crib, Scope, Settings, ToolSpec
+from toolcrib import Collection, Crib, Passage, Scope, Settings, ToolSpec, Turn, build
 from toolcrib.errors import (
     IndexMismatchError,
     QueryError,
@@ -16,6 +16,8 @@ from toolcrib.errors import (
     StoreLockedError,
     UnknownToolError,
 )
+from toolcrib.retrieval.options import SearchOptions
+from toolcrib.router.context.settings import ContextSettings
 from toolcrib.settings import EncoderSettings
 
 
@@ -196,12 +198,57 @@ def test_an_index_of_another_model_is_refused_with_the_command_that_mends_it(tmp
         assert crib.get_tool("a").success_examples == ("mail Ana",)
 
 
-async def test_the_asynchronous_twins_let_the_loop_go_on(tmp_path, settings):
+async def test_what_is_awaited_lets_the_loop_go_on(tmp_path, settings):
     async with Crib.open(tmp_path / "s", settings=settings) as crib:
         report = await crib.aindex_tools(spec("a", "sends mail"), spec("b", "reads files"))
         assert set(report.added) == {"a", "b"}
         answers = await asyncio.gather(*(crib.afind_tools("sends mail", k=1) for _ in range(8)))
-    assert {answer.tools[0].id for answer in answers} == {"a"}
+        assert {answer.tools[0].id for answer in answers} == {"a"}
+        assert {tool.id async for tool in crib.alist_tools()} == {"a", "b"}
+        await crib.aremove_tools("b")
+        with pytest.raises(UnknownToolError):
+            await crib.aget_tool("b")
+
+
+def test_each_part_can_be_used_alone(tmp_path, settings):
+    by_cues = settings.model_copy(update={"context": ContextSettings(detector="heuristic")})
+    tools, knowledge, turns = build.open_parts(str(tmp_path / "s"), by_cues)
+    tools.index(spec("a", "sends mail"))
+    assert ids(tools.find("sends mail", SearchOptions(k=1))) == ["a"]
+    assert not knowledge.exists
+    knowledge.put([("", Passage("post", "a.md", "A parcel weighs little."))])
+    assert knowledge.count("post") == 1
+    assert turns.route(Turn(text="send a mail")).tools.tools[0].id == "a"
+    for part in (turns, knowledge, tools):
+        part.close()
+
+
+def test_every_write_makes_another_version_and_reading_makes_none(crib):
+    seen = {(crib.tools.version, crib.knowledge.version)}
+    writes = (
+        lambda: crib.index_tools(spec("a", "sends mail")),
+        lambda: crib.tools.use_calibration(None),
+        lambda: crib.add_collections(Collection(name="post")),
+        lambda: crib.knowledge.put([("", Passage("post", "a.md", "A parcel weighs little."))]),
+        lambda: crib.remove_docs("post"),
+        lambda: crib.remove_tools("a"),
+        crib.refresh,
+    )
+    for number, write in enumerate(writes, start=2):
+        write()
+        crib.find_tools("mail")
+        crib.list_collections()
+        seen.add((crib.tools.version, crib.knowledge.version))
+        assert len(seen) == number
+
+
+def test_looking_makes_no_knowledge_base(tmp_path, settings):
+    with Crib.open(tmp_path / "s", settings=settings) as crib:
+        known = crib.knowledge
+        assert (crib.list_collections(), known.count(), list(known.passages())) == (
+            [], 0, [],
+        )  # fmt: skip
+        assert not (tmp_path / "s" / "library").exists()
 
 
 def test_threads_search_while_another_writes(crib):
