@@ -83,7 +83,7 @@ class Cluster:
 
 
 def toolcrib(*words: str) -> list[str]:
-    return [sys.executable, "-m", "toolcrib.service.cli", *words]
+    return [sys.executable, "-m", "toolcrib.cli", *words]
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from toolcrib.service.http.app import make_app
-from toolcrib.service.http.callers import Anyone
-from toolcrib.service.telemetry.served import Served
+from toolcrib.http.app import make_app
+from toolcrib.http.callers import Anyone
+from toolcrib.telemetry.served import Served
 from toolcrib.settings import EncoderSettings, Settings
 from toolcrib.tenants import Tenants
 

@@ -9,10 +9,10 @@ import pytest
 
 from toolcrib import Crib, Settings, ToolcribError
 from toolcrib.build import open_store
-from toolcrib.encoders.bundled import BundledEncoder
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.onnx import BundledEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import IndexMismatchError, StoreError, UnknownCollectionError
-from toolcrib.indexers.passages import passage_layout
+from toolcrib.indexers.points import passage_layout
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import Collection, Passage, Refusal
 from toolcrib.router.catalogue import describe, preset

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.indexers.sources import entries
+from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import SENSITIVITIES, ToolSpec, Turn
 from toolcrib.router.catalogue import preset
 from toolcrib.router.context.label_sets import FIELDS, label_sets

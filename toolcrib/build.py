@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from toolcrib.clock import Clock
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import SettingsError, StoreError
-from toolcrib.indexers.passages import passage_layout
+from toolcrib.indexers.points import passage_layout
 from toolcrib.indexers.points import layout
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
-from toolcrib.router.telemetry import DecisionLog
+from toolcrib.router.decision_log import DecisionLog
 from toolcrib.settings import Settings
 from toolcrib.store.lazy import LazyStore
-from toolcrib.store.protocol import Layout, Store
+from toolcrib.store.base import Layout, Store
 from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
 
@@ -142,7 +142,7 @@ def _is_store(folder: Path) -> bool:
 
 
 def _has_collection(url: str, settings: Settings, collection: str) -> bool:
-    from toolcrib.store.server_collections import has_collection
+    from toolcrib.store.qdrant_client import has_collection
 
     server = settings.server
     return has_collection(
@@ -218,7 +218,7 @@ def has_index(location: str) -> bool:
 def open_store(location: str, layout: Layout, settings: Settings) -> Store:
     """The store at a location: a folder, a server's URL, or `:memory:` for a passing folder."""
     if is_url(location):
-        from toolcrib.store.server import ServerStore
+        from toolcrib.store.qdrant_server import ServerStore
 
         server = settings.server
         return ServerStore.open(
@@ -230,7 +230,7 @@ def open_store(location: str, layout: Layout, settings: Settings) -> Store:
             shards=server.shards,
             replicas=server.replicas,
         )
-    from toolcrib.store.edge import EdgeStore
+    from toolcrib.store.qdrant_edge import EdgeStore
 
     if location == MEMORY:
         passing = tempfile.TemporaryDirectory(prefix="toolcrib-", ignore_cleanup_errors=True)
@@ -266,13 +266,13 @@ def make_reranker(settings: Settings) -> Reranker | None:
 
 
 def _bundled(model: str, threads: int) -> DenseEncoder:
-    from toolcrib.encoders.bundled import BundledEncoder
+    from toolcrib.encoders.onnx import BundledEncoder
 
     return BundledEncoder(Path(model) if model else None, threads)
 
 
 def _deterministic(model: str, _threads: int) -> DenseEncoder:
-    from toolcrib.encoders.deterministic import DeterministicEncoder
+    from toolcrib.encoders.fake import DeterministicEncoder
 
     return DeterministicEncoder(int(model)) if model else DeterministicEncoder()
 
@@ -290,7 +290,7 @@ def _sentence_transformers(model: str, _threads: int) -> DenseEncoder:
 
 
 def _bundled_reranker(model: str, threads: int) -> Reranker:
-    from toolcrib.encoders.bundled_reranker import BundledReranker
+    from toolcrib.encoders.onnx import BundledReranker
 
     if not model:
         raise SettingsError(
@@ -300,13 +300,13 @@ def _bundled_reranker(model: str, threads: int) -> Reranker:
 
 
 def _fastembed_reranker(model: str, threads: int) -> Reranker:
-    from toolcrib.encoders.cross_encoder import FastEmbedReranker
+    from toolcrib.encoders.fastembed import FastEmbedReranker
 
     return FastEmbedReranker(model, threads)
 
 
 def _sentence_transformers_reranker(model: str, _threads: int) -> Reranker:
-    from toolcrib.encoders.cross_encoder import SentenceTransformersReranker
+    from toolcrib.encoders.sentence_transformers import SentenceTransformersReranker
 
     return SentenceTransformersReranker(model)
 

@@ -11,10 +11,10 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack
 
 from toolcrib import build
 from toolcrib.clock import Clock
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import SettingsError
-from toolcrib.indexers.sources import ToolSource
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.readers.registry import ToolSource
+from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import (
     Collection,
@@ -33,11 +33,11 @@ from toolcrib.records import (
 )
 from toolcrib.retrieval.options import SearchKeywords, SearchOptions
 from toolcrib.router.policy import RecoveryPolicy
-from toolcrib.router.telemetry import DecisionLog
+from toolcrib.router.decision_log import DecisionLog
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.filters import Filter
 from toolcrib.store.lazy import LazyStore
-from toolcrib.store.protocol import Identity, Store, StoreInfo
+from toolcrib.store.base import Identity, Store, StoreInfo
 from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
 

@@ -9,12 +9,12 @@ from itertools import count
 from pathlib import Path
 
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import IndexMismatchError, UnknownCollectionError
 from toolcrib.fingerprint import difference, passage_fingerprint
-from toolcrib.indexers.passage_sync import PassageEntry, PassageSync
-from toolcrib.indexers.passages import passage_layout
-from toolcrib.indexers.writing import Listener, ignore
+from toolcrib.indexers.sync import PassageEntry, PassageSync
+from toolcrib.indexers.points import passage_layout
+from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Collection, IndexReport, Passage, Scope
 from toolcrib.retrieval.passages import PassageRetriever, PassageWeights
 from toolcrib.router.catalogue import (
@@ -28,7 +28,7 @@ from toolcrib.settings import Settings
 from toolcrib.store.filters import AnyOf, Equals, Filter, all_of
 from toolcrib.store.lazy import LazyStore
 from toolcrib.store.payload import read_passage
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 
 __all__ = ["KnowledgeBase", "copy_passages"]
 

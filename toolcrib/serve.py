@@ -16,9 +16,9 @@ from toolcrib import build
 from toolcrib.errors import SettingsError, ToolcribError
 from toolcrib.extras import import_extra
 from toolcrib.records import Sensitivity
-from toolcrib.service.cli.options import GATEWAY_STORE, Json, Servers, Store, Tags
-from toolcrib.service.cli.output import index_progress, out, print_json
-from toolcrib.service.problems import exit_code
+from toolcrib.cli.options import GATEWAY_STORE, Json, Servers, Store, Tags
+from toolcrib.cli.output import index_progress, out, print_json
+from toolcrib.problems import exit_code
 from toolcrib.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def serve(
     """Answer over HTTP, until a signal ends it."""
     for module in ("fastapi", "uvicorn"):
         import_extra(module, "toolcrib serve", "service")
-    from toolcrib.service.http import server
+    from toolcrib.http import server
 
     settings = load_settings(context.obj)
     location = store or settings.store
@@ -83,10 +83,10 @@ def _open(location: str, settings: Settings) -> Tenants:
 
 
 def _app(namespaces: Tenants, settings: Settings, *, asks_for_keys: bool) -> FastAPI:
-    from toolcrib.service.http import Anyone, make_app
-    from toolcrib.service.keys import KeyRing
-    from toolcrib.service.telemetry import Telemetry
-    from toolcrib.service.telemetry.logs import log_everything
+    from toolcrib.http import Anyone, make_app
+    from toolcrib.access.keys import KeyRing
+    from toolcrib.telemetry import Telemetry
+    from toolcrib.telemetry.logs import log_everything
 
     telemetry = Telemetry.of(settings.service)
     log_everything(telemetry.logs)
@@ -100,7 +100,7 @@ def _require_key(location: str, settings: Settings) -> None:
     Raises:
         SettingsError: there is no key that holds.
     """
-    from toolcrib.service.keys import KeyRing
+    from toolcrib.access.keys import KeyRing
 
     with closing(build.open_ledger(location, settings)) as ledger:
         now = time.time()
@@ -155,8 +155,8 @@ def gateway(
     Standard output belongs to the protocol; whatever there is to say goes to standard error.
     """
     import_extra("fastmcp", "the gateway", "gateway")
-    from toolcrib.service.gateway.launch import Order, run
-    from toolcrib.service.gateway.news import lines
+    from toolcrib.gateway.launch import Order, run
+    from toolcrib.gateway.news import lines
 
     say = lines(as_json=json)
     try:

@@ -16,7 +16,7 @@ from yaml import YAMLError
 
 from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError
-from toolcrib.indexers.render import FieldWeights
+from toolcrib.indexers.points import FieldWeights
 from toolcrib.records import Collection
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import GateSettings
@@ -26,7 +26,7 @@ from toolcrib.router.budget import Limits
 from toolcrib.router.context.settings import ContextSettings
 from toolcrib.router.knowledge import KnowledgeSettings
 from toolcrib.router.policy import RecoverySettings
-from toolcrib.router.telemetry import TelemetrySettings
+from toolcrib.router.decision_log import TelemetrySettings
 from toolcrib.router.tools import ToolSettings
 
 __all__ = [

@@ -20,14 +20,14 @@ from typing import Self
 
 from toolcrib import build
 from toolcrib.crib import Crib
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import QueryError, StoreError
-from toolcrib.indexers.passages import passage_layout
+from toolcrib.indexers.points import passage_layout
 from toolcrib.indexers.points import layout
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import copy_passages
-from toolcrib.router.ledger_log import LedgerLog
-from toolcrib.router.telemetry import DecisionLog
+from toolcrib.router.decision_log_db import DatabaseLog
+from toolcrib.router.decision_log import DecisionLog
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.lazy import LazyStore
 from toolcrib.store.ledger import Entry, Ledger
@@ -67,7 +67,7 @@ class _Opened:
     """A crib, the revision that it has seen, and when it was last compared."""
 
     crib: Crib
-    log: LedgerLog
+    log: DatabaseLog
     revision: str | None
     checked: float
 
@@ -139,7 +139,7 @@ class Tenants:
             self._catch_up(name, opened)
         return opened.crib
 
-    def log(self, name: str = DEFAULT) -> LedgerLog:
+    def log(self, name: str = DEFAULT) -> DatabaseLog:
         """The log of a namespace's decisions."""
         with self._lock:
             return (self._opened.get(name) or self._open(check_name(name))).log
@@ -226,9 +226,9 @@ class Tenants:
             self._opened.pop(each).log.close()
         return opened
 
-    def _log(self, name: str) -> LedgerLog:
+    def _log(self, name: str) -> DatabaseLog:
         keep_s = self.settings.service.keep_days * 86_400
-        return LedgerLog(self.ledger, name, text=self.settings.telemetry.text, keep_s=keep_s)
+        return DatabaseLog(self.ledger, name, text=self.settings.telemetry.text, keep_s=keep_s)
 
     def _revision(self, name: str) -> str | None:
         return None if self._is_alone else _revision_of(self.ledger, name)

@@ -8,13 +8,13 @@ from difflib import get_close_matches
 from itertools import count, islice
 
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray, Reranker
+from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
 from toolcrib.errors import IndexMismatchError, UnknownToolError
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
 from toolcrib.indexers.points import layout
-from toolcrib.indexers.sources import ToolSource, entries
+from toolcrib.indexers.readers.registry import ToolSource, tool_entries
 from toolcrib.indexers.sync import ToolSync
-from toolcrib.indexers.writing import Listener, ignore
+from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.assessment import Assessor
 from toolcrib.retrieval.calibration_store import (
@@ -29,10 +29,10 @@ from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.settings import Settings
-from toolcrib.store.facets import FACETS, count_facets
+from toolcrib.store.payload import FACETS, count_facets
 from toolcrib.store.filters import Filter, all_of, from_scope, matches, validate
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Identity, Store, StoreInfo, point_id
+from toolcrib.store.base import Identity, Store, StoreInfo, point_id
 
 __all__ = ["ToolIndex", "copy_tools"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import (
     FeedbackError,
     QueryError,
@@ -24,7 +24,7 @@ from toolcrib.errors import (
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import Context, Decision, KnowledgeResult, Scope, ToolHit, Turn
 from toolcrib.retrieval.queries import has_words
-from toolcrib.router.telemetry import (
+from toolcrib.router.decision_log import (
     DecisionLog,
     FailureLog,
     Feedback,

@@ -16,7 +16,7 @@ from speed.peers import TOP
 from speed.searching import engine_ms, timed_ms
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.build import open_store
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray
+from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.indexers.points import layout
 
 __all__ = ["index_rate", "open_with", "while_indexing"]

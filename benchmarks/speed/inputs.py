@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from rich.progress import track
 
 from speed.generate import generated_queries, generated_tools
-from toolcrib.encoders.bundled import BundledEncoder
-from toolcrib.encoders.protocols import FloatArray
-from toolcrib.indexers.render import clean, dense_text
+from toolcrib.encoders.onnx import BundledEncoder
+from toolcrib.encoders.base import FloatArray
+from toolcrib.indexers.points import clean, dense_text
 from toolcrib.records import ToolSpec
 
 __all__ = ["Inputs", "KnownVectors", "all_texts", "read_queries", "read_tools"]

@@ -13,7 +13,7 @@ from toolcrib import AnyOf, Equals, Scope
 from toolcrib.client.calls import as_json, filter_as_json, scope_as_json
 from toolcrib.client.tools import look_up, tool_path
 from toolcrib.errors import QueryError, UnknownToolError
-from toolcrib.store.filter_json import filter_from_json
+from toolcrib.store.filters import filter_from_json
 from toolcrib.store.filters import HasId
 
 

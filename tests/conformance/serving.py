@@ -17,11 +17,11 @@ import pytest
 
 from toolcrib import Crib, Settings
 from toolcrib.client import RemoteCrib
-from toolcrib.service.http import Callers, make_app
-from toolcrib.service.http.server import bind, make_server, url_of
-from toolcrib.service.keys import Grant, KeyRing
-from toolcrib.service.telemetry import Telemetry
-from toolcrib.service.telemetry.logs import Logs
+from toolcrib.http import Callers, make_app
+from toolcrib.http.server import bind, make_server, url_of
+from toolcrib.access.keys import Grant, KeyRing
+from toolcrib.telemetry import Telemetry
+from toolcrib.telemetry.logs import Logs
 from toolcrib.tenants import Tenants
 
 __all__ = ["Service", "in_memory", "serving"]

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.encoders.batching import BatchingEncoder, JointEncoder, batching
-from toolcrib.encoders.deterministic import DeterministicEncoder
-from toolcrib.encoders.protocols import ClauseEncoder, FloatArray
+from toolcrib.encoders.fake import DeterministicEncoder
+from toolcrib.encoders.base import ClauseEncoder, FloatArray
 
 
 class Joint(DeterministicEncoder):

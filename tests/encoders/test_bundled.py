@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from tests.encoders.conformance import DOCUMENTS, QUERIES, DenseEncoderContract
 from tests.encoders.fastembed_folders import SHIPPED
 from tests.encoders.tiny_bert import make_reranker
-from toolcrib.encoders.bundled import DEFAULT_MODEL, BundledEncoder
-from toolcrib.encoders.clauses import clauses
-from toolcrib.encoders.deterministic import DeterministicEncoder
-from toolcrib.encoders.protocols import ClauseEncoder, DenseEncoder
+from toolcrib.encoders.onnx import DEFAULT_MODEL, BundledEncoder
+from toolcrib.encoders.onnx import clauses
+from toolcrib.encoders.fake import DeterministicEncoder
+from toolcrib.encoders.base import ClauseEncoder, DenseEncoder
 from toolcrib.errors import EncoderError
 
 CARD = {"name": "m", "dimensions": 384, "max_tokens": 8, "sha256": {"model.onnx": "ab" * 32}}
@@ -127,7 +127,7 @@ def test_a_reranker_is_no_encoder(tmp_path: Path, text: str) -> None:
 
 def test_encoding_a_query_imports_neither_fastembed_nor_torch() -> None:
     script = (
-        "import sys; from toolcrib.encoders.bundled import BundledEncoder;"
+        "import sys; from toolcrib.encoders.onnx import BundledEncoder;"
         "BundledEncoder().encode_query('x');"
         "print([m for m in ('fastembed', 'torch', 'qdrant_client') if m in sys.modules])"
     )

@@ -12,9 +12,9 @@ from tests.encoders.test_cross_encoder import TEXTS, RerankerContract
 from tests.encoders.tiny_bert import Shape, make_encoder, make_reranker, random_weights
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.build import make_reranker as wired
-from toolcrib.encoders.bundled_reranker import BundledReranker
-from toolcrib.encoders.model_folder import open_model, read_card
-from toolcrib.encoders.protocols import Reranker
+from toolcrib.encoders.onnx import BundledReranker
+from toolcrib.encoders.onnx import open_model, read_card
+from toolcrib.encoders.base import Reranker
 from toolcrib.errors import EncoderError
 from toolcrib.settings import EncoderSettings
 from toolcrib.training.export import Weights, export

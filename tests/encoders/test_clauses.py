@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.encoders.clauses import MAX_CLAUSES, clauses
+from toolcrib.encoders.onnx import MAX_CLAUSES, clauses
 
 PIECES = ["book", "Ann", "and", "Then", "so", " ", "  ", "\n", ", ", ". ", "?!", ";", "é", "東京"]
 TEXTS = st.text() | st.lists(st.sampled_from(PIECES), max_size=40).map("".join)

@@ -15,7 +15,7 @@ import pytest
 from tests.encoders.fastembed_folders import lay_out
 from tests.encoders.tiny_torch import make_cross_encoder
 from toolcrib.encoders.cross_encoder import FastEmbedReranker, SentenceTransformersReranker
-from toolcrib.encoders.protocols import Reranker
+from toolcrib.encoders.base import Reranker
 from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
 
 TEXTS = ["Send an e-mail.", "Show the temperature of every room of the house.", "Stop a timer."]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.encoders.conformance import DenseEncoderContract
-from toolcrib.encoders.deterministic import DeterministicEncoder
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import SettingsError
 
 

@@ -15,10 +15,10 @@ from tests.encoders.conformance import DOCUMENTS, QUERIES, DenseEncoderContract,
 from tests.encoders.fastembed_folders import SHIPPED, lay_out
 from toolcrib.encoders import fastembed as adapter
 from toolcrib.encoders import fastembed_folder
-from toolcrib.encoders.bundled import BundledEncoder
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.encoders.fastembed import FastEmbedEncoder, open_named
 from toolcrib.encoders.loading import ModelName
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
 
 fastembed = pytest.importorskip("fastembed", reason="the extra fastembed is not installed")

@@ -125,7 +125,7 @@ def test_a_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
 
 def test_the_runtime_of_models_leaves_no_record_of_its_use(tmp_path: Path) -> None:
     code = (
-        "from toolcrib.encoders.bundled import BundledEncoder\n"
+        "from toolcrib.encoders.onnx import BundledEncoder\n"
         "BundledEncoder().encode_query('send a mail')\n"
     )
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}

@@ -12,8 +12,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.encoders.tiny_bert import SMALL, make_encoder
-from toolcrib.encoders import model_folder
-from toolcrib.encoders.model_folder import open_model, read_card, usable_cores
+from toolcrib.encoders import onnx
+from toolcrib.encoders.onnx import open_model, read_card, usable_cores
 from toolcrib.errors import EncoderError
 
 CARD: dict[str, Any] = {

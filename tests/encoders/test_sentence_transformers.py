@@ -14,7 +14,7 @@ import pytest
 
 from tests.encoders.conformance import DenseEncoderContract
 from tests.encoders.tiny_torch import make_encoder
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.sentence_transformers import SentenceTransformersEncoder
 from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
 

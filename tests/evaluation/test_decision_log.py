@@ -11,7 +11,7 @@ from toolcrib.evaluation.decision_log import labelled_queries, read_decisions
 from toolcrib.evaluation.loaders.checks import checked
 from toolcrib.evaluation.loaders.rows import Located
 from toolcrib.records import Refusal, ToolSpec
-from toolcrib.router.telemetry import outcome_record
+from toolcrib.router.decision_log import outcome_record
 
 
 def one(*records):

@@ -12,7 +12,7 @@ from toolcrib.evaluation.decision_success import (
     tools_right,
     values,
 )
-from toolcrib.router.telemetry import outcome_record
+from toolcrib.router.decision_log import outcome_record
 
 SEND, READ = "mail/send", "mail/read"
 FAILED = {"outcome": "failure"}

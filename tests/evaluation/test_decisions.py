@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.router.sample_decisions import MARCH, believable, decision, found, known, record, said
 from toolcrib.evaluation.decisions import Latency, Rate, summarise
-from toolcrib.router.telemetry import outcome_record
+from toolcrib.router.decision_log import outcome_record
 
 DAY_S = 86_400
 

@@ -17,8 +17,8 @@ import pytest
 
 from tests.faults.processes import PATIENCE_S, Served, make_key, until
 from toolcrib import Settings, build
-from toolcrib.router.ledger_log import LedgerLog
-from toolcrib.service.keys import Grant, KeyRing
+from toolcrib.router.decision_log_db import DatabaseLog
+from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.store.ledger import Entry
 from toolcrib.store.ledger_sqlite import SqliteLedger
 
@@ -194,7 +194,7 @@ def test_what_is_younger_than_decisions_are_kept_outlasts_a_jump_by_a_day(tmp_pa
         for jump in JUMPS:
             # A log that is opened removes what is old before long, and waits for that to close.
             now = partial(begin.__add__, jump)
-            log = LedgerLog(ledger, "a", text=False, keep_s=3 * DAY_S, now=now)
+            log = DatabaseLog(ledger, "a", text=False, keep_s=3 * DAY_S, now=now)
             log.write({"kind": "decision", "id": f"at {jump}", "at": at})
             log.close()
         kept = {entry.id for entry in ledger.read("decisions/a")}

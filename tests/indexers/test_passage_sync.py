@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import StoreError
-from toolcrib.indexers.lexical_context import LexicalContext
-from toolcrib.indexers.passage_sync import PassageSync
-from toolcrib.indexers.passages import passage_layout
-from toolcrib.indexers.writing import PAGE
+from toolcrib.indexers.writer import LexicalContext
+from toolcrib.indexers.sync import PassageSync
+from toolcrib.indexers.points import passage_layout
+from toolcrib.indexers.writer import PAGE
 from toolcrib.records import IndexProgress, Passage, Refusal
-from toolcrib.store.edge import EdgeStore
+from toolcrib.store.qdrant_edge import EdgeStore
 from toolcrib.store.payload import read_passage
-from toolcrib.store.protocol import LegQuery, point_id
+from toolcrib.store.base import LegQuery, point_id
 
 
 class Bench:

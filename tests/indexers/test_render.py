@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.encoders.lexical import LexicalEncoder, tokenise
-from toolcrib.indexers.render import (
+from toolcrib.indexers.points import (
     MAX_CHARS,
     FieldWeights,
     clean,

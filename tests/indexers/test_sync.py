@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import StoreError
-from toolcrib.indexers.lexical_context import LexicalContext
+from toolcrib.indexers.writer import LexicalContext
 from toolcrib.indexers.points import layout
-from toolcrib.indexers.render import FieldWeights
+from toolcrib.indexers.points import FieldWeights
 from toolcrib.indexers.sync import Entry, ToolSync
-from toolcrib.indexers.writing import PAGE
+from toolcrib.indexers.writer import PAGE
 from toolcrib.records import IndexProgress, Refusal, ToolSpec
-from toolcrib.store.edge import EdgeStore
+from toolcrib.store.qdrant_edge import EdgeStore
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import LegQuery, point_id
+from toolcrib.store.base import LegQuery, point_id
 
 
 class Bench:

@@ -13,7 +13,7 @@ from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.build import make_dense
 from toolcrib.retrieval.confidence import Calibration
 from toolcrib.settings import EncoderSettings
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 
 GENERAL = "web/search"
 TOOLS = [

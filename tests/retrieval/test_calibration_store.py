@@ -19,7 +19,7 @@ from toolcrib.retrieval.calibration_store import (
     usable_calibration,
 )
 from toolcrib.retrieval.confidence import default_calibration
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 
 IDENTITY: dict[str, Any] = {"dense": "a", "fusion": {"dense": 1 / 3}, "reranker": None}
 TOOLS = [ToolSpec(name="send_mail", description="Send a mail."), ToolSpec(name="read_file")]

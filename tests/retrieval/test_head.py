@@ -9,7 +9,7 @@ import pytest
 
 from toolcrib.retrieval.fusion import FusionWeights, LegScores, convex
 from toolcrib.retrieval.head import Head, pack
-from toolcrib.store.protocol import point_id
+from toolcrib.store.base import point_id
 
 HEAD = pack(
     ["a", "b", "c"],

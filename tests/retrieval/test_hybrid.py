@@ -11,11 +11,11 @@ from tests.conftest import ROOT
 from tests.retrieval.calibrations import calibration
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.clock import ManualClock
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import EncoderError, QueryError
 from toolcrib.indexers.points import layout
-from toolcrib.indexers.render import FieldWeights
+from toolcrib.indexers.points import FieldWeights
 from toolcrib.indexers.sync import ToolSync
 from toolcrib.retrieval.assessment import Assessor
 from toolcrib.retrieval.fusion import FusionWeights
@@ -24,7 +24,7 @@ from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import name_keys
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.retrieval.rerank import RerankSettings
-from toolcrib.store.edge import EdgeStore
+from toolcrib.store.qdrant_edge import EdgeStore
 
 TOOLS = [
     ToolSpec(name="send_mail", description="Send a mail to somebody."),

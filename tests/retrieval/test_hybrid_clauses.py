@@ -12,9 +12,9 @@ from tests.retrieval.conftest import MODEL_FREE
 from tests.retrieval.conftest import TOOLS as MODEL_FREE_TOOLS
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.build import make_dense
-from toolcrib.encoders.bundled import BundledEncoder
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 
 TOOLS = {
     "set_thermostat": "Set the temperature of a room.",

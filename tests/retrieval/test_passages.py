@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.indexers.passage_sync import PassageSync
-from toolcrib.indexers.passages import passage_layout
+from toolcrib.indexers.sync import PassageSync
+from toolcrib.indexers.points import passage_layout
 from toolcrib.records import Passage
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.passages import DEPTH, PassageRetriever, PassageWeights
-from toolcrib.store.edge import EdgeStore
+from toolcrib.store.qdrant_edge import EdgeStore
 from toolcrib.store.filters import AnyOf, Equals
 
 DENSE, LEXICAL = DeterministicEncoder(), LexicalEncoder()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.clock import ManualClock
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 from toolcrib.errors import EncoderError
 from toolcrib.records import ToolHit, ToolSpec
 from toolcrib.retrieval.rerank import Reranked, RerankSettings, rerank

@@ -12,13 +12,13 @@ import yaml
 from toolcrib import Collection, Crib, Passage, Settings, ToolSpec
 from toolcrib.build import MEMORY, open_store
 from toolcrib.clock import Clock
-from toolcrib.encoders.deterministic import DeterministicEncoder
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import EncoderError
-from toolcrib.indexers.passages import passage_layout
+from toolcrib.indexers.points import passage_layout
 from toolcrib.indexers.points import layout
 from toolcrib.store.lazy import LazyStore
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 
 TOOLS = (
     ToolSpec(name="send_mail", server="mail", description="Send a mail to somebody."),

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolcrib.build import make_dense, open_store
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.indexers.passages import passage_layout
+from toolcrib.indexers.points import passage_layout
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import Collection, Context, Passage
 from toolcrib.retrieval.legs import EncodedQuery

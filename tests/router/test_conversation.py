@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib import Message, Turn
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.router.context.heuristic import HeuristicDetector
 from toolcrib.router.conversation import HEAD, LONG, MAX_JOINED, TAIL, gist, search_text
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.router.log_conformance import DecisionLogContract, opened, start_writer
 from tests.router.log_writer import entry
 from toolcrib.errors import StoreDamagedError, StoreWriteError
-from toolcrib.router.json_lines_log import JsonLinesLog
+from toolcrib.router.decision_log import JsonLinesLog
 
 LENGTH = 300
 
@@ -97,7 +97,7 @@ def test_processes_rotate_together_and_lose_nothing(path):
 def test_while_another_process_rotates_a_record_goes_where_it_can(path, monkeypatch):
     from filelock import FileLock
 
-    monkeypatch.setattr("toolcrib.router.json_lines_log.PATIENCE_S", 0)
+    monkeypatch.setattr("toolcrib.router.decision_log.PATIENCE_S", 0)
     log = written(path, 3, max_bytes=3 * LENGTH)
     with FileLock(f"{path}.lock"):
         log.write(sized(3))

@@ -16,7 +16,7 @@ from tests.router.knowledge_shelf import (
     router,
 )
 from toolcrib import Crib, Scope, Settings, Turn
-from toolcrib.indexers.lexical_context import LexicalContext
+from toolcrib.indexers.writer import LexicalContext
 from toolcrib.records import Collection, KnowledgeResult, Passage
 from toolcrib.router.knowledge import MapEntry
 

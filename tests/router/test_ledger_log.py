@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.router.sample_decisions import MARCH, record, said
 from tests.store import qdrant_over_http
 from toolcrib.clock import ManualClock
-from toolcrib.router.ledger_log import LedgerLog
-from toolcrib.router.telemetry import DecisionLog, FailureLog, outcome_record
+from toolcrib.router.decision_log_db import DatabaseLog
+from toolcrib.router.decision_log import DecisionLog, FailureLog, outcome_record
 from toolcrib.store.ledger import Entry
 from toolcrib.store.ledger_server import ServerLedger
 from toolcrib.store.ledger_sqlite import SqliteLedger
@@ -41,8 +41,8 @@ def log(ledger):
         yield log
 
 
-def opened(ledger, namespace="acme", *, text=False, keep_s=DAY_S, **more) -> LedgerLog:
-    return LedgerLog(ledger, namespace, text=text, keep_s=keep_s, now=lambda: MARCH, **more)
+def opened(ledger, namespace="acme", *, text=False, keep_s=DAY_S, **more) -> DatabaseLog:
+    return DatabaseLog(ledger, namespace, text=text, keep_s=keep_s, now=lambda: MARCH, **more)
 
 
 def outcome(decision="d1", tool="mail/send", ended="failure", at=MARCH + 5):

@@ -13,7 +13,7 @@ from toolcrib.errors import QueryError
 from toolcrib.router.recovery import Failures, alternates, schema_fit
 from toolcrib.settings import EncoderSettings
 from toolcrib.store.filters import HasId
-from toolcrib.store.protocol import point_id
+from toolcrib.store.base import point_id
 
 
 def parameters(required=(), **types):

@@ -10,7 +10,7 @@ import pytest
 from tests.router.log_conformance import DecisionLogContract
 from tests.router.log_writer import entry
 from toolcrib.errors import StoreDamagedError, StoreWriteError
-from toolcrib.router.sqlite_log import SqliteLog
+from toolcrib.router.decision_log_db import SqliteLog
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 from tests.router.sample_decisions import MARCH, decision, found, known, said
 from toolcrib.errors import SettingsError
 from toolcrib.records import Context, Entity, KnowledgeResult, Passage, PassageHit, Route
-from toolcrib.router.json_lines_log import JsonLinesLog
-from toolcrib.router.sqlite_log import SqliteLog
-from toolcrib.router.telemetry import (
+from toolcrib.router.decision_log import JsonLinesLog
+from toolcrib.router.decision_log_db import SqliteLog
+from toolcrib.router.decision_log import (
     Feedback,
     TelemetrySettings,
     decision_record,

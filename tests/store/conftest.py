@@ -10,9 +10,9 @@ import pytest
 
 from tests.store.qdrant_over_http import LocalQdrant, running
 from tests.store.samples import LAYOUT, a_full_point
-from toolcrib.store.server import ServerStore
+from toolcrib.store.qdrant_server import ServerStore
 from toolcrib.store.server_collections import Collections
-from toolcrib.store.server_wire import Wire, connect
+from toolcrib.store.qdrant_client import Wire, connect
 
 # The contract is no test module by name, yet its assertions deserve pytest's messages.
 pytest.register_assert_rewrite(

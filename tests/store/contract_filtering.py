@@ -20,7 +20,7 @@ from toolcrib.store.filters import (
     Range,
     matches,
 )
-from toolcrib.store.protocol import Point, Store, point_id
+from toolcrib.store.base import Point, Store, point_id
 
 NAMES = [f"t{n}" for n in range(5)]
 WORDS = ["a", "A", "b", "true", "", "a b", "a.b", 'say "hi"', "ünï", "日本"]

@@ -22,7 +22,7 @@ from tests.store.samples import (
 )
 from toolcrib.errors import StoreError
 from toolcrib.store.filters import And, Equals, Filter, Not
-from toolcrib.store.protocol import LegQuery, Store, point_id
+from toolcrib.store.base import LegQuery, Store, point_id
 
 DOCUMENTS = {
     "create issue": {1: 1.2, 2: 0.8},

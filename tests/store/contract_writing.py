@@ -19,9 +19,9 @@ from tests.store.samples import (
     sparse_leg,
     unit,
 )
-from toolcrib.encoders.protocols import SparseVector
+from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import BadPointError, StoreError
-from toolcrib.store.protocol import Point, Store, point_id
+from toolcrib.store.base import Point, Store, point_id
 
 
 def _dense(vector: Any, name: str = "description") -> Point:

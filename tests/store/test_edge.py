@@ -23,10 +23,10 @@ from tests.store.samples import (
     sparse_leg,
     unit,
 )
-from toolcrib.encoders.protocols import FloatArray
-from toolcrib.store.edge import EdgeStore
+from toolcrib.encoders.base import FloatArray
+from toolcrib.store.qdrant_edge import EdgeStore
 from toolcrib.store.filters import And
-from toolcrib.store.protocol import Layout, Store, point_id
+from toolcrib.store.base import Layout, Store, point_id
 
 MEMORY = Path("/dev/shm")
 

@@ -13,12 +13,12 @@ import pytest
 
 from tests.store.killed_indexer import tools
 from toolcrib import Crib
-from toolcrib.encoders.protocols import SparseVector
+from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import BadPointError, StoreDamagedError, StoreLockedError, StoreWriteError
 from toolcrib.indexers.points import layout
 from toolcrib.store import edge_requests
-from toolcrib.store.edge import EdgeStore
-from toolcrib.store.protocol import LegQuery, Point, point_id
+from toolcrib.store.qdrant_edge import EdgeStore
+from toolcrib.store.base import LegQuery, Point, point_id
 
 ROUNDS = 20
 COUNT = 1200
@@ -89,7 +89,7 @@ def test_the_log_is_on(tmp_path):
 
 
 def test_a_second_process_gets_an_error_at_once_and_does_no_damage(tmp_path, settings):
-    command = [sys.executable, "-m", "toolcrib.service.cli", "list", "--store", str(tmp_path / "s")]
+    command = [sys.executable, "-m", "toolcrib.cli", "list", "--store", str(tmp_path / "s")]
     with Crib.open(tmp_path / "s", settings=settings) as crib:
         crib.index_tools(tools(0, 10))
         second = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -231,8 +231,8 @@ def test_searches_go_on_while_the_graph_is_built_elsewhere(tmp_path, monkeypatch
 
 
 def test_a_failed_optimisation_leaves_the_index_as_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr("toolcrib.store.edge.OPTIMISE_FROM", 1)
-    monkeypatch.setattr("toolcrib.store.edge_optimiser.sys.executable", "/bin/false")
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM", 1)
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.sys.executable", "/bin/false")
     with EdgeStore.open(tmp_path, layout(4)) as store:
         store.upsert([Point(point_id(str(n)), {}, {"dense": GOOD}) for n in range(5)])
         with pytest.raises(Exception, match="optimising a copy of"):

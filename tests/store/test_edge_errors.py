@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
-from toolcrib.store.edge_errors import guard
+from toolcrib.store.qdrant_edge import guard
 
 PLACE = Path("store")
 

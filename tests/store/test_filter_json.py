@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from toolcrib.errors import QueryError
-from toolcrib.store.filter_json import (
+from toolcrib.store.filters import (
     MAX_DEPTH,
     FilterJson,
     filter_from_json,

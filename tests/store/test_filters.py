@@ -23,7 +23,7 @@ from toolcrib.store.filters import (
     matches,
     validate,
 )
-from toolcrib.store.protocol import point_id
+from toolcrib.store.base import point_id
 from toolcrib.store.server_requests import condition
 
 PAYLOAD: dict[str, Any] = {

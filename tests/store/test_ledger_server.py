@@ -22,7 +22,7 @@ from toolcrib.errors import (
 )
 from toolcrib.store.ledger import Ledger
 from toolcrib.store.ledger_server import ServerLedger
-from toolcrib.store.server_wire import Wire, connect
+from toolcrib.store.qdrant_client import Wire, connect
 
 SERVER_URL = os.environ.get("TOOLCRIB_TEST_QDRANT_URL", "")
 

@@ -17,10 +17,10 @@ from tests.store.contract_searching import Searching
 from tests.store.contract_writing import Writing
 from tests.store.samples import LAYOUT, a_full_point, dense_leg, point, sparse, sparse_leg, unit
 from toolcrib.errors import StoreError
-from toolcrib.store.edge import EdgeStore
+from toolcrib.store.qdrant_edge import EdgeStore
 from toolcrib.store.filters import Equals, HasId, Not
 from toolcrib.store.namespaced import NamespacedStore, namespaces_of
-from toolcrib.store.protocol import Store, point_id
+from toolcrib.store.base import Store, point_id
 
 NEIGHBOURS = ("acme", "zoo")
 

@@ -17,8 +17,8 @@ from tests.store import qdrant_over_http
 from tests.store.conformance import StoreContract
 from tests.store.samples import LAYOUT, a_full_point, dense_leg, point, unit
 from toolcrib.errors import IndexMismatchError, StoreError
-from toolcrib.store.protocol import Layout, Store
-from toolcrib.store.server import ServerStore
+from toolcrib.store.base import Layout, Store
+from toolcrib.store.qdrant_server import ServerStore
 
 ROOT = Path(__file__).resolve().parents[2]
 URL_VARIABLE = "TOOLCRIB_TEST_QDRANT_URL"
@@ -238,7 +238,7 @@ def test_without_qdrant_client_the_extra_is_named() -> None:
     code = (
         "import sys; sys.modules['qdrant_client'] = None\n"
         "from toolcrib.errors import MissingExtraError\n"
-        "try:\n    import toolcrib.store.server\n"
+        "try:\n    import toolcrib.store.qdrant_server\n"
         "except MissingExtraError as error:\n    print(error)\n"
     )
     done = subprocess.run(

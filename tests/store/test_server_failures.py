@@ -15,10 +15,10 @@ from tests.store.conftest import Wired
 from tests.store.qdrant_over_http import CLOSE, HANG, Reply, running
 from tests.store.samples import LAYOUT, a_full_point, dense_leg, point, sparse, unit
 from toolcrib.errors import StoreError, StoreUnavailableError, StoreWriteError
-from toolcrib.store.protocol import point_id
-from toolcrib.store.server import ServerStore
+from toolcrib.store.base import point_id
+from toolcrib.store.qdrant_server import ServerStore
 from toolcrib.store.server_collections import Collections
-from toolcrib.store.server_wire import Wire, connect
+from toolcrib.store.qdrant_client import Wire, connect
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),

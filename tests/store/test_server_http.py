@@ -20,8 +20,8 @@ from tests.store.samples import (
 )
 from toolcrib.errors import StoreError
 from toolcrib.store.filters import KEYWORD_FIELDS, NUMBER_FIELDS, TENANT_FIELD, Equals
-from toolcrib.store.protocol import point_id
-from toolcrib.store.server import ServerStore
+from toolcrib.store.base import point_id
+from toolcrib.store.qdrant_server import ServerStore
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),

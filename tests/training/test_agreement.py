@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.training.tiny import SHAPE, base, jargon, weights
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import TrainingError
 from toolcrib.training.agreement import agreement
 from toolcrib.training.examples import Example, TrainingData, from_labels

@@ -13,8 +13,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.encoders.tiny_bert import random_weights
-from toolcrib.encoders.bundled import DEFAULT_MODEL, BundledEncoder
-from toolcrib.encoders.model_folder import MODELS
+from toolcrib.encoders.onnx import DEFAULT_MODEL, BundledEncoder
+from toolcrib.encoders.onnx import MODELS
 from toolcrib.errors import EncoderError, MissingExtraError, TrainingError
 from toolcrib.training.base import check_base, restore, write_for_training
 from toolcrib.training.export import Weights, export

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.training.tiny import base, jargon
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.indexers.render import dense_text
+from toolcrib.indexers.points import dense_text
 from toolcrib.training.development import ranking_evaluator, retrieval_evaluator
 from toolcrib.training.examples import from_labels
 from toolcrib.training.loop import METRIC

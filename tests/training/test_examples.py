@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.indexers.render import dense_text
+from toolcrib.indexers.points import dense_text
 from toolcrib.records import ToolSpec
 from toolcrib.training.examples import Example, TrainingData, from_labels, joined, pruned, sampled
 

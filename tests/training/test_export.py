@@ -14,8 +14,8 @@ from tokenizers import Tokenizer
 
 from tests.encoders.tiny_bert import SMALL, random_weights
 from tests.training.tiny import weights
-from toolcrib.encoders.bundled import BundledEncoder
-from toolcrib.encoders.model_folder import read_card
+from toolcrib.encoders.onnx import BundledEncoder
+from toolcrib.encoders.onnx import read_card
 from toolcrib.errors import MissingExtraError
 from toolcrib.training.base import restore, write_for_training
 from toolcrib.training.export import Weights, add_to_card, export, read_weights

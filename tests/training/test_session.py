@@ -12,7 +12,7 @@ import pytest
 
 from tests.training.tiny import base, jargon
 from toolcrib import Crib, Settings, ToolSpec
-from toolcrib.encoders.model_folder import read_card
+from toolcrib.encoders.onnx import read_card
 from toolcrib.errors import TrainingError
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.settings import EncoderSettings as Encoders

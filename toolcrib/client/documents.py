@@ -18,7 +18,7 @@ from toolcrib.client.calls import DONE, Call, Steps, quoted
 from toolcrib.client.parcels import PackedPassages, packed_passages, parts
 from toolcrib.client.reports import Told, joined
 from toolcrib.errors import UnknownCollectionError
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.writer import Listener
 from toolcrib.records import SENSITIVITIES, Collection, IndexReport, Refusal, Scope
 from toolcrib.router.catalogue import preset
 

@@ -11,8 +11,8 @@ from toolcrib.client.parcels import PackedTools, packed_tools, parts
 from toolcrib.client.reports import Told, joined, traced
 from toolcrib.client.tools import every_tool, look_up, tool_path
 from toolcrib.errors import UnknownToolError
-from toolcrib.indexers.sources import ToolSource, entries
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.readers.registry import ToolSource, tool_entries
+from toolcrib.indexers.writer import Listener
 from toolcrib.records import IndexReport, Refusal
 from toolcrib.store.filters import Equals
 

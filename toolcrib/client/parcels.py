@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from toolcrib.errors import SpecError
-from toolcrib.indexers.passage_sync import PassageEntry
+from toolcrib.indexers.sync import PassageEntry
 from toolcrib.indexers.sync import Entry
 from toolcrib.records import Passage, Refusal, ToolSpec
 

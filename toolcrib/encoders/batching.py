@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from toolcrib.encoders.protocols import ClauseEncoder, DenseEncoder, FloatArray
+from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray
 
 __all__ = ["BatchingEncoder", "JointEncoder", "batching"]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from toolcrib.encoders.checks import readable, readable_all, unit_rows
-from toolcrib.encoders.clauses import clauses
+from toolcrib.encoders.base import readable, readable_all, unit_rows
+from toolcrib.encoders.onnx import clauses
 from toolcrib.encoders.loading import LoadOnce
-from toolcrib.encoders.model_folder import MODELS, open_model, read_card, usable_cores
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.onnx import MODELS, open_model, read_card, usable_cores
+from toolcrib.encoders.base import FloatArray
 
 __all__ = ["DEFAULT_MODEL", "BundledEncoder"]
 

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from toolcrib.encoders.checks import finite_scores, readable, readable_all
+from toolcrib.encoders.base import finite_scores, readable, readable_all
 from toolcrib.encoders.loading import LoadOnce
-from toolcrib.encoders.model_folder import open_model, read_card, usable_cores
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.onnx import open_model, read_card, usable_cores
+from toolcrib.encoders.base import FloatArray
 
 __all__ = ["BundledReranker"]
 

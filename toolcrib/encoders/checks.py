@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 from toolcrib.errors import EncoderError
 
 __all__ = ["finite_scores", "readable", "readable_all", "unit_rows"]

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from toolcrib.encoders.checks import finite_scores, readable, readable_all
+from toolcrib.encoders.base import finite_scores, readable, readable_all
 from toolcrib.encoders.fastembed import BATCH, open_named
-from toolcrib.encoders.fastembed_folder import model_file, registered_name
+from toolcrib.encoders.fastembed import model_file, registered_name
 from toolcrib.encoders.loading import LoadOnce, ModelName, import_extra, require_extra
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.sentence_transformers import EXTRA, PACKAGE, open_model
 from toolcrib.errors import EncoderError
 

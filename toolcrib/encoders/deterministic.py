@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from toolcrib.encoders.checks import readable, readable_all, unit_rows
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import readable, readable_all, unit_rows
+from toolcrib.encoders.base import FloatArray
 from toolcrib.errors import SettingsError
 
 __all__ = ["DeterministicEncoder"]

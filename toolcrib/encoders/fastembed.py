@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from toolcrib.encoders.checks import readable, readable_all, unit_rows
-from toolcrib.encoders.fastembed_folder import open_folder, prompts_of
+from toolcrib.encoders.base import readable, readable_all, unit_rows
+from toolcrib.encoders.fastembed import open_folder, prompts_of
 from toolcrib.encoders.loading import LoadOnce, ModelName, import_extra, require_extra
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 from toolcrib.errors import EncoderError
 
 __all__ = ["BATCH", "FastEmbedEncoder", "open_named"]

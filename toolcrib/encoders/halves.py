@@ -6,7 +6,7 @@ import base64
 
 import numpy as np
 
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 
 __all__ = ["from_text", "to_text"]
 

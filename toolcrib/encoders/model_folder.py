@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolcrib.encoders.loading import DIGEST_DIGITS, import_onnxruntime
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 from toolcrib.errors import EncoderError
 
 if TYPE_CHECKING:

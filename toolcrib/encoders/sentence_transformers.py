@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from toolcrib.encoders.checks import readable, readable_all, unit_rows
+from toolcrib.encoders.base import readable, readable_all, unit_rows
 from toolcrib.encoders.loading import LoadOnce, ModelName, import_extra, require_extra
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 from toolcrib.errors import EncoderError
 
 __all__ = ["BATCH", "PACKAGE", "SentenceTransformersEncoder", "open_model"]

@@ -26,7 +26,7 @@ from toolcrib.evaluation.acceptance import (
     server_thresholds,
 )
 from toolcrib.evaluation.evidence import LabelledEvidence
-from toolcrib.evaluation.extra import import_eval
+from toolcrib.extras import import_extra
 from toolcrib.evaluation.gate_measures import gate_measures
 from toolcrib.retrieval.confidence import Calibration, Figures, Floats, probabilities
 
@@ -178,7 +178,7 @@ def _rescale(evidence: Sequence[LabelledEvidence], start: Model) -> Model:
 
 def _regress(known: Floats, right: Floats, weights: Floats) -> Model:
     """Logistic regression on standardised features, with the scale folded back into weights."""
-    linear = import_eval("sklearn.linear_model", "fitting a calibration")
+    linear = import_extra("sklearn.linear_model", "fitting a calibration", "eval")
     if right.min() == right.max():
         raise CalibrationError(
             "too few labelled queries have right tools, or too few have wrong ones, to tell apart; "

@@ -12,7 +12,7 @@ from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.loaders.rows import Located
 from toolcrib.records import Outcome, Refusal, Verdict
 from toolcrib.records.turn import RouteKind
-from toolcrib.router.telemetry import Feedback
+from toolcrib.router.decision_log import Feedback
 
 __all__ = ["LogContent", "LoggedDecision", "labelled_queries", "read_decisions"]
 

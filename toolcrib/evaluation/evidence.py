@@ -14,7 +14,7 @@ from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.retrieval.confidence import Floats
 from toolcrib.retrieval.head import Head
 from toolcrib.store.filters import Filter, HasId, Not
-from toolcrib.store.protocol import point_id
+from toolcrib.store.base import point_id
 
 __all__ = ["LabelledEvidence", "gather_evidence"]
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from toolcrib.evaluation.extra import import_eval
+from toolcrib.extras import import_extra
 
 __all__ = [
     "ReliabilityBin",
@@ -119,7 +119,7 @@ def risk_coverage(confidence: Floats, correct: Bools) -> RiskCoverage:
 def _separation(confidence: Floats, answerable: Bools) -> dict[str, float]:
     if answerable.all() or not answerable.any():
         return {}
-    sklearn = import_eval("sklearn.metrics", "evaluation")
+    sklearn = import_extra("sklearn.metrics", "evaluation", "eval")
     false_rate, true_rate, _ = sklearn.roc_curve(answerable, confidence, drop_intermediate=False)
     return {
         "auroc": float(sklearn.roc_auc_score(answerable, confidence)),
@@ -133,7 +133,7 @@ def _calibration(confidence: Floats, correct: Bools) -> dict[str, float]:
         return {}
     bins = reliability_bins(confidence, correct)
     gaps = sum(one.count * abs(one.confidence - one.accuracy) for one in bins)
-    brier: Callable[..., float] = import_eval("sklearn.metrics", "evaluation").brier_score_loss
+    brier: Callable[..., float] = import_extra("sklearn.metrics", "evaluation", "eval").brier_score_loss
     return {"ece": gaps / len(confidence), "brier": float(brier(correct, confidence, pos_label=1))}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from toolcrib.crib import Crib
-from toolcrib.evaluation.extra import import_eval
+from toolcrib.extras import import_extra
 from toolcrib.records import ToolSpec
 from toolcrib.retrieval.head import Head, pack
 
@@ -40,7 +40,7 @@ def _id(tool: ToolSpec) -> str:
 
 
 def _fitted(crib: Crib, tools: Sequence[ToolSpec]) -> Head:
-    linear = import_eval("sklearn.linear_model", "fitting a head")
+    linear = import_extra("sklearn.linear_model", "fitting a head", "eval")
     vectors = crib.tools.encode([text for tool in tools for text in tool.success_examples])
     labels = np.repeat(np.arange(len(tools)), [len(tool.success_examples) for tool in tools])
     model = linear.LogisticRegression(C=INVERSE_REGULARISATION, max_iter=500)

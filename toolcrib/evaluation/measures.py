@@ -28,7 +28,7 @@ from fractions import Fraction
 from typing import Any
 
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.extra import import_eval
+from toolcrib.extras import import_extra
 
 __all__ = ["integer_grades", "lower_is_better", "measure"]
 
@@ -116,14 +116,14 @@ def _standard(
             run[str(place)] = {number[tool]: -float(rank) for rank, tool in enumerate(ranking)}
     names = {trec: name for name, trec in measures.items()}
     # Named, as another provider would step in for one that fails to load, with another nDCG.
-    provider: Any = import_eval("ir_measures", "evaluation").pytrec_eval
+    provider: Any = import_extra("ir_measures", "evaluation", "eval").pytrec_eval
     for found in provider.iter_calc(list(names), qrels, run) if run else ():
         values[int(found.query_id)][names[found.measure]] = float(found.value)
     return values
 
 
 def _trec_measures(ks: Sequence[int]) -> Mapping[str, Any]:
-    ir = import_eval("ir_measures", "evaluation")
+    ir = import_extra("ir_measures", "evaluation", "eval")
     at_k = {"ndcg": ir.nDCG, "recall": ir.R, "precision": ir.P}
     standard = {f"{name}@{k}": trec @ k for name, trec in at_k.items() for k in ks}
     return standard | {"hit@1": ir.Success @ 1, "mrr": ir.RR}

@@ -11,7 +11,7 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.results import Outcome
 from toolcrib.evaluation.summary import first_is_right, main_measure
-from toolcrib.indexers.render import FieldWeights, lexical_counts
+from toolcrib.indexers.points import FieldWeights, lexical_counts
 from toolcrib.records import ToolSpec
 
 __all__ = [

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from toolcrib.encoders.bundled import DEFAULT_MODEL
-from toolcrib.encoders.model_folder import MODELS
+from toolcrib.encoders.onnx import DEFAULT_MODEL
+from toolcrib.encoders.onnx import MODELS
 from toolcrib.errors import UnknownToolError
 from toolcrib.integrations.formats import export
 from toolcrib.records import ToolSpec

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.indexers.render import shared_prefix
+from toolcrib.indexers.points import shared_prefix
 
 __all__ = ["LexicalContext", "shared_prefixes"]
 

@@ -26,7 +26,7 @@ def entries(source: ToolSource, server: str | None, format: str | None) -> Itera
     Wrong input is yielded as a refusal. `server` overrides, `format` forces the reader.
     """
     # The readers import parsers of every format; a search needs none of them.
-    from toolcrib.indexers.readers.python_tools import read_objects
+    from toolcrib.indexers.readers.python import read_objects
     from toolcrib.indexers.readers.registry import read_source
 
     if isinstance(source, str | Path):

@@ -12,7 +12,7 @@ from toolcrib.retrieval.gate import Gate, GateSettings, Judgement
 from toolcrib.retrieval.head import Head
 from toolcrib.store.filters import Equals, Filter, HasId, all_of
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Store, point_id
+from toolcrib.store.base import Store, point_id
 
 __all__ = ["ENABLED", "Assessor"]
 

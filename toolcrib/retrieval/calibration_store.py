@@ -8,7 +8,7 @@ from typing import Any
 
 from toolcrib.errors import CalibrationError
 from toolcrib.retrieval.confidence import Calibration, default_calibration, read_calibration
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 
 __all__ = ["META_KEY", "load_calibration", "save_calibration", "usable_calibration"]
 

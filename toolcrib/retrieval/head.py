@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from toolcrib.encoders.halves import from_text, to_text
-from toolcrib.encoders.protocols import FloatArray
-from toolcrib.store.protocol import point_id
+from toolcrib.encoders.base import from_text, to_text
+from toolcrib.encoders.base import FloatArray
+from toolcrib.store.base import point_id
 
 __all__ = ["Head", "pack"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import ClauseEncoder, DenseEncoder, FloatArray, Reranker
+from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray, Reranker
 from toolcrib.errors import ToolcribError
 from toolcrib.records import FindResult, ToolHit, ToolSpec
 from toolcrib.retrieval.assessment import ENABLED, Assessor
@@ -27,7 +27,7 @@ from toolcrib.retrieval.rerank import RerankSettings, rerank
 from toolcrib.retrieval.timing import Stopwatch
 from toolcrib.store.filters import Filter, all_of, from_scope
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Store, point_id
+from toolcrib.store.base import Store, point_id
 
 __all__ = ["MAX_QUERY_CHARS", "Evidence", "HybridRetriever"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.encoders.protocols import Reranker
+from toolcrib.encoders.base import Reranker
 from toolcrib.retrieval.odds import logistic
 from toolcrib.retrieval.passages import RankedPassage
 from toolcrib.retrieval.rerank import MAX_CHARS, RerankSettings, scores_within

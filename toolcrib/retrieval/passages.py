@@ -12,7 +12,7 @@ from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.legs import EncodedQuery, Legs
 from toolcrib.store.filters import Filter
 from toolcrib.store.payload import read_passage
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 
 __all__ = ["PassageRetriever", "PassageWeights", "RankedPassage"]
 

@@ -13,10 +13,10 @@ import numpy as np
 import yaml
 from pydantic import ValidationError
 
-from toolcrib.encoders.halves import from_text, to_text
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray
+from toolcrib.encoders.base import from_text, to_text
+from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.errors import QueryError, SettingsError
-from toolcrib.indexers.render import clean
+from toolcrib.indexers.points import clean
 from toolcrib.records import SENSITIVITIES, Collection, Scope, Sensitivity
 
 __all__ = ["Catalogue", "describe", "preset", "read_catalogue", "read_collections"]

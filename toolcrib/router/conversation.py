@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 from toolcrib.records import Turn
 
 __all__ = ["FollowUp", "SearchText", "by_itself", "gist", "search_text"]

@@ -21,7 +21,7 @@ from toolcrib.errors import (
 from toolcrib.router.backlog import Backlog
 from toolcrib.store.ledger import Entry, Ledger
 
-__all__ = ["LedgerLog", "Said"]
+__all__ = ["DatabaseLog", "Said"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Said(NamedTuple):
     outcomes: list[Record]
 
 
-class LedgerLog:
+class DatabaseLog:
     """The `DecisionLog` of a namespace; for several threads and processes.
 
     Decisions are written a moment later and many at a time: no turn waits for it, and where the

@@ -10,7 +10,7 @@ from toolcrib.records import ToolSpec
 from toolcrib.retrieval.assessment import ENABLED
 from toolcrib.store.filters import AnyOf, Filter, Or, all_of
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Record, Store
+from toolcrib.store.base import Record, Store
 
 __all__ = ["Required", "required"]
 

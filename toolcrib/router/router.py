@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from toolcrib.clock import Clock
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray
+from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.errors import QueryError, ToolcribError
 from toolcrib.records import (
     SENSITIVITIES,

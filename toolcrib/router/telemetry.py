@@ -121,10 +121,10 @@ def open_log(settings: TelemetrySettings) -> DecisionLog | None:
         return None
     path = Path(settings.path)
     if path.suffix in SQLITE:
-        from toolcrib.router.sqlite_log import SqliteLog
+        from toolcrib.router.decision_log_db import SqliteLog
 
         return SqliteLog(path)
-    from toolcrib.router.json_lines_log import JsonLinesLog
+    from toolcrib.router.decision_log import JsonLinesLog
 
     return JsonLinesLog(path, max_bytes=settings.max_bytes, kept=settings.kept)
 

@@ -14,7 +14,7 @@ from toolcrib.retrieval.assessment import ENABLED
 from toolcrib.router.requirements import required
 from toolcrib.store.filters import AnyOf, Equals, Filter, HasId, Not, Range, all_of, up_to
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Store, point_id
+from toolcrib.store.base import Store, point_id
 
 __all__ = ["Reach", "ToolSelector", "ToolSettings", "compatible"]
 

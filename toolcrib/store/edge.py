@@ -13,15 +13,15 @@ from typing import Any, Self
 
 import qdrant_edge as engine
 
-from toolcrib.encoders.protocols import SparseVector
+from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import BadPointError, StoreError
 from toolcrib.store import edge_requests as requests
-from toolcrib.store.edge_errors import guard
-from toolcrib.store.edge_optimiser import optimise_beside
+from toolcrib.store.qdrant_edge import guard
+from toolcrib.store.qdrant_edge import optimise_beside
 from toolcrib.store.filters import And, Equals, Filter, Not, all_of
 from toolcrib.store.folder import FolderLock, read_json, require_space, write_atomically
-from toolcrib.store.generations import Generations, read_layout, write_layout
-from toolcrib.store.protocol import (
+from toolcrib.store.folder import Generations, read_layout, write_layout
+from toolcrib.store.base import (
     Layout,
     LegQuery,
     Point,

@@ -1,6 +1,6 @@
 """Builds a shard's graph in a process of its own: the engine would stop every thread of ours.
 
-`python -m toolcrib.store.edge_optimiser FOLDER` optimises the shard in FOLDER and ends.
+`python -m toolcrib.store.qdrant_edge FOLDER` optimises the shard in FOLDER and ends.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 import qdrant_edge as engine
 
-from toolcrib.encoders.protocols import SparseVector
+from toolcrib.encoders.base import SparseVector
 from toolcrib.store.filters import (
     KEYWORD_FIELDS,
     NUMBER_FIELDS,
@@ -23,7 +23,7 @@ from toolcrib.store.filters import (
     Range,
     as_keyword,
 )
-from toolcrib.store.protocol import Layout, LegQuery, Point, is_point_id
+from toolcrib.store.base import Layout, LegQuery, Point, is_point_id
 
 __all__ = ["condition", "config", "count_with", "payload_indexes", "query", "set_sparse", "upsert"]
 

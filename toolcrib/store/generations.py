@@ -15,7 +15,7 @@ from typing import Any
 
 from toolcrib.errors import StoreDamagedError
 from toolcrib.store.folder import HOLDER_NAME, LOCK_NAME, read_json, write_atomically
-from toolcrib.store.protocol import Layout
+from toolcrib.store.base import Layout
 
 __all__ = ["Generations"]
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from toolcrib.errors import StoreError
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 
 __all__ = ["LazyStore"]
 

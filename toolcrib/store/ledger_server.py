@@ -25,7 +25,7 @@ except ModuleNotFoundError as missing:
 from toolcrib.store import ledger_requests as requests
 from toolcrib.store.ledger_requests import moment
 from toolcrib.store.server_collections import META_KEY, Collections
-from toolcrib.store.server_wire import Wire, connect, shown
+from toolcrib.store.qdrant_client import Wire, connect, shown
 
 __all__ = ["ServerLedger"]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from toolcrib.encoders.protocols import FloatArray, SparseVector
+from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import BadPointError
 from toolcrib.store.filters import Filter
 

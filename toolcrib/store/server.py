@@ -10,14 +10,14 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from toolcrib.encoders.protocols import SparseVector
+from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import (
     BadPointError,
     MissingExtraError,
     StoreUnavailableError,
 )
 from toolcrib.store.filters import Filter
-from toolcrib.store.protocol import (
+from toolcrib.store.base import (
     Layout,
     LegQuery,
     Point,
@@ -35,7 +35,7 @@ except ModuleNotFoundError as missing:
 
 from toolcrib.store import server_requests as requests
 from toolcrib.store.server_collections import META_KEY, Collections
-from toolcrib.store.server_wire import Wire, connect, shown
+from toolcrib.store.qdrant_client import Wire, connect, shown
 
 __all__ = ["ServerStore"]
 

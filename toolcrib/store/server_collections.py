@@ -14,8 +14,8 @@ from qdrant_client import models
 
 from toolcrib.errors import IndexMismatchError, StoreError, StoreUnavailableError
 from toolcrib.store import server_requests as requests
-from toolcrib.store.protocol import Layout
-from toolcrib.store.server_wire import Wire, connect, shown
+from toolcrib.store.base import Layout
+from toolcrib.store.qdrant_client import Wire, connect, shown
 
 __all__ = ["META_KEY", "Collections", "has_collection"]
 

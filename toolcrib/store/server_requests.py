@@ -9,7 +9,7 @@ from typing import Any
 
 from qdrant_client import models
 
-from toolcrib.encoders.protocols import FloatArray, SparseVector
+from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.store.filters import (
     KEYWORD_FIELDS,
     NUMBER_FIELDS,
@@ -24,7 +24,7 @@ from toolcrib.store.filters import (
     Range,
     as_keyword,
 )
-from toolcrib.store.protocol import Layout, LegQuery, Point, is_point_id
+from toolcrib.store.base import Layout, LegQuery, Point, is_point_id
 
 __all__ = [
     "batches",

@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from toolcrib.encoders.bundled import BundledEncoder
-from toolcrib.encoders.bundled_reranker import BundledReranker
-from toolcrib.encoders.model_folder import read_card
+from toolcrib.encoders.onnx import BundledEncoder
+from toolcrib.encoders.onnx import BundledReranker
+from toolcrib.encoders.onnx import read_card
 from toolcrib.errors import TrainingError
 from toolcrib.training.examples import TrainingData
-from toolcrib.training.extra import import_train
+from toolcrib.extras import import_extra
 
 __all__ = ["agreement"]
 
@@ -44,7 +44,7 @@ def agreement(
 def _encoders(trained: Path, exported: Path, data: TrainingData) -> dict[str, float]:
     examples = data.examples[:TEXTS]
     texts = [text for e in examples for text in (e.query, data.documents[e.positive])]
-    st = import_train("sentence_transformers", FEATURE)
+    st = import_extra("sentence_transformers", FEATURE, "train")
     model: Any = st.SentenceTransformer(str(trained))
     model.max_seq_length = read_card(exported).max_tokens
     expected = model.encode(texts, normalize_embeddings=True, show_progress_bar=False)
@@ -54,12 +54,12 @@ def _encoders(trained: Path, exported: Path, data: TrainingData) -> dict[str, fl
 
 
 def _rerankers(trained: Path, exported: Path, data: TrainingData) -> dict[str, float]:
-    ce = import_train("sentence_transformers.cross_encoder", FEATURE)
+    ce = import_extra("sentence_transformers.cross_encoder", FEATURE, "train")
     model: Any = ce.CrossEncoder(str(trained))
     model.tokenizer.model_input_names = ["input_ids", "attention_mask"]
     model.max_seq_length = read_card(exported).max_tokens
     reranker = BundledReranker(exported)
-    torch = import_train("torch", FEATURE)
+    torch = import_extra("torch", FEATURE, "train")
     expected: list[float] = []
     given: list[float] = []
     for example in data.examples[:TEXTS]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from toolcrib.errors import EncoderError, TrainingError
 from toolcrib.training.export import Weights
-from toolcrib.training.extra import import_train
+from toolcrib.extras import import_extra
 
 __all__ = ["check_base", "restore", "write_for_training"]
 
@@ -28,7 +28,7 @@ def restore(folder: Path) -> Weights:
         EncoderError: the folder holds no such model.
         MissingExtraError: the extra `train` is not installed.
     """
-    onnx = import_train("onnx", FEATURE)
+    onnx = import_extra("onnx", FEATURE, "train")
     try:
         model = onnx.load(str(folder / "model.onnx"))
         tokenizer = (folder / "tokenizer.json").read_bytes()
@@ -56,7 +56,7 @@ def check_base(base: str, tokens: int, layers: int = 1) -> None:
         TrainingError: it cannot be read, or is of another kind or too small.
         MissingExtraError: the extra `train` is not installed.
     """
-    transformers = import_train("transformers", FEATURE)
+    transformers = import_extra("transformers", FEATURE, "train")
     try:
         config: Any = transformers.AutoConfig.from_pretrained(base)
     except (OSError, ValueError) as error:
@@ -80,14 +80,14 @@ def write_for_training(weights: Weights, folder: Path) -> None:
     Raises:
         MissingExtraError: the extra `train` is not installed.
     """
-    transformers = import_train("transformers", FEATURE)
-    torch = import_train("torch", FEATURE)
+    transformers = import_extra("transformers", FEATURE, "train")
+    torch = import_extra("torch", FEATURE, "train")
     words, positions = weights.tensors[WORDS], weights.tensors[POSITIONS]
     up = weights.tensors["encoder.layer.0.intermediate.dense.weight"]
     config = transformers.BertConfig(
         vocab_size=words.shape[0],
         hidden_size=words.shape[1],
-        num_hidden_layers=import_train("toolcrib.training.graph", FEATURE).layers(weights.tensors),
+        num_hidden_layers=import_extra("toolcrib.training.graph", FEATURE, "train").layers(weights.tensors),
         num_attention_heads=weights.heads,
         intermediate_size=up.shape[0],
         max_position_embeddings=positions.shape[0],

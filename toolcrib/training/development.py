@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.evaluation.dataset import DataSet
 from toolcrib.training.examples import TrainingData, from_labels, sampled
-from toolcrib.training.extra import import_train
+from toolcrib.extras import import_extra
 from toolcrib.training.negatives import mine
 from toolcrib.training.splits import DEV
 
@@ -28,7 +28,7 @@ def retrieval_evaluator(data_sets: Sequence[DataSet], seed: int = 0) -> Any:
 
     The mean of nDCG@10 over the data sets decides.
     """
-    module = import_train("sentence_transformers.sentence_transformer.evaluation", FEATURE)
+    module = import_extra("sentence_transformers.sentence_transformer.evaluation", FEATURE, "train")
     parts = _parts(data_sets, seed)
     if not parts:
         return None
@@ -37,7 +37,7 @@ def retrieval_evaluator(data_sets: Sequence[DataSet], seed: int = 0) -> Any:
 
 def ranking_evaluator(data_sets: Sequence[DataSet], guide: DenseEncoder, seed: int = 0) -> Any:
     """Orders each development query's best twenty candidates; None where there are no queries."""
-    module = import_train("sentence_transformers.cross_encoder.evaluation", FEATURE)
+    module = import_extra("sentence_transformers.cross_encoder.evaluation", FEATURE, "train")
     parts = _parts(data_sets, seed)
     if not parts:
         return None
@@ -81,7 +81,7 @@ def _retrieval(module: Any, part: TrainingData) -> Any:
 
 def _mean_of_sets(evaluators: Sequence[Any]) -> Any:
     """Several evaluators as one figure (the library's own takes each one's first: accuracy)."""
-    base = import_train("sentence_transformers.base.evaluation", FEATURE).BaseEvaluator
+    base = import_extra("sentence_transformers.base.evaluation", FEATURE, "train").BaseEvaluator
 
     class MeanOfSets(base):
         """The mean nDCG@10 over data sets."""

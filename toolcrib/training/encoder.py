@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 from toolcrib.training.batches import batches
 from toolcrib.training.examples import TrainingData
-from toolcrib.training.extra import import_train
+from toolcrib.extras import import_extra
 from toolcrib.training.loop import METRIC, LoopSettings, Progress, arguments, callbacks, quiet, run
 
 __all__ = ["EncoderSettings", "train_encoder"]
@@ -58,8 +58,8 @@ def train_encoder(
     Raises:
         MissingExtraError: the extra `train` is not installed.
     """
-    st = import_train("sentence_transformers", FEATURE)
-    loss_kind = import_train("toolcrib.training.loss", FEATURE).MaskedContrastiveLoss
+    st = import_extra("sentence_transformers", FEATURE, "train")
+    loss_kind = import_extra("toolcrib.training.loss", FEATURE, "train").MaskedContrastiveLoss
     quiet()
     model: Any = st.SentenceTransformer(base, model_kwargs={"attn_implementation": "eager"})
     model.max_seq_length = settings.max_tokens
@@ -112,13 +112,13 @@ def _rows(data: TrainingData) -> Any:
     for column in range(len(data.examples[0].negatives)):
         columns[f"negative_{column}"] = [data.documents[e.negatives[column]] for e in data.examples]
     columns["label"] = list(range(len(data.examples)))
-    return import_train("datasets", FEATURE).Dataset.from_dict(columns)
+    return import_extra("datasets", FEATURE, "train").Dataset.from_dict(columns)
 
 
 def _trainer(sources: Sequence[str], settings: EncoderSettings) -> Any:
     """The library's trainer with our own order of batches."""
-    base = import_train("sentence_transformers", FEATURE).SentenceTransformerTrainer
-    sampler = import_train("sentence_transformers.base.sampler", FEATURE).DefaultBatchSampler
+    base = import_extra("sentence_transformers", FEATURE, "train").SentenceTransformerTrainer
+    sampler = import_extra("sentence_transformers.base.sampler", FEATURE, "train").DefaultBatchSampler
 
     class Batches(sampler):
         """Batches of one source and mixed ones, in an order of the epoch's own."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.indexers.render import clean, dense_text
+from toolcrib.indexers.points import clean, dense_text
 
 __all__ = ["Example", "TrainingData", "from_labels", "joined", "pruned", "sampled"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.encoders.loading import import_onnxruntime
-from toolcrib.training.extra import import_train
+from toolcrib.extras import import_extra
 
 __all__ = ["Weights", "add_to_card", "export", "read_weights"]
 
@@ -33,7 +33,7 @@ class Weights:
 
 def read_weights(folder: Path) -> Weights:
     """Read what `train_encoder` wrote, or any folder of a BERT in the form of the hub."""
-    load = import_train("safetensors.numpy", FEATURE).load_file
+    load = import_extra("safetensors.numpy", FEATURE, "train").load_file
     config = json.loads((folder / "config.json").read_bytes())
     tensors: dict[str, NDArray[np.float32]] = {
         name.removeprefix("bert."): value.astype(np.float32)
@@ -49,7 +49,7 @@ def export(weights: Weights, out: Path, card: Mapping[str, Any], *, quantised: b
 
     `card` holds at least `name` and `max_tokens`.
     """
-    graph = import_train("toolcrib.training.graph", FEATURE)
+    graph = import_extra("toolcrib.training.graph", FEATURE, "train")
     tokenizer = _neutral(weights.tokenizer)
     model, plain = graph.build(weights.tensors, weights.heads, None)
     if quantised:
@@ -86,7 +86,7 @@ def _write_card(folder: Path, card: Mapping[str, Any]) -> None:
 
 def _neutral(source: bytes) -> Any:
     """The tokenizer without the padding and truncation that it was saved with."""
-    tokenizer: Any = import_train("tokenizers", FEATURE).Tokenizer.from_buffer(source)
+    tokenizer: Any = import_extra("tokenizers", FEATURE, "train").Tokenizer.from_buffer(source)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -94,7 +94,7 @@ def _neutral(source: bytes) -> Any:
 
 def _measured(model: Any, taps: Mapping[str, str], tokenizer: Any, max_tokens: int) -> Any:
     """Run the float graph over the calibration texts; lowest and highest of each channel."""
-    onnx = import_train("onnx", FEATURE)
+    onnx = import_extra("onnx", FEATURE, "train")
     tapped = onnx.ModelProto()
     tapped.CopyFrom(model)
     tapped.graph.output.extend(

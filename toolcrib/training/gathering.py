@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from toolcrib.evaluation.dataset import DataSet
-from toolcrib.indexers.render import dense_text
+from toolcrib.indexers.points import dense_text
 from toolcrib.records import ToolSpec
 from toolcrib.training.examples import TrainingData, from_labels, pruned, sampled
 from toolcrib.training.imitation import imitate

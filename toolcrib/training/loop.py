@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toolcrib.training.extra import import_train
+from toolcrib.extras import import_extra
 
 __all__ = [
     "CHECKPOINTS",
@@ -53,7 +53,7 @@ def arguments(
     kind: Any, out: Path, settings: LoopSettings, examples: int, metric: str | None
 ) -> Any:
     """The trainer's own arguments, of the class `kind`; `metric` names what is best, if any."""
-    torch = import_train("torch", FEATURE)
+    torch = import_extra("torch", FEATURE, "train")
     batch = min(settings.batch, examples)
     every = max(1, examples // batch // max(1, settings.checks))
     return kind(
@@ -83,7 +83,7 @@ def arguments(
 
 def callbacks(settings: LoopSettings, progress: Progress, metric: str | None) -> list[Any]:
     """Those that report progress and, where there is a figure to go by, stop in time."""
-    transformers = import_train("transformers", FEATURE)
+    transformers = import_extra("transformers", FEATURE, "train")
 
     class Report(transformers.TrainerCallback):
         """Tells how far training is."""
@@ -97,15 +97,15 @@ def callbacks(settings: LoopSettings, progress: Progress, metric: str | None) ->
 
 def quiet() -> None:
     """Keep the libraries' own bars and reports from the screen: there is one bar, our own."""
-    transformers = import_train("transformers", FEATURE)
+    transformers = import_extra("transformers", FEATURE, "train")
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
-    import_train("datasets", FEATURE).disable_progress_bars()
+    import_extra("datasets", FEATURE, "train").disable_progress_bars()
 
 
 def run(trainer: Any, out: Path) -> dict[str, Any]:
     """Train, from the last checkpoint in `out` where there is one; the trainer's own account."""
-    transformers = import_train("transformers", FEATURE)
+    transformers = import_extra("transformers", FEATURE, "train")
     trainer.remove_callback(transformers.PrinterCallback)
     resumed = _last_checkpoint(out / CHECKPOINTS)
     result = trainer.train(resume_from_checkpoint=resumed)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from toolcrib.training.extra import import_train
+from toolcrib.extras import import_extra
 
 __all__ = ["HeldOut", "clusters"]
 
@@ -29,7 +29,7 @@ class HeldOut:
     """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._datasketch = import_train("datasketch", "the search for near duplicates")
+        self._datasketch = import_extra("datasketch", "the search for near duplicates", "train")
         self._index: Any = self._datasketch.MinHashLSH(
             threshold=THRESHOLD,
             num_perm=PERMUTATIONS,

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray, SparseVector
+from toolcrib.encoders.base import DenseEncoder, FloatArray, SparseVector
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.training.examples import Example, TrainingData, joined
-from toolcrib.training.extra import import_train
+from toolcrib.extras import import_extra
 
 __all__ = ["ALIKE", "mine"]
 
@@ -117,7 +117,7 @@ class _Words:
     """BM25 of many queries against the texts, as one sparse product."""
 
     def __init__(self, documents: Sequence[str]) -> None:
-        self._sparse: Any = import_train("scipy.sparse", "the mining of negatives")
+        self._sparse: Any = import_extra("scipy.sparse", "the mining of negatives", "train")
         self._encoder = LexicalEncoder()
         counts = [self._counts(text) for text in documents]
         average = float(np.mean([sum(count.values()) for count in counts])) if counts else 1.0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.training.examples import TrainingData
-from toolcrib.training.extra import import_train
+from toolcrib.extras import import_extra
 from toolcrib.training.loop import METRIC, LoopSettings, Progress, arguments, callbacks, quiet, run
 
 __all__ = ["RerankerSettings", "train_reranker"]
@@ -45,10 +45,10 @@ def train_reranker(
     Raises:
         MissingExtraError: the extra `train` is not installed.
     """
-    ce = import_train("sentence_transformers.cross_encoder", FEATURE)
-    listwise = import_train("toolcrib.training.loss", FEATURE).ListwiseLoss
+    ce = import_extra("sentence_transformers.cross_encoder", FEATURE, "train")
+    listwise = import_extra("toolcrib.training.loss", FEATURE, "train").ListwiseLoss
     quiet()
-    import_train("transformers", FEATURE).set_seed(settings.loop.seed)  # the head starts at random
+    import_extra("transformers", FEATURE, "train").set_seed(settings.loop.seed)  # the head starts at random
     model: Any = ce.CrossEncoder(
         base,
         num_labels=1,
@@ -80,4 +80,4 @@ def train_reranker(
 def _rows(data: TrainingData) -> Any:
     texts = [[data.documents[place] for place in (e.positive, *e.negatives)] for e in data.examples]
     columns = {"query": [e.query for e in data.examples], "texts": texts}
-    return import_train("datasets", FEATURE).Dataset.from_dict(columns)
+    return import_extra("datasets", FEATURE, "train").Dataset.from_dict(columns)

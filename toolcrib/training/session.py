@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from toolcrib import build
-from toolcrib.encoders.bundled import DEFAULT_MODEL
-from toolcrib.encoders.model_folder import MODELS
+from toolcrib.encoders.onnx import DEFAULT_MODEL
+from toolcrib.encoders.onnx import MODELS
 from toolcrib.errors import TrainingError
 from toolcrib.evaluation.dataset import DataSet
 from toolcrib.records import ToolSpec

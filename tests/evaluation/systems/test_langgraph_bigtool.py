@@ -8,7 +8,7 @@ import pytest
 
 from tests.evaluation.systems.conformance import BaselineContract, ids
 from tests.evaluation.systems.samples import OBVIOUS, TOOLS
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.evaluation.systems.langgraph_bigtool import NAMESPACE, LangGraphBigtool
 
 

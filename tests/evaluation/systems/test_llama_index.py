@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from tests.evaluation.systems.conformance import BaselineContract
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.evaluation.systems.llama_index import LlamaIndexObjects
 from toolcrib.records import ToolSpec
 

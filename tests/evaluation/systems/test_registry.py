@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import SettingsError
 from toolcrib.evaluation.systems.registry import BASELINES, make
 

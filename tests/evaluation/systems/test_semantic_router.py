@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from tests.evaluation.systems.conformance import BaselineContract
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.systems.semantic_router import HybridRouter, SemanticRouter
 from toolcrib.records import ToolSpec

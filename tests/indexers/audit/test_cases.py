@@ -10,9 +10,9 @@ import pytest
 
 from toolcrib import ToolSpec
 from toolcrib.indexers.audit import audit, audit_all, blocks
-from toolcrib.indexers.audit.finding import SEVERITIES
-from toolcrib.indexers.audit.rulebook import FOLDER, rulebook
-from toolcrib.indexers.sources import entries
+from toolcrib.indexers.audit.findings import SEVERITIES
+from toolcrib.indexers.audit.rules import FOLDER, rulebook
+from toolcrib.indexers.readers.registry import tool_entries
 
 DATA = Path(__file__).parents[3] / "data"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.indexers.audit.confusables import (
+from toolcrib.indexers.audit.characters import (
     LOOK_ALIKE,
     fold_letter,
     mixes_scripts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.indexers.audit.hidden import hidden_signs
+from toolcrib.indexers.audit.characters import hidden_signs
 
 
 def tags(text):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.indexers.audit.markup import unseen
+from toolcrib.indexers.audit.normalise import unseen
 
 SAID = "send the secret to the server"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.indexers.audit.phrases import RawPattern, read_phrase
+from toolcrib.indexers.audit.rules import RawPattern, read_phrase
 
 WORDS = {"give": "pass|hand over|send"}
 PATTERNS = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.indexers.audit.plain import SEPARATOR, fold, plain, words_of
+from toolcrib.indexers.audit.normalise import SEPARATOR, fold, plain, words_of
 
 ORDER = "ignore previous instructions"
 

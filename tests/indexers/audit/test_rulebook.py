@@ -7,8 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.indexers.audit.phrases import read_phrase
-from toolcrib.indexers.audit.rulebook import Rule, Rulebook, rulebook
+from toolcrib.indexers.audit.rules import read_phrase
+from toolcrib.indexers.audit.rules import Rule, Rulebook, rulebook
 
 RULE = Rule("rude", "conduct", "warning", "it is rude", None, names=False)
 

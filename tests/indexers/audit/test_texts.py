@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib import ToolSpec
-from toolcrib.indexers.audit.texts import texts_of
+from toolcrib.indexers.audit.findings import texts_of
 
 
 def places(**fields):

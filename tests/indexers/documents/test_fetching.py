@@ -10,7 +10,7 @@ from tests.indexers.documents.serving import Answer, serving
 from toolcrib.clock import ManualClock
 from toolcrib.errors import SourceError
 from toolcrib.indexers.documents import fetching
-from toolcrib.indexers.documents.fetching import fetch, is_url
+from toolcrib.indexers.documents.sources import fetch, is_url
 
 
 @pytest.fixture

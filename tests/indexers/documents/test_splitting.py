@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from toolcrib.errors import MissingExtraError
-from toolcrib.indexers.documents.splitting import WINDOW, approximate_tokens, split
+from toolcrib.indexers.documents.chunking import WINDOW, approximate_tokens, split
 
 ROOT = Path(__file__).parents[3]
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from toolcrib.indexers.readers.registry import READERS, read_source
-from toolcrib.indexers.readers.source import Reader, Reading, Source
+from toolcrib.indexers.readers.base import Reader, Reading, Source
 from toolcrib.records import Refusal, ToolSpec
 
 SAMPLES = {

@@ -11,7 +11,7 @@ import pytest
 
 from tests.indexers.readers.conformance import split
 from toolcrib.indexers.readers.registry import formats, read_source
-from toolcrib.indexers.readers.source import MAX_SOURCE_BYTES
+from toolcrib.indexers.readers.base import MAX_SOURCE_BYTES
 from toolcrib.records import Refusal
 
 GOOD = {"name": "good", "tags": ["t"]}

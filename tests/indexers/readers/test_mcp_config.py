@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.mcp_config import ServerEntry, entries, servers_of, without_comments
-from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget, Target
-from toolcrib.indexers.readers.source import Source
+from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
+from toolcrib.indexers.readers.base import Source
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

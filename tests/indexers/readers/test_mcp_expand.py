@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.indexers.readers.mcp_expand import Expander
+from toolcrib.indexers.readers.mcp_config import Expander
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 PLAIN = st.text().filter(lambda text: "${" not in text)

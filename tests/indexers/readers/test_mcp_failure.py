@@ -8,8 +8,8 @@ from collections.abc import Generator
 import pytest
 
 from tests.indexers.readers.mcp_servers.launch import closed_port, over_http, target
-from toolcrib.indexers.readers.mcp_live import list_tools, run_to_end
-from toolcrib.indexers.readers.mcp_target import HttpTarget, Listing, StdioTarget, Target
+from toolcrib.indexers.readers.mcp import list_tools, run_to_end
+from toolcrib.indexers.readers.mcp_config import HttpTarget, Listing, StdioTarget, Target
 
 PATIENCE_S = 3.0
 """For servers that never answer: long enough to start one on a busy machine."""

@@ -14,8 +14,8 @@ from mcp.types import ListToolsResult, Tool, ToolAnnotations
 
 from tests.indexers.readers.conformance import ReaderConformance
 from toolcrib.errors import SourceError
-from toolcrib.indexers.readers.mcp_list import McpListReader, tool_specs
-from toolcrib.indexers.readers.source import Reader, Source
+from toolcrib.indexers.readers.mcp import McpListReader, tool_specs
+from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.records import Refusal, ToolSpec
 
 SCHEMA = {"type": "object", "properties": {"zone": {"type": "string"}}}

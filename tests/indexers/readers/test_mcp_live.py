@@ -23,9 +23,9 @@ from tests.indexers.readers.mcp_servers.launch import (
     typed,
 )
 from toolcrib.errors import MissingExtraError, SourceError
-from toolcrib.indexers.readers.mcp_live import McpLiveReader, list_tools
-from toolcrib.indexers.readers.mcp_target import McpLimits
-from toolcrib.indexers.readers.source import Reader, Source
+from toolcrib.indexers.readers.mcp import McpLiveReader, list_tools
+from toolcrib.indexers.readers.mcp_config import McpLimits
+from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.records import Refusal, ToolSpec
 
 SHORT = McpLimits(timeout_s=3.0, max_pages=20)
@@ -190,7 +190,7 @@ def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 def test_importing_the_readers_imports_no_sdk() -> None:
     code = (
         "import sys\n"
-        "import toolcrib.indexers.readers.mcp_live, toolcrib.indexers.readers.mcp_servers\n"
+        "import toolcrib.indexers.readers.mcp, toolcrib.indexers.readers.mcp\n"
         "print({'mcp', 'anyio', 'httpx2'} & sys.modules.keys())"
     )
 
@@ -219,8 +219,8 @@ def test_the_screen_stays_clean() -> None:
     code = (
         "import sys\n"
         "from toolcrib.errors import SourceError\n"
-        "from toolcrib.indexers.readers.mcp_live import McpLiveReader\n"
-        "from toolcrib.indexers.readers.source import Source\n"
+        "from toolcrib.indexers.readers.mcp import McpLiveReader\n"
+        "from toolcrib.indexers.readers.base import Source\n"
         "for name in sys.argv[1:]:\n"
         "    try:\n"
         "        list(McpLiveReader().read(Source(name), None))\n"
@@ -257,8 +257,8 @@ def test_nothing_is_left_behind_when_the_user_interrupts(tmp_path: Path) -> None
     os.mkfifo(fifo)
     code = (
         "import sys\n"
-        "from toolcrib.indexers.readers.mcp_live import McpLiveReader\n"
-        "from toolcrib.indexers.readers.source import Source\n"
+        "from toolcrib.indexers.readers.mcp import McpLiveReader\n"
+        "from toolcrib.indexers.readers.base import Source\n"
         "list(McpLiveReader().read(Source(sys.argv[1]), None))\n"
     )
     command = [sys.executable, "-c", code, typed("broken.py", "waits", str(fifo))]

@@ -14,9 +14,9 @@ import pytest
 from tests.indexers.readers.conformance import ReaderConformance
 from tests.indexers.readers.mcp_servers.launch import closed_port, entry, over_http
 from toolcrib.errors import MissingExtraError, SourceError
-from toolcrib.indexers.readers.mcp_servers import McpServersReader
-from toolcrib.indexers.readers.mcp_target import McpLimits
-from toolcrib.indexers.readers.source import Reader, Source
+from toolcrib.indexers.readers.mcp import McpServersReader
+from toolcrib.indexers.readers.mcp_config import McpLimits
+from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.records import Refusal, ToolSpec
 
 SHORT = McpLimits(timeout_s=3.0, max_pages=20)

@@ -11,9 +11,9 @@ import docstring_parser
 import pytest
 
 from tests.indexers.readers.conformance import ReaderConformance, split
-from toolcrib.indexers.readers.python_tools import PythonReader
+from toolcrib.indexers.readers.python import PythonReader
 from toolcrib.indexers.readers.registry import read_source
-from toolcrib.indexers.readers.source import Reader, Source
+from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.records import Refusal, ToolSpec
 
 

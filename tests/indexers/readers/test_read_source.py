@@ -16,7 +16,7 @@ from tests.indexers.readers.conformance import SAMPLES, split, write_sample
 from toolcrib.errors import MissingExtraError
 from toolcrib.indexers.readers import registry
 from toolcrib.indexers.readers.registry import READERS, formats, read_source
-from toolcrib.indexers.readers.source import Source
+from toolcrib.indexers.readers.base import Source
 from toolcrib.records import Refusal, ToolSpec
 
 FORMATS = ("mcp-servers", "mcp", "openapi", "functions", "toolspec", "python", "mcp-live")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.indexers.readers.references import (
+from toolcrib.indexers.readers.json_schema import (
     MAX_NESTING,
     MAX_OWN_VALUES,
     MAX_VALUES,

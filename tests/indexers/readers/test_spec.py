@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.indexers.readers.spec import build_spec
+from toolcrib.indexers.readers.base import build_spec
 from toolcrib.records import Refusal, ToolSpec
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.indexers.readers.conformance import ReaderConformance, split
 from toolcrib.indexers.readers.registry import read_source
-from toolcrib.indexers.readers.source import Reader, Source
+from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.indexers.readers.toolspec import ToolSpecReader
 from toolcrib.records import Refusal, ToolSpec
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.router.conftest import write_labels
 from toolcrib import Settings
 from toolcrib.build import make_dense
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.records import SENSITIVITIES
 from toolcrib.retrieval.legs import EncodedQuery

@@ -13,7 +13,7 @@ from toolcrib.evaluation.dataset import DataSet
 from toolcrib.evaluation.loaders.checks import STRICTNESS, checked
 from toolcrib.evaluation.loaders.folder import part
 from toolcrib.evaluation.loaders.rows import Located, QueryRow, Row, Text, read_rows, validated
-from toolcrib.indexers.readers.source import Source, build_spec
+from toolcrib.indexers.readers.base import Source, build_spec
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = ["CorpusRow", "TopicRow", "beir"]

@@ -9,7 +9,7 @@ from toolcrib.errors import SourceError
 from toolcrib.evaluation.dataset import DataSet
 from toolcrib.evaluation.loaders.checks import checked
 from toolcrib.evaluation.loaders.rows import read_intents, read_queries
-from toolcrib.indexers.sources import entries
+from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = ["intents", "pair", "part", "registry", "tools", "with_tools"]

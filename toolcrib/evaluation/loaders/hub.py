@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from toolcrib.encoders.loading import require_extra
+from toolcrib.extras import require_extra
 from toolcrib.errors import SourceError
 from toolcrib.evaluation.dataset import DataSet
 from toolcrib.evaluation.loaders.checks import checked
@@ -24,7 +24,7 @@ from toolcrib.evaluation.loaders.rows import (
     intent_tool,
     validated,
 )
-from toolcrib.indexers.readers.source import build_spec
+from toolcrib.indexers.readers.base import build_spec
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = ["HUB_SETS", "HubSet", "Rows", "Table", "load_from_hub"]

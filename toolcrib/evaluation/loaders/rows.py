@@ -19,8 +19,8 @@ from pydantic import (
 
 from toolcrib.encoders.lexical import split_identifier
 from toolcrib.evaluation.dataset import LabelledQuery, UnanswerableScope
-from toolcrib.indexers.readers.entries import entries
-from toolcrib.indexers.readers.source import Source, build_spec
+from toolcrib.indexers.readers.base import entries
+from toolcrib.indexers.readers.base import Source, build_spec
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = [

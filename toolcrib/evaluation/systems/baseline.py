@@ -10,7 +10,7 @@ from importlib import metadata
 from itertools import chain, count
 from typing import Any, cast
 
-from toolcrib.encoders.loading import require_extra
+from toolcrib.extras import require_extra
 from toolcrib.evaluation.systems.protocol import Answer, Ranked
 from toolcrib.records import ToolSpec
 

@@ -16,7 +16,7 @@ from toolcrib.indexers.points import layout
 from toolcrib.records import ToolSpec
 from toolcrib.settings import Settings
 from toolcrib.store.filters import HasId
-from toolcrib.store.protocol import Store, point_id
+from toolcrib.store.base import Store, point_id
 
 __all__ = ["OURS", "OwnSystems"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.systems.baseline import Baseline, spaced
 from toolcrib.records import ToolSpec

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from toolcrib.indexers.audit.across import audit_all
-from toolcrib.indexers.audit.finding import Finding, Severity, blocks
-from toolcrib.indexers.audit.judge import audit
+from toolcrib.indexers.audit.audit import audit_all
+from toolcrib.indexers.audit.findings import Finding, Severity, blocks
+from toolcrib.indexers.audit.audit import audit
 
 __all__ = ["Finding", "Severity", "audit", "audit_all", "blocks"]

@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from toolcrib.indexers.audit.characters import visible
-from toolcrib.indexers.audit.confusables import skeleton
-from toolcrib.indexers.audit.finding import Finding, Severity
-from toolcrib.indexers.audit.judge import audit
-from toolcrib.indexers.audit.plain import fold, plain
-from toolcrib.indexers.audit.texts import Text, texts_of
+from toolcrib.indexers.audit.characters import skeleton
+from toolcrib.indexers.audit.findings import Finding, Severity
+from toolcrib.indexers.audit.audit import audit
+from toolcrib.indexers.audit.normalise import fold, plain
+from toolcrib.indexers.audit.findings import Text, texts_of
 from toolcrib.records import ToolSpec
 
 __all__ = ["audit_all"]

@@ -14,8 +14,8 @@ from toolcrib.indexers.audit.characters import (
     strays,
     visible,
 )
-from toolcrib.indexers.audit.confusables import mixes_scripts
-from toolcrib.indexers.audit.finding import Severity, Sign
+from toolcrib.indexers.audit.characters import mixes_scripts
+from toolcrib.indexers.audit.findings import Severity, Sign
 
 __all__ = ["hidden_signs", "is_suspect"]
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from toolcrib.indexers.audit.characters import visible
-from toolcrib.indexers.audit.disguise import decoded, may_be_coded
-from toolcrib.indexers.audit.finding import SEVERITIES, Finding, Sign
-from toolcrib.indexers.audit.hidden import hidden_signs, is_suspect
-from toolcrib.indexers.audit.markup import unseen
-from toolcrib.indexers.audit.matching import signs_in
-from toolcrib.indexers.audit.plain import SEPARATOR, fold, plain, words_of
-from toolcrib.indexers.audit.texts import Text, texts_of
+from toolcrib.indexers.audit.normalise import decoded, may_be_coded
+from toolcrib.indexers.audit.findings import SEVERITIES, Finding, Sign
+from toolcrib.indexers.audit.characters import hidden_signs, is_suspect
+from toolcrib.indexers.audit.normalise import unseen
+from toolcrib.indexers.audit.rules import signs_in
+from toolcrib.indexers.audit.normalise import SEPARATOR, fold, plain, words_of
+from toolcrib.indexers.audit.findings import Text, texts_of
 from toolcrib.records import ToolSpec
 
 __all__ = ["audit"]

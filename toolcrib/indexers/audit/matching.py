@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from toolcrib.indexers.audit.characters import visible
-from toolcrib.indexers.audit.finding import Severity, Sign
-from toolcrib.indexers.audit.phrases import Phrase
-from toolcrib.indexers.audit.plain import SEPARATOR
-from toolcrib.indexers.audit.rulebook import Rule, rulebook
+from toolcrib.indexers.audit.findings import Severity, Sign
+from toolcrib.indexers.audit.rules import Phrase
+from toolcrib.indexers.audit.normalise import SEPARATOR
+from toolcrib.indexers.audit.rules import Rule, rulebook
 
 __all__ = ["signs_in"]
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from toolcrib.indexers.audit.plain import SEPARATOR
+from toolcrib.indexers.audit.normalise import SEPARATOR
 
 __all__ = ["Phrase", "RawPattern", "read_phrase"]
 

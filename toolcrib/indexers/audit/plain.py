@@ -13,7 +13,7 @@ from toolcrib.indexers.audit.characters import (
     TAGS,
     ZERO_WIDTH,
 )
-from toolcrib.indexers.audit.confusables import LookAlikes
+from toolcrib.indexers.audit.characters import LookAlikes
 
 __all__ = ["SEPARATOR", "fold", "plain", "words_of"]
 

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import yaml
 
-from toolcrib.indexers.audit.finding import Severity
-from toolcrib.indexers.audit.phrases import Phrase, RawPattern, read_phrase
+from toolcrib.indexers.audit.findings import Severity
+from toolcrib.indexers.audit.rules import Phrase, RawPattern, read_phrase
 
 __all__ = ["Rule", "Rulebook", "rulebook"]
 

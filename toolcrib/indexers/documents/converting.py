@@ -17,7 +17,7 @@ from typing import Any
 
 from toolcrib.errors import MissingExtraError
 from toolcrib.indexers.documents.extra import import_docs, missing_docs
-from toolcrib.indexers.documents.restructured import rst_to_html
+from toolcrib.indexers.documents.loading import rst_to_html
 
 __all__ = [
     "declared_charset",

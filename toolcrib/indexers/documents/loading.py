@@ -11,14 +11,14 @@ from typing import Any, Literal, TypeAlias, cast
 from pydantic_core import from_json
 
 from toolcrib.errors import SourceError
-from toolcrib.indexers.documents.converting import (
+from toolcrib.indexers.documents.loading import (
     declared_charset,
     docx_to_markdown,
     html_to_markdown,
     pdf_to_text,
     rst_to_markdown,
 )
-from toolcrib.indexers.documents.splitting import TextKind
+from toolcrib.indexers.documents.chunking import TextKind
 from toolcrib.indexers.readers.parsing import parse_yaml
 
 __all__ = ["Document", "Kind", "is_binary", "kind_of_name", "kind_of_type", "load"]

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.indexers.documents.extra import import_docs
-from toolcrib.indexers.documents.fetching import fetch, is_url
+from toolcrib.indexers.documents.sources import fetch, is_url
 from toolcrib.indexers.documents.loading import (
     Document,
     Kind,
@@ -19,7 +19,7 @@ from toolcrib.indexers.documents.loading import (
     kind_of_type,
     load,
 )
-from toolcrib.indexers.documents.splitting import Counter, Part, approximate_tokens, split
+from toolcrib.indexers.documents.chunking import Counter, Part, approximate_tokens, split
 from toolcrib.records import Passage, Refusal
 
 __all__ = ["DocumentEntry", "passages"]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias, cast
 
 from toolcrib.indexers.readers.parsing import decode, parse_json
-from toolcrib.indexers.readers.source import MAX_SOURCE_BYTES, Source
-from toolcrib.indexers.readers.spec import kind_of
+from toolcrib.indexers.readers.base import MAX_SOURCE_BYTES, Source
+from toolcrib.indexers.readers.base import kind_of
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = ["Dialect", "dialect_of", "dialects_in", "entries"]

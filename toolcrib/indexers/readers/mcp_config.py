@@ -12,12 +12,12 @@ from typing import Any, Literal, TypeAlias
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from toolcrib.errors import SourceError
-from toolcrib.indexers.readers.mcp_expand import Expander
-from toolcrib.indexers.readers.mcp_list import is_object
-from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget, Target
+from toolcrib.indexers.readers.mcp_config import Expander
+from toolcrib.indexers.readers.base import is_object
+from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
 from toolcrib.indexers.readers.parsing import parse_json
-from toolcrib.indexers.readers.source import Source
-from toolcrib.indexers.readers.spec import kind_of
+from toolcrib.indexers.readers.base import Source
+from toolcrib.indexers.readers.base import kind_of
 
 __all__ = ["ServerEntry", "entries", "servers_of", "without_comments"]
 

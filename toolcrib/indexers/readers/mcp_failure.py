@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from pydantic import ValidationError
 
 from toolcrib.indexers.readers.mcp_session import EndlessListError, Talk, is_closed
-from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget
+from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget
 
 if TYPE_CHECKING:
     from mcp import MCPError

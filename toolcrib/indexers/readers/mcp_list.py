@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar, TypeGuard
 
-from toolcrib.indexers.readers.entries import dialect_of, dialects_in, entries
-from toolcrib.indexers.readers.source import Reading, Source, build_spec
-from toolcrib.indexers.readers.spec import kind_of
+from toolcrib.indexers.readers.base import dialect_of, dialects_in, entries
+from toolcrib.indexers.readers.base import Reading, Source, build_spec
+from toolcrib.indexers.readers.base import kind_of
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = ["McpListReader", "is_object", "tool_specs"]

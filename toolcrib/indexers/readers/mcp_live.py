@@ -14,15 +14,15 @@ from typing import ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 from toolcrib.errors import MissingExtraError
-from toolcrib.indexers.readers.mcp_list import tool_specs
-from toolcrib.indexers.readers.mcp_target import (
+from toolcrib.indexers.readers.mcp import tool_specs
+from toolcrib.indexers.readers.mcp_config import (
     HttpTarget,
     Listing,
     McpLimits,
     StdioTarget,
     Target,
 )
-from toolcrib.indexers.readers.source import Reading, Source
+from toolcrib.indexers.readers.base import Reading, Source
 
 __all__ = ["McpLiveReader", "list_tools", "require_sdk", "run_to_end"]
 
@@ -101,7 +101,7 @@ async def list_tools(
     """
     import anyio
 
-    from toolcrib.indexers.readers.mcp_failure import explain, explain_silence, last_line
+    from toolcrib.indexers.readers.mcp_session import explain, explain_silence, last_line
     from toolcrib.indexers.readers.mcp_session import Talk, follow, quiet_sdk
 
     talk = Talk(target)

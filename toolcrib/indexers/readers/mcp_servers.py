@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.mcp_config import ServerEntry, entries, servers_of
-from toolcrib.indexers.readers.mcp_list import tool_specs
-from toolcrib.indexers.readers.mcp_live import list_tools, require_sdk, run_to_end
-from toolcrib.indexers.readers.mcp_target import Listing, McpLimits, Target
-from toolcrib.indexers.readers.source import Reading, Source
+from toolcrib.indexers.readers.mcp import tool_specs
+from toolcrib.indexers.readers.mcp import list_tools, require_sdk, run_to_end
+from toolcrib.indexers.readers.mcp_config import Listing, McpLimits, Target
+from toolcrib.indexers.readers.base import Reading, Source
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = ["McpServersReader"]

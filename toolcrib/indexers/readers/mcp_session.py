@@ -10,8 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias
 
-from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget, Target
-from toolcrib.indexers.readers.source import MAX_SOURCE_BYTES
+from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
+from toolcrib.indexers.readers.base import MAX_SOURCE_BYTES
 
 if TYPE_CHECKING:
     import httpx2

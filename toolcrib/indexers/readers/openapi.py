@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any, ClassVar, cast
 
-from toolcrib.indexers.readers.openapi_input import input_schema
-from toolcrib.indexers.readers.openapi_schema import Schemas
-from toolcrib.indexers.readers.references import References
-from toolcrib.indexers.readers.source import Reading, Source, build_spec
-from toolcrib.indexers.readers.spec import kind_of
+from toolcrib.indexers.readers.openapi import input_schema
+from toolcrib.indexers.readers.openapi import Schemas
+from toolcrib.indexers.readers.json_schema import References
+from toolcrib.indexers.readers.base import Reading, Source, build_spec
+from toolcrib.indexers.readers.base import kind_of
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = ["OpenApiReader"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from toolcrib.indexers.readers.openapi_schema import Schemas
-from toolcrib.indexers.readers.references import References
+from toolcrib.indexers.readers.openapi import Schemas
+from toolcrib.indexers.readers.json_schema import References
 
 __all__ = ["input_schema"]
 

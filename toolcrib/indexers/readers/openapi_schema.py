@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from toolcrib.indexers.readers.references import References, is_reference
-from toolcrib.indexers.readers.schemas import rewritten
+from toolcrib.indexers.readers.json_schema import References, is_reference
+from toolcrib.indexers.readers.json_schema import rewritten
 
 __all__ = ["Schemas"]
 

@@ -13,8 +13,8 @@ from pydantic.errors import PydanticErrorMixin
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
-from toolcrib.indexers.readers.references import References
-from toolcrib.indexers.readers.schemas import rewritten
+from toolcrib.indexers.readers.json_schema import References
+from toolcrib.indexers.readers.json_schema import rewritten
 
 __all__ = ["function_fields", "is_langchain_tool", "langchain_fields"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, cast
 
-from toolcrib.indexers.readers.source import Reading, Source, build_spec
+from toolcrib.indexers.readers.base import Reading, Source, build_spec
 from toolcrib.records import Refusal
 
 __all__ = ["PythonReader", "read_objects"]
@@ -80,7 +80,7 @@ def _listed(found: Any) -> Iterator[tuple[str, str | None, Any]]:
 
 def _fields(name: str | None, tool: Any) -> dict[str, Any]:
     # What makes schemas is slow to import, and only needed once there is a tool.
-    from toolcrib.indexers.readers.python_schema import (
+    from toolcrib.indexers.readers.python import (
         function_fields,
         is_langchain_tool,
         langchain_fields,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import unquote
 
-from toolcrib.indexers.readers.schemas import DATA_KEYWORDS, SCHEMA_MAPS
+from toolcrib.indexers.readers.json_schema import DATA_KEYWORDS, SCHEMA_MAPS
 
 __all__ = ["References", "UnresolvableError", "is_reference"]
 

@@ -9,13 +9,13 @@ from typing import cast
 
 from toolcrib.errors import MissingExtraError, SourceError, UnknownFormatError
 from toolcrib.indexers.readers.functions import FunctionsReader
-from toolcrib.indexers.readers.mcp_list import McpListReader
-from toolcrib.indexers.readers.mcp_live import McpLiveReader
-from toolcrib.indexers.readers.mcp_servers import McpServersReader
+from toolcrib.indexers.readers.mcp import McpListReader
+from toolcrib.indexers.readers.mcp import McpLiveReader
+from toolcrib.indexers.readers.mcp import McpServersReader
 from toolcrib.indexers.readers.openapi import OpenApiReader
-from toolcrib.indexers.readers.python_tools import PythonReader
-from toolcrib.indexers.readers.source import DATA_SUFFIXES, Reader, Reading, Source
-from toolcrib.indexers.readers.spec import kind_of
+from toolcrib.indexers.readers.python import PythonReader
+from toolcrib.indexers.readers.base import DATA_SUFFIXES, Reader, Reading, Source
+from toolcrib.indexers.readers.base import kind_of
 from toolcrib.indexers.readers.toolspec import ToolSpecReader
 from toolcrib.records import Refusal
 

@@ -15,7 +15,7 @@ from typing import IO, Any, ClassVar, Protocol, TypeAlias, cast
 
 from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.parsing import decode, parse_json, parse_yaml
-from toolcrib.indexers.readers.spec import build_spec
+from toolcrib.indexers.readers.base import build_spec
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = ["MAX_SOURCE_BYTES", "Reader", "Reading", "Source", "build_spec"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
-from toolcrib.indexers.readers.entries import dialect_of, dialects_in, entries
-from toolcrib.indexers.readers.source import Reading, Source, build_spec
+from toolcrib.indexers.readers.base import dialect_of, dialects_in, entries
+from toolcrib.indexers.readers.base import Reading, Source, build_spec
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = ["ToolSpecReader"]

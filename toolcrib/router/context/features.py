@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 from toolcrib.records import Entity
 from toolcrib.router.context.cues import Cues
 from toolcrib.router.context.personal import PERSONAL

@@ -1,0 +1,392 @@
+"""`toolcrib eval`, `calibrate` and `report`: measure, fit the confidence, read a log."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import shlex
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+from rich.markup import escape
+from typer.core import TyperGroup
+
+from toolcrib.crib import Crib
+from toolcrib.errors import SettingsError, SourceError, StoreWriteError
+from toolcrib.retrieval.confidence import Calibration
+from toolcrib.cli.options import (
+    Json,
+    Log,
+    Queries,
+    Seed,
+    Store,
+    Tools,
+    load_sets,
+    logged_records,
+    open_crib,
+    writing_crib,
+)
+from toolcrib.cli.output import counting, err, out, print_json
+from toolcrib.problems import EXIT_NOT_CLEAN
+from toolcrib.settings import load_settings
+
+if TYPE_CHECKING:
+    from toolcrib.evaluation.dataset import DataSet
+
+__all__ = ["app", "calibrate", "report"]
+
+DEFAULT_SYSTEMS = ("toolcrib", "lexical", "dense")
+
+
+class _Group(TyperGroup):
+    """`eval DATASET` stands for `eval run DATASET`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put in the command that may be left out."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=_Group, no_args_is_help=True, help="Measure how well tools are found.")
+
+DataSets: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(help="Folders with tools.jsonl and queries.jsonl, BEIR folders, public names."),
+]
+Split: TypeAlias = Annotated[str, typer.Option(help="Which queries: train, dev or test.")]
+Limit: TypeAlias = Annotated[
+    int | None, typer.Option(min=1, help="At most so many queries a set, at random.")
+]
+Learn: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="First let systems that can learn do so from this split, as from dev."),
+]
+Coverage: TypeAlias = Annotated[
+    float | None,
+    typer.Option(min=0.0, max=1.0, help="Also measure sets that hold all needed this surely."),
+]
+Shots: TypeAlias = Annotated[
+    int, typer.Option(min=0, help="Training queries that become examples of each intent.")
+]
+
+
+@app.command("run")
+def run(
+    context: typer.Context,
+    datasets: DataSets = None,
+    store: Store = None,
+    tools: Tools = None,
+    queries: Queries = None,
+    system: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What to measure; may be repeated. `ours`, `baselines`, `all` are groups."
+        ),
+    ] = None,
+    split: Split = "test",
+    k: Annotated[str, typer.Option("--k", "-k", help="Ranks to measure at.")] = "1,3,5,10",
+    learn: Learn = None,
+    coverage: Coverage = None,
+    shots: Shots = 10,
+    limit: Limit = None,
+    seed: Seed = 0,
+    report: Annotated[Path | None, typer.Option(help="Write a page to look at.")] = None,
+    run_out: Annotated[Path | None, typer.Option(help="Write TREC run files here.")] = None,
+    per_query: Annotated[
+        bool, typer.Option("--per-query", help="With --json: every query, for `eval compare`.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Measure systems on labelled queries, and compare each with the first one."""
+    from toolcrib.evaluation.export import as_json
+    from toolcrib.evaluation.runner import evaluate
+    from toolcrib.evaluation.runs import write_runs
+    from toolcrib.evaluation.shots import with_shots
+    from toolcrib.cli.output import print_evaluation
+
+    sets = [
+        with_shots(data, shots, seed)
+        for data in load_sets(context, datasets, store, tools, queries)
+    ]
+    with (
+        _systems(context, store, system, indexed=bool(queries and not tools)) as chosen,
+        counting("asking") as listener,
+    ):
+        found = evaluate(
+            sets,
+            chosen,
+            split=split,
+            ks=_ranks(k),
+            learn=learn,
+            coverage=coverage,
+            limit=limit,
+            seed=seed,
+            progress=lambda p: listener(f"{p.data_set}: {p.system}", p.done, p.total),
+        )
+    command = shlex.join(["toolcrib", *sys.argv[1:]])
+    found = replace(found, settings={**found.settings, "command": command})
+    if run_out is not None:
+        write_runs(found, run_out)
+    if report is not None:
+        from toolcrib.evaluation.report.page import render
+
+        report.write_text(render(found), encoding="utf-8")
+    if json:
+        print_json(as_json(found, per_query=per_query))
+    else:
+        print_evaluation(found)
+
+
+@app.command("compare")
+def compare(
+    before: Annotated[Path, typer.Argument(help="What `eval --json` printed before.")],
+    after: Annotated[Path, typer.Argument(help="What it prints now.")],
+    max_drop: Annotated[
+        float,
+        typer.Option(min=0.0, help="A fall of a measure by more than this, if significant, fails."),
+    ] = 0.0,
+    json: Json = False,
+) -> None:
+    """Exit with 1 when a measure fell by more than --max-drop, and chance is no likely reason."""
+    from toolcrib.evaluation import compare as comparing
+
+    old, new = _read(before), _read(after)
+    falls = comparing.compare(old, new, max_drop)
+    gone = comparing.missing(old, new)
+    if json:
+        print_json({"falls": [asdict(fall) for fall in falls], "missing": list(gone)})
+    else:
+        from toolcrib.cli.output import print_falls
+
+        print_falls(falls, gone)
+    if falls:
+        raise typer.Exit(EXIT_NOT_CLEAN)
+
+
+@app.command("mistakes")
+def mistakes(
+    context: typer.Context,
+    datasets: DataSets = None,
+    store: Store = None,
+    tools: Tools = None,
+    queries: Queries = None,
+    system: Annotated[str, typer.Option(help="Whose mistakes.")] = "toolcrib",
+    split: Split = "dev",
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="So many of each kind.")] = 20,
+    limit: Limit = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """The worst queries, tools taken for each other, and words that no tool has."""
+    from toolcrib.evaluation.mistakes import find_mistakes
+    from toolcrib.evaluation.runner import evaluate
+    from toolcrib.cli.output import print_mistakes
+
+    sets = load_sets(context, datasets, store, tools, queries)
+    with _systems(context, store, [system], indexed=bool(queries and not tools)) as chosen:
+        found = evaluate(sets, chosen, split=split, limit=limit, seed=seed)
+    for data in sets:
+        for name, result in found.sets[data.name].systems.items():
+            made = find_mistakes(result.outcomes, data.tools, count)
+            if json:
+                about = {"dataset": data.name, "system": name, "split": split}
+                print_json(about | asdict(made))
+            else:
+                print_mistakes(f"{data.name}: {name}", made)
+
+
+@contextmanager
+def _systems(
+    context: typer.Context, store: str | None, names: list[str] | None, *, indexed: bool
+) -> Generator[dict[str, Any]]:
+    """How to make each system, by its name; their indexes last as long as the block.
+
+    `indexed`: the tools are those of the index in `store`, which is searched as it is.
+    """
+    from toolcrib import build
+    from toolcrib.evaluation.systems import registry
+    from toolcrib.evaluation.systems.ours import OURS, OwnSystems
+
+    settings = load_settings(context.obj)
+    ours = [n for n in OURS if n != "fusion+rerank" or settings.encoder.reranker is not None]
+    groups = {"ours": ours, "baselines": list(registry.BASELINES)}
+    groups["all"] = [*groups["ours"], *groups["baselines"]]
+    chosen = list(
+        dict.fromkeys(n for name in names or DEFAULT_SYSTEMS for n in groups.get(name, [name]))
+    )
+    if unknown := [name for name in chosen if name not in OURS and name not in registry.BASELINES]:
+        known = ", ".join([*OURS, *registry.BASELINES, *groups])
+        raise SettingsError(f"there is no system {unknown[0]!r}; known are {known}")
+    crib = open_crib(context, store) if indexed else None
+    own = OwnSystems(settings, crib)
+    dense = build.make_dense(settings)
+    try:
+        yield {
+            name: (lambda name=name: own.make(name))
+            if name in OURS
+            else (lambda name=name: registry.make(name, dense))
+            for name in chosen
+        }
+    finally:
+        own.close()
+        if crib is not None:
+            crib.close()
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError:
+        raise typer.BadParameter("write whole numbers, as in 1,5,10", param_hint="--k") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return jsonlib.loads(path.read_bytes())
+    except OSError as error:
+        raise SourceError(str(path), "", f"cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise SourceError(str(path), "", f"is not JSON: {error}") from error
+
+
+def calibrate(
+    context: typer.Context,
+    log: Log = None,
+    queries: Annotated[
+        Path | None, typer.Option(help="Labelled queries about the tools of the index, JSONL.")
+    ] = None,
+    from_feedback: Annotated[
+        bool,
+        typer.Option("--from-feedback", help="Learn from what was said of the decisions of LOG."),
+    ] = False,
+    labels: Annotated[
+        bool, typer.Option("--labels", help="Fit the labels and cues of the settings (context.*).")
+    ] = False,
+    store: Store = None,
+    split: Annotated[
+        list[str] | None,
+        typer.Option(help="Only queries of this split; may be repeated. Default: all but test."),
+    ] = None,
+    seed: Seed = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Fit and measure, and keep what is in use.")
+    ] = False,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Go back to the calibration that came with toolcrib.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Fit the confidence to your own tools and queries, and keep it beside the index."""
+    _require_one((queries is not None, from_feedback, reset, labels), log)
+    with writing_crib(context, store) as crib:
+        if labels:
+            crib.learn_labels()
+            _say({"labels": "fitted", "saved": True}, json=json)
+            return
+        if reset:
+            crib.tools.save_calibration(None)
+            _say({"method": "default", "saved": True}, json=json)
+            return
+        data = _from_feedback(crib, context, log) if queries is None else _from_file(crib, queries)
+        fitted = _fit(crib, data, split, seed)
+        if not dry_run:
+            crib.tools.save_calibration(fitted)
+    _say(_summary(fitted, saved=not dry_run), json=json)
+
+
+def _require_one(given: tuple[bool, ...], log: Path | None) -> None:
+    if sum(given) != 1:
+        reason = "give one of --queries, --from-feedback, --labels and --reset"
+        raise typer.BadParameter(reason, param_hint="--queries")
+    if log is not None and not given[1]:
+        raise typer.BadParameter("it goes with --from-feedback", param_hint="LOG")
+
+
+def _from_file(crib: Crib, queries: Path) -> DataSet:
+    from toolcrib.evaluation.loaders.folder import with_tools
+
+    return with_tools(queries.name, list(crib.list_tools()), queries)
+
+
+def _from_feedback(crib: Crib, context: typer.Context, log: Path | None) -> DataSet:
+    from toolcrib.evaluation.decision_log import labelled_queries
+    from toolcrib.evaluation.loaders.checks import checked
+
+    path, records = logged_records(context, log)
+    queries = labelled_queries(records, path)
+    if not queries:
+        raise SourceError(path, "", "holds no decision with feedback that names its right tools")
+    return checked(path, crib.list_tools(), queries)
+
+
+def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Calibration:
+    from toolcrib.evaluation.learning import learn
+
+    for note in data.notes:
+        err.print(f"[yellow]{escape(note)}[/]", soft_wrap=True)
+    wanted = split or sorted({query.split for query in data.queries} - {"test"}) or ["test"]
+    with counting("asking") as listener:
+        return learn(
+            crib,
+            data.split(*wanted),
+            seed=seed,
+            progress=lambda done, total: listener("asking", done, total),
+        )
+
+
+def _summary(fitted: Calibration, *, saved: bool) -> dict[str, Any]:
+    return {
+        "method": fitted.method,
+        "head": fitted.head is not None,
+        "queries": fitted.queries,
+        "threshold": fitted.threshold,
+        **fitted.figures.model_dump(exclude={"queries"}),
+        "data_digest": fitted.data_digest,
+        "seed": fitted.seed,
+        "saved": saved,
+    }
+
+
+def _say(summary: dict[str, Any], *, json: bool) -> None:
+    if json:
+        print_json(summary)
+        return
+    for name, value in summary.items():
+        shown = f"{value:.4f}" if isinstance(value, float) else value
+        out.print(f"[dim]{name}[/] {shown}")
+
+
+def report(
+    context: typer.Context,
+    log: Log = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page to look at.")] = None,
+    json: Json = False,
+) -> None:
+    """Show where turns went, how fast, how often right, and how honestly sure."""
+    from toolcrib.evaluation.decisions import summarise
+    from toolcrib.cli.output import print_decisions
+
+    path, records = logged_records(context, log)
+    summary = summarise(records)
+    if not summary.decisions:
+        raise SourceError(path, "", "holds records, but no decision that can be read")
+    if html is not None:
+        from toolcrib.evaluation.report.decisions import render_decisions
+
+        _write(html, render_decisions(summary))
+    if json:
+        print_json(asdict(summary))
+    else:
+        print_decisions(summary)
+
+
+def _write(path: Path, page: str) -> None:
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise StoreWriteError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,191 @@
+"""Options that commands share, and what they open: cribs, data sets, logs, batches."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from toolcrib.errors import SettingsError, SourceError, StoreError
+from toolcrib.records import IndexProgress
+from toolcrib.settings import load_settings
+from toolcrib.store.filters import AnyOf, Filter, all_of
+from toolcrib.store.namespaced import DEFAULT
+
+if TYPE_CHECKING:
+    from toolcrib.crib import Crib
+    from toolcrib.evaluation.dataset import DataSet
+
+__all__ = [
+    "GATEWAY_STORE",
+    "Json",
+    "Log",
+    "Queries",
+    "Seed",
+    "Servers",
+    "Store",
+    "Tags",
+    "Tools",
+    "lines_of",
+    "load_sets",
+    "logged_records",
+    "narrowing",
+    "open_crib",
+    "writing_crib",
+]
+
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Store: TypeAlias = Annotated[
+    str | None, typer.Option(help="Folder or Qdrant URL of the index; default: .toolcrib.")
+]
+Tools: TypeAlias = Annotated[
+    str | None, typer.Option(help="Tools in any format that can be indexed; with --queries.")
+]
+Queries: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="Labelled queries, JSONL; with --tools, or about the tools of the index."),
+]
+Seed: TypeAlias = Annotated[int, typer.Option(help="Of everything that is random.")]
+Servers: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--server", help="Only tools of this server; may be repeated.")
+]
+Tags: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--tag", help="Only tools with this tag; may be repeated.")
+]
+Log: TypeAlias = Annotated[
+    Path | None, typer.Argument(help="Log of decisions, .jsonl or .db; default: telemetry.path.")
+]
+
+GATEWAY_STORE = ".toolcrib-gateway"
+"""Where a gateway keeps its index and its approvals, unless told otherwise."""
+
+
+def open_crib(
+    context: typer.Context,
+    store: str | None,
+    *,
+    create: bool = False,
+    rebuild: bool = False,
+    progress: Callable[[IndexProgress], None] | None = None,
+) -> Crib:
+    """The crib that a command works on.
+
+    Raises:
+        StoreError: there is no index and `create` is not set.
+        ToolcribError: as `Crib.open`.
+    """
+    from toolcrib import build
+    from toolcrib.crib import Crib
+
+    settings = load_settings(context.obj)
+    location = store or settings.store
+    if not create and not build.has_index(location):
+        raise StoreError(
+            f"there is no index in {location}; make one with "
+            f"`toolcrib index SOURCE... --store {location}`"
+        )
+    return Crib.open(location, settings=settings, rebuild=rebuild, progress=progress)
+
+
+@contextmanager
+def writing_crib(
+    context: typer.Context,
+    store: str | None,
+    *,
+    create: bool = False,
+    rebuild: bool = False,
+    progress: Callable[[IndexProgress], None] | None = None,
+) -> Generator[Crib]:
+    """The same for a command that writes: services over the same server hear of it at its end.
+
+    Raises:
+        ToolcribError: as `open_crib`.
+    """
+    from toolcrib.tenants import announce
+
+    with open_crib(context, store, create=create, rebuild=rebuild, progress=progress) as crib:
+        try:
+            yield crib
+        finally:
+            settings = load_settings(context.obj)
+            announce(store or settings.store, settings, [DEFAULT])
+
+
+def narrowing(servers: list[str] | None, tags: list[str] | None) -> Filter | None:
+    """The filter that `--server` and `--tag` stand for."""
+    return all_of(
+        AnyOf("server", servers) if servers else None, AnyOf("tags", tags) if tags else None
+    )
+
+
+def load_sets(
+    context: typer.Context,
+    datasets: list[str] | None,
+    store: str | None,
+    tools: str | None,
+    queries: Path | None,
+) -> list[DataSet]:
+    """The data sets that are named, or the one of `--tools` or the index with `--queries`.
+
+    Raises:
+        BadParameter: both are named, or neither.
+        ToolcribError: one cannot be read.
+    """
+    from toolcrib.evaluation.loaders.folder import with_tools
+    from toolcrib.evaluation.loaders.opening import load
+
+    if bool(datasets) == bool(queries) or (tools is not None and queries is None):
+        raise typer.BadParameter("name data sets, or give --queries", param_hint="DATASET")
+    if datasets:
+        return [load(name) for name in datasets]
+    if tools is not None:
+        return [load(tools=tools, queries=queries)]
+    assert queries is not None
+    with open_crib(context, store) as crib:
+        return [with_tools(queries.name.split(".")[0], list(crib.list_tools()), queries)]
+
+
+def lines_of(name: str) -> Iterator[str]:
+    """The lines of a file, `-` for standard input, without their ends.
+
+    Raises:
+        SourceError: it cannot be read, or is not UTF-8 text.
+    """
+    if name == "-":
+        yield from (line.rstrip("\r\n") for line in sys.stdin)
+        return
+    try:
+        with Path(name).open(encoding="utf-8") as file:
+            yield from (line.rstrip("\r\n") for line in file)
+    except OSError as error:
+        raise SourceError(name, "", f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SourceError(name, "", f"is not UTF-8 text: {error.reason}") from error
+
+
+def logged_records(context: typer.Context, log: Path | None) -> tuple[str, list[Mapping[str, Any]]]:
+    """What the log is called, and its records, oldest first.
+
+    Raises:
+        SettingsError: no log is named and none is set, or its suffix is not known.
+        SourceError: there is no such log, or nothing in it.
+        StoreDamagedError: it cannot be read.
+    """
+    from toolcrib.router.decision_log import TelemetrySettings, open_log
+
+    path = str(log) if log is not None else load_settings(context.obj).telemetry.path
+    opened = open_log(TelemetrySettings(path=path))
+    if path is None or opened is None:
+        raise SettingsError(
+            "no log of decisions is kept: name one, or set telemetry.path and decide something"
+        )
+    with closing(opened):
+        records = list(opened.read())
+    if not records:
+        reason = "holds no decision yet" if Path(path).exists() else "there is no such log"
+        raise SourceError(path, "", f"{reason}; it is written while telemetry.path names it")
+    return path, records
