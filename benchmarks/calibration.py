@@ -105,7 +105,7 @@ def main() -> None:
             testing[name] = gather(data, [], "test", settings)
         print(f"{name}: {len(fitting.get(name, []))} to fit, {len(testing.get(name, []))} to test")
     with Crib.open(":memory:", settings=Settings()) as crib:
-        identity = crib.calibration_identity()
+        identity = crib.tools.calibration_fingerprint()
 
     def fit(names: list[str]) -> Calibration:
         return calibrate([one for name in names for one in fitting[name]], identity, seed=SEED)

@@ -29,7 +29,7 @@ from typing import Any
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
-from toolcrib import Settings, wiring
+from toolcrib import Settings, build
 from toolcrib.access.keys import Grant, KeyRing
 
 RESULT = Path(__file__).resolve().parent / "results" / "fuzz.json"
@@ -219,7 +219,7 @@ def visit(folder: Path, grant: Grant | None, arguments: argparse.Namespace) -> d
     store, reports = folder / "store", folder / "reports"
     reports.mkdir(parents=True)
     (reports / "monday.html").write_text("<h1>Monday</h1>", encoding="utf-8")
-    with closing(wiring.open_ledger(str(store), Settings())) as ledger:
+    with closing(build.open_ledger(str(store), Settings())) as ledger:
         ring = KeyRing(ledger)
         _, owner = ring.create("owner", Grant(namespaces=("*",), access="write"))
         key = None if grant is None else ring.create("visitor", grant)[1]

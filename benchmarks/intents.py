@@ -23,9 +23,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from toolcrib.build import make_dense
 from toolcrib.router.context.classifier import fit_classifier
 from toolcrib.settings import Settings
-from toolcrib.wiring import make_dense
 
 SETS = ("clinc150", "banking77-oos")
 SEED = 0

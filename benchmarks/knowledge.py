@@ -117,8 +117,8 @@ def open_set(data: Path, name: str, *, examples: bool) -> Crib:
 
 def look(crib: Crib, asked: Sequence[Asked]) -> list[Seen]:
     """Hop one's evidence for each question, and the passages' ranks."""
-    catalogue, encode = crib.library.catalogue, crib.encode_query
-    router = KnowledgeRouter(crib.library.retriever(), catalogue, KnowledgeSettings())
+    catalogue, encode = crib.knowledge.catalogue, crib.encode_query
+    router = KnowledgeRouter(crib.knowledge.retriever(), catalogue, KnowledgeSettings())
     seen: list[Seen] = []
     for each in asked:
         query = encode(each.text)
@@ -187,23 +187,23 @@ def refused(inside: Sequence[Seen], outside: Sequence[Seen]) -> dict[str, float]
 
 def ranking(crib: Crib, asked: Sequence[Asked], weights: PassageWeights | None) -> float:
     """nDCG@10 of the passages over all collections."""
-    retriever = crib.library.retriever(weights)
+    retriever = crib.knowledge.retriever(weights)
     values: list[float] = []
     for each in asked:
         if each.relevant:
-            found = retriever.find(crib.encode_query(each.text), K)
+            found = retriever.find(crib.tools.encode_query(each.text), K)
             values.append(ndcg([hit.passage.document for hit in found], each.relevant))
     return float(np.mean(values))
 
 
 def bm25_voting(crib: Crib, asked: Sequence[Asked]) -> dict[str, float]:
     """The collection with most of the first twenty passages' BM25."""
-    retriever = crib.library.retriever()
+    retriever = crib.knowledge.retriever()
     hits: list[tuple[bool, bool]] = []
     for each in asked:
         if not each.collections:
             continue
-        query = crib.encode_query(each.text)
+        query = crib.tools.encode_query(each.text)
         words = EncodedQuery(query.text, None, query.lexical)
         votes: defaultdict[str, float] = defaultdict(float)
         for hit in retriever.find(words, 20):

@@ -22,10 +22,10 @@ from rich.console import Console
 from rich.table import Table
 
 from toolcrib import Collection, Crib, Passage, ToolSpec, Turn
+from toolcrib.build import make_dense
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.settings import load_settings
-from toolcrib.wiring import make_dense
 
 TOOLS, PASSAGES = 10_000, 50_000
 SETS = ("swdocs", "lfrqa", "cosqa")
@@ -99,7 +99,7 @@ def measure(crib: Crib) -> dict[str, Any]:
     stages = [crib.route(text).took_ms for text in alone]
     return {
         "tools": sum(1 for _ in crib.list_tools()),
-        "passages": crib.library.count(),
+        "passages": crib.knowledge.count(),
         "turns": len(alone),
         "encode ms": median(encode),
         "route ms": median(route),
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--build", action="store_true", help="index, and measure nothing")
     chosen = parser.parse_args()
     with Crib.open(chosen.store, settings=load_settings()) as crib:
-        if crib.library.count() < PASSAGES:
+        if crib.knowledge.count() < PASSAGES:
             build(chosen.data, crib)
         if chosen.build:
             return

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import held_out
 
-from toolcrib import Settings, wiring
+from toolcrib import Settings, build
 from toolcrib.evaluation.loaders import load
 from toolcrib.evaluation.results import Evaluation, SetResult, as_json
 from toolcrib.evaluation.runner import CreateSystem, evaluate, macro_comparisons, macro_means
@@ -38,7 +38,7 @@ OWN = ("toolcrib", "lexical", "dense")
 def measured(folder: Path, encoder: str, base: str, reranker: str | None) -> Evaluation:
     """Every system on one set."""
     settings = Settings(encoder=EncoderSettings(dense=encoder))
-    dense = wiring.make_dense(settings)
+    dense = build.make_dense(settings)
     own = OwnSystems(settings)
     old = OwnSystems(
         Settings(

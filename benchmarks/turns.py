@@ -25,11 +25,12 @@ from rich.console import Console
 from rich.table import Table
 
 from toolcrib import Crib, Decision, Route, Turn
+from toolcrib.build import make_dense
 from toolcrib.router import router
 from toolcrib.router.context.labels import label_sets
 from toolcrib.router.route import RouteEvidence, choose_route
 from toolcrib.settings import ContextSettings, load_settings
-from toolcrib.wiring import make_context_model, make_dense
+from toolcrib.turn_router import make_context_model
 
 DATA = Path(__file__).parent.parent / "data"
 FIELDS = ("intent", "domain", "urgency", "sensitivity", "smalltalk")
@@ -183,8 +184,8 @@ def _evidence() -> list[tuple[str, RouteEvidence]]:
     with _own() as crib, TemporaryDirectory() as folder:
         files = _labels_without({row["text"] for row in rows}, Path(folder))
         settings = load_settings().model_copy(update={"context": ContextSettings(labels=files)})
-        model = make_context_model(settings, make_dense(settings))
-        crib._reading._model, crib._reading._has_model = model, True  # noqa: SLF001
+        model = make_context_model(settings.context, make_dense(settings))
+        crib.turns._fitted = None, model  # noqa: SLF001
         for row in rows:
             crib.route(_turn(row))
     return [(row["labels"]["route"], e) for row, e in zip(rows, seen, strict=True)]

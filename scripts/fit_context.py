@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from toolcrib.build import make_dense
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.labels import label_sets
@@ -22,7 +23,6 @@ from toolcrib.router.context.model import (
     write_context,
 )
 from toolcrib.settings import Settings
-from toolcrib.wiring import make_dense
 
 
 def main() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.router.conftest import PASSAGES, TOOLS, free_of_models
-from toolcrib import Collection, Crib, Passage, Scope, Turn
+from toolcrib import Collection, Crib, Passage, Scope
+from toolcrib.build import MEMORY
 from toolcrib.errors import IndexMismatchError, UnknownCollectionError
-from toolcrib.wiring import MEMORY
 
 RULES = "# Parcels\n\nA parcel may weigh at most thirty kilograms.\n"
 
@@ -37,26 +37,6 @@ def test_documents_are_indexed_by_what_changed(tmp_path, settings, rules):
         assert "forty" in crib.find_knowledge("how much may it weigh?").passages[0].passage.text
 
 
-def test_documents_that_no_source_names_go_where_that_is_asked(tmp_path, settings, rules):
-    with Crib.open(tmp_path / "s", settings=settings) as crib:
-        (rules / "old.md").write_text("# Old\n\nParcels were carried by horses.\n")
-        crib.index_docs(rules, collection="post")
-        (rules / "old.md").unlink()
-        assert crib.index_docs(rules, collection="post").removed == ()
-        assert len(crib.index_docs(rules, collection="post", prune=True).removed) == 1
-        assert crib.library.count() == 1
-
-
-def test_a_document_that_cannot_be_read_keeps_no_other_out(tmp_path, settings, rules):
-    (rules / "broken.pdf").write_bytes(b"%PDF-1.4 broken")
-    with Crib.open(tmp_path / "s", settings=settings) as crib:
-        report = crib.index_docs(rules, rules / "none.md", collection="post")
-        assert len(report.added) == 1
-        assert {refusal.source.rpartition("/")[2] for refusal in report.refused} == {
-            "broken.pdf", "none.md",
-        }  # fmt: skip
-
-
 def test_it_is_all_there_after_opening_again(tmp_path, settings, rules):
     with Crib.open(tmp_path / "s", settings=settings) as crib:
         crib.index_tools(*TOOLS)
@@ -65,7 +45,7 @@ def test_it_is_all_there_after_opening_again(tmp_path, settings, rules):
     with Crib.open(tmp_path / "s", settings=settings) as crib:
         decision = crib.route("How heavy may a parcel be?")
         assert [hit.id for hit in decision.knowledge.collections] == ["post"]
-        assert crib.library.collection("post").description == "How heavy parcels may be."
+        assert crib.knowledge.collection("post").description == "How heavy parcels may be."
 
 
 def test_documents_of_another_model_are_refused_until_all_is_renewed(tmp_path, settings, rules):
@@ -75,7 +55,7 @@ def test_documents_of_another_model_are_refused_until_all_is_renewed(tmp_path, s
     with pytest.raises(IndexMismatchError):
         Crib.open(tmp_path / "s", settings=other)
     with Crib.open(tmp_path / "s", settings=other, rebuild=True) as crib:
-        assert crib.library.catalogue.vectors.shape == (1, 32)
+        assert crib.knowledge.catalogue.vectors.shape == (1, 32)
         found = crib.find_knowledge("how much may a parcel weigh?")
         assert found.passages[0].passage.document.endswith("weight.md")
 
@@ -83,23 +63,15 @@ def test_documents_of_another_model_are_refused_until_all_is_renewed(tmp_path, s
 def test_a_collection_that_ships_is_described_and_another_can_be(settings):
     with Crib.open(MEMORY, settings=settings) as crib:
         crib.index_passages([Passage("agile", "a.md", "We meet at nine."), *PASSAGES])
-        agile = crib.library.collection("agile")
+        agile = crib.knowledge.collection("agile")
         assert (bool(agile.description), len(agile.examples)) == (True, 10)
-        assert crib.library.collection("wards") == Collection(name="wards")
+        assert crib.knowledge.collection("wards") == Collection(name="wards")
         crib.add_collections(Collection(name="wards", sensitivity="pii"))
         scope = Scope(max_sensitivity="internal")
         found = crib.find_knowledge("when are patients visited?", scope=scope)
         assert "wards" not in {hit.passage.collection for hit in found.passages}
         with pytest.raises(UnknownCollectionError, match="did you mean 'wards'"):
-            crib.library.collection("ward")
-
-
-def test_collections_of_the_settings_stand_beside_those_of_the_index():
-    described = {"name": "wards", "description": "Rules of the wards.", "sensitivity": "pii"}
-    with Crib.open(MEMORY, settings=free_of_models(collections=[described])) as crib:
-        crib.index_passages(PASSAGES)
-        assert crib.library.collection("wards").sensitivity == "pii"
-        crib.route(Turn(text="when are patients visited?", max_sensitivity="public"))
+            crib.knowledge.collection("ward")
 
 
 def test_knowledge_can_be_turned_off(settings):

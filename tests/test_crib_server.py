@@ -42,9 +42,9 @@ def test_passages_are_there_for_the_next_one_who_opens_it(server):
         assert crib.index_passages([passage]).added == (passage.id,)
     assert made(server) == {"toolcrib", "toolcrib-library"}
     with Crib.open(server.url, settings=SETTINGS) as crib:
-        assert crib.library.catalogue.names == ("post",)
-        assert [each.id for each in crib.library.passages()] == [passage.id]
+        assert crib.knowledge.catalogue.names == ("post",)
+        assert [each.id for each in crib.knowledge.passages()] == [passage.id]
         found = crib.find_knowledge("how much may a parcel weigh at most?")
         assert found.collections[0].id == "post"
         assert crib.remove_docs("post", "weight.md") == 1
-        assert crib.library.count() == 0
+        assert crib.knowledge.count() == 0

@@ -71,8 +71,8 @@ def test_what_nobody_wrote_about_is_not_answered(crib):
 
 
 def test_a_second_run_changes_nothing(crib):
-    before = crib.library.count()
+    before = crib.knowledge.count()
     report = crib.index_docs(DOCUMENTS / "agile", collection="agile", prune=True)
     assert (report.added, report.changed, report.removed) == ((), (), ())
     assert len(report.unchanged) > 6
-    assert crib.library.count() == before
+    assert crib.knowledge.count() == before

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from toolcrib import Settings
+from toolcrib.build import make_dense, make_reranker
 from toolcrib.errors import EncoderError, MissingExtraError, SettingsError, ToolcribError
 from toolcrib.settings import load_settings
-from toolcrib.wiring import make_dense, make_reranker
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
     from toolcrib.errors import ToolcribError
     from toolcrib.records import (
@@ -53,6 +54,7 @@ __all__ = [
     "Range",
     "RecoveryPolicy",
     "Refusal",
+    "RemoteCrib",
     "Route",
     "Scope",
     "Settings",
@@ -71,6 +73,7 @@ _HOMES = {
     "ToolcribError": "toolcrib.errors",
     **dict.fromkeys(("And", "AnyOf", "Equals", "Not", "Or", "Range"), "toolcrib.store.filters"),
     "RecoveryPolicy": "toolcrib.router.recovery",
+    "RemoteCrib": "toolcrib.client",
     **dict.fromkeys(
         (
             "Attachment",

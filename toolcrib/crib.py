@@ -1,91 +1,93 @@
-"""The face: what a library user holds."""
+"""Crib: the face of the library, an index of tools, a knowledge base and a turn router in one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import wraps
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack
 
-from toolcrib import wiring
-from toolcrib.clock import Clock, SystemClock
-from toolcrib.desk import Desk, Stock
-from toolcrib.document_counter import DocumentCounter
+from toolcrib import build
+from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder, Reranker
-from toolcrib.indexers.points import layout
+from toolcrib.errors import SettingsError
 from toolcrib.indexers.readers.registry import ToolSource
 from toolcrib.indexers.writer import Listener
-from toolcrib.library import Library
-from toolcrib.reading import Reading
+from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import (
+    Collection,
     Context,
     Decision,
+    Facets,
     FindResult,
     IndexReport,
     KnowledgeResult,
     Outcome,
+    Passage,
     Scope,
     ToolHit,
+    ToolSpec,
     Turn,
 )
+from toolcrib.retrieval.options import SearchKeywords, SearchOptions
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.recovery import RecoveryPolicy
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Identity, Store, StoreInfo
-
-if TYPE_CHECKING:
-    from toolcrib.client import RemoteCrib
+from toolcrib.store.filters import Filter
+from toolcrib.store.lazy import LazyStore
+from toolcrib.tool_index import ToolIndex
+from toolcrib.turn_router import TurnRouter
 
 __all__ = ["Crib"]
 
+PAGE = 256
+"""Tools that `alist_tools` reads at once."""
 
-class Crib(DocumentCounter):
-    """A counter of tools and a library of passages: put them in, ask for what a turn needs.
+Owner = TypeVar("Owner")
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
-    Safe for several threads; one process at a time holds a folder. A context manager.
 
-    `Crib("https://...", api_key=...)` is the same over a service (`RemoteCrib`).
+def _in_thread(
+    method: Callable[Concatenate[Owner, Given], Result],
+) -> Callable[Concatenate[Owner, Given], Coroutine[Any, Any, Result]]:
+    """The method to be awaited: it runs in a thread, and what it calls back comes from there."""
+
+    @wraps(method)
+    async def run(self: Owner, *given: Given.args, **named: Given.kwargs) -> Result:
+        return await asyncio.to_thread(getattr(self, method.__name__), *given, **named)
+
+    run.__doc__ = f"As `{method.__name__}`, in a thread."
+    return run
+
+
+class Crib:
+    """Tools and passages: put them in, ask for what a turn needs.
+
+    `tools`, `knowledge` and `turns` are its parts, each of which can be used alone. Every method
+    has an `a...` one, to be awaited. Safe for several threads; one process at a time holds a
+    folder. A context manager.
     """
 
-    if TYPE_CHECKING:
+    def __new__(cls, *parts: object, **_named: object) -> Self:
+        """Stop who means a service or a folder."""
+        if parts and isinstance(parts[0], str):
+            place = parts[0]
+            raise SettingsError(
+                f"Crib({place!r}) opens nothing: a service is RemoteCrib({place!r}, api_key=...), "
+                f"a folder or a Qdrant server is Crib.open({place!r})",
+            )
+        return super().__new__(cls)
 
-        @overload
-        def __new__(
-            cls, store: str, *, api_key: str | None = None, namespace: str | None = None
-        ) -> RemoteCrib: ...
-
-        @overload
-        def __new__(
-            cls, store: Store, dense: DenseEncoder, settings: Settings, **_how: Any
-        ) -> Self: ...
-
-    def __new__(cls, store: Store | str, *_more: Any, **how: Any) -> Any:
-        """An embedded crib for a store, a client for a service's URL."""
-        if not isinstance(store, str):
-            return super().__new__(cls)
-        from toolcrib.client import RemoteCrib
-
-        return RemoteCrib(store, **how)
-
-    def __init__(  # pyright: ignore[reportInconsistentConstructor] -- __new__ takes a URL too
-        self,
-        store: Store,
-        dense: DenseEncoder,
-        settings: Settings,
-        *,
-        library: Callable[[], Library] | None = None,
-        has_library: Callable[[], bool] | None = None,
-        reranker: Reranker | None = None,
-        clock: Clock | None = None,
-        log: DecisionLog | None = None,
+    def __init__(  # pyright: ignore[reportInconsistentConstructor] -- __new__ takes all to say no
+        self, tools: ToolIndex, knowledge: KnowledgeBase, turns: TurnRouter
     ) -> None:
-        self._desk = Desk(settings, clock or SystemClock(), log)
-        self._reading = Reading(store, dense, settings)
-        self._stocked = False
-        super().__init__(
-            store, dense, settings, library=library, has_library=has_library, reranker=reranker
-        )
+        self.tools = tools
+        self.knowledge = knowledge
+        self.turns = turns
 
     @classmethod
     def open(
@@ -111,31 +113,152 @@ class Crib(DocumentCounter):
             IndexMismatchError: other models, settings or format made the index.
         """
         settings = settings or load_settings()
-        dense = dense or wiring.make_dense(settings)
         where = str(location if location is not None else settings.store)
-        store = wiring.open_store(where, layout(dense.dimensions), settings)
+        parts = build.open_parts(
+            where,
+            settings,
+            dense=dense,
+            reranker=reranker,
+            log=log,
+            rebuild=rebuild,
+            progress=progress,
+        )
+        return cls(*parts)
 
-        opened = partial(Library.open, where, dense, settings, rebuild=rebuild)
-        exists = partial(wiring.has_library, where, settings)
-        try:
-            crib = cls(
-                store,
-                dense,
-                settings,
-                library=opened,
-                has_library=exists,
-                reranker=reranker,
-                log=log,
-            )
-            crib._claim(rebuild=rebuild, progress=progress)
-            if exists():
-                _ = crib.library
-        except BaseException:
-            store.close()
-            raise
-        return crib
+    @classmethod
+    def over(
+        cls,
+        store: Store,
+        dense: DenseEncoder,
+        settings: Settings,
+        *,
+        passages: LazyStore | None = None,
+        reranker: Reranker | None = None,
+        clock: Clock | None = None,
+        log: DecisionLog | None = None,
+    ) -> Self:
+        """A crib over a store that is open; without `passages` it takes no documents."""
+        parts = build.make_parts(
+            store, dense, settings, passages=passages, reranker=reranker, clock=clock, log=log
+        )
+        return cls(*parts)
+
+    # -- tools -------------------------------------------------------------------------------
+
+    def index_tools(
+        self,
+        *sources: ToolSource,
+        server: str | None = None,
+        format: str | None = None,
+        prune: bool = False,
+        progress: Listener | None = None,
+    ) -> IndexReport:
+        """Bring the index up to date with the sources; what is unchanged is not encoded again.
+
+        `server` overrides every tool's server. `format` forces a reader. `prune` removes
+        tools that no source names (of `server` only, when given). Wrong entries are
+        refused in the report, and never keep the good ones out.
+
+        Raises:
+            StoreError: the store refused; tools reported to `progress` before are durable.
+        """
+        return self.tools.index(
+            *sources, server=server, format=format, prune=prune, progress=progress
+        )
+
+    def remove_tools(self, *ids: str) -> None:
+        """Remove tools by id.
+
+        Raises:
+            UnknownToolError: there is no such tool; none is removed then.
+        """
+        self.tools.remove(*ids)
+
+    def find_tools(
+        self, query: str, k: int | Literal["auto"] = 5, **options: Unpack[SearchKeywords]
+    ) -> FindResult:
+        """The `k` tools that fit the query best, ranked; none when the gate finds none to fit.
+
+        `options` are the fields of `SearchOptions`. `scope` is what the caller may use; `where`
+        narrows further. Both hold inside every leg; only the scope decides over which tools word
+        frequencies are counted. `explain` adds what each leg contributed and which words matched
+        nothing. Without `gate` the verdict is given, but nothing is withheld for it. With
+        `k="auto"` come as many tools as hold all that are needed with the probability
+        `coverage`, if the query is like those that `calibrate` saw.
+
+        Raises:
+            QueryError: an empty query, an impossible `k`, or an unknown field in `where`.
+            CalibrationError: `k="auto"` or the gate asks what no calibration tells.
+            StoreError: the store does not answer.
+        """
+        return self.tools.find(query, SearchOptions(k=k, **options))
+
+    def get_tool(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
+        """The specification with this id; what a scope does not allow is as unknown as the rest.
+
+        Raises:
+            UnknownToolError: there is none; the nearest ids are named.
+        """
+        return self.tools.get(tool_id, scope=scope)
+
+    def list_tools(
+        self,
+        *,
+        scope: Scope | None = None,
+        where: Filter | None = None,
+        after: str | None = None,
+    ) -> Iterator[ToolSpec]:
+        """Every tool in reach, disabled ones too, in an order of the store's own.
+
+        `after` begins behind the tool of this id, which need not be there any more.
+        """
+        return self.tools.scroll(scope=scope, where=where, after=after)
+
+    def facets(self, *, scope: Scope | None = None) -> Facets:
+        """How many tools there are in reach, by server, category, tag and sensitivity."""
+        return self.tools.facets(scope=scope)
 
     # -- knowledge ---------------------------------------------------------------------------
+
+    def index_docs(
+        self,
+        *sources: str | Path,
+        collection: str,
+        prune: bool = False,
+        progress: Listener | None = None,
+    ) -> IndexReport:
+        """Bring a collection up to date with files, folders and URLs of documents.
+
+        What is unchanged is not encoded again. `prune` removes documents of the collection that
+        no source names. What cannot be read is refused in the report, and keeps nothing out.
+
+        Raises:
+            MissingExtraError: the extra `docs` is not installed.
+            StoreError: the store refused; what was reported to `progress` before is durable.
+        """
+        return self.knowledge.index(*sources, collection=collection, prune=prune, progress=progress)
+
+    def index_passages(
+        self, passages: Iterable[Passage], *, progress: Listener | None = None
+    ) -> IndexReport:
+        """Bring the knowledge base up to date with passages that were split elsewhere."""
+        return self.knowledge.put([("", passage) for passage in passages], progress=progress)
+
+    def remove_docs(self, collection: str, *documents: str) -> int:
+        """Remove documents of a collection; without any, the collection itself. Counts passages.
+
+        Raises:
+            UnknownCollectionError: there is no such collection.
+        """
+        return self.knowledge.remove(collection, documents)
+
+    def add_collections(self, *collections: Collection) -> None:
+        """Make collections known, or describe them anew."""
+        self.knowledge.define(collections)
+
+    def list_collections(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
+        """The collections in reach by name, each with its number of passages."""
+        return self.knowledge.counted(scope=scope)
 
     def find_knowledge(self, query: str, *, scope: Scope | None = None) -> KnowledgeResult:
         """The passages that answer a question, out of the collections that fit it.
@@ -144,24 +267,24 @@ class Crib(DocumentCounter):
             QueryError: a query without words.
             StoreError: the store does not answer.
         """
-        return self._at_desk().find_knowledge(query, scope)
+        return self.turns.find_knowledge(query, scope=scope)
 
     # -- turns -------------------------------------------------------------------------------
 
     def detect(self, turn: Turn | str) -> Context:
         """What kind of turn it is; nothing is called or written for it."""
-        return self._at_desk().detect(_turn(turn))
+        return self.turns.detect(_turn(turn))
 
     def learn_labels(self) -> None:
         """Fit the settings' own labels and cues, and keep what was fitted beside the index.
 
-        Without that every process fits them anew for its first turn.
+        Without that every process fits them anew for its first turn. There is nothing to keep
+        where the settings name none of their own, and the encoder is the bundled one.
 
         Raises:
             SettingsError: labels or cues cannot be read.
         """
-        with self._writing:
-            self._reading.keep()
+        self.turns.learn_labels()
 
     def route(
         self,
@@ -170,19 +293,17 @@ class Crib(DocumentCounter):
         k: int | None = None,
         budget_ms: float | None = None,
         shown: Sequence[str] = (),
-        by: str | None = None,
     ) -> Decision:
         """Decide a turn: what kind it is, which tools and which passages it needs.
 
         `k` tools and `budget_ms` milliseconds in place of the settings'. `shown` are ids of
-        tools that the conversation's earlier turns had, for an append-only order. `by` says in
-        the log who asked.
+        tools that the conversation's earlier turns had, for an append-only order.
 
         Raises:
             QueryError: an impossible `k`.
             StoreError: a store does not answer.
         """
-        return self._at_desk().route(_turn(turn), k=k, budget_ms=budget_ms, shown=shown, by=by)
+        return self.turns.route(_turn(turn), k=k, budget_ms=budget_ms, shown=shown)
 
     def alternates(
         self, failed_tool: str, turn: Turn | str, *, decision_id: str | None = None, k: int = 3
@@ -195,20 +316,13 @@ class Crib(DocumentCounter):
             UnknownToolError: no tool has the id of the failed one.
             StoreError: the store does not answer.
         """
-        asked = _turn(turn)
-        failed = self.get_tool(failed_tool)
-        return self._at_desk().alternates(failed, asked, decision_id, k)
+        return self.turns.alternates(failed_tool, _turn(turn), decision_id=decision_id, k=k)
 
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
     ) -> None:
         """Say how a call of a tool ended: `alternates` avoids what failed, and it is logged."""
-        self._desk.report_outcome(decision_id, tool, outcome, took_ms)
-
-    @property
-    def recovery(self) -> RecoveryPolicy:
-        """What an agent's loop asks after a failed call; it never waits by itself."""
-        return RecoveryPolicy(self._settings.recovery)
+        self.turns.report_outcome(decision_id, tool, outcome, took_ms=took_ms)
 
     def feedback(self, decision_id: str, **said: Any) -> None:
         """Say what would have been right for a decision, in the fields of `Feedback`.
@@ -218,64 +332,33 @@ class Crib(DocumentCounter):
             UnknownDecisionError: the log has no such decision.
             FeedbackError: a field is unknown, or nothing is said.
         """
-        self._desk.feedback(decision_id, said)
+        self.turns.feedback(decision_id, said)
 
-    def _at_desk(self) -> Desk:
-        """The desk, with what is in stock now."""
-        with self._opening:
-            if not self._stocked:
-                detector = self._reading.detector()
-                # Before the stock is looked at: what changes meanwhile must be seen next time.
-                self._stocked = True
-                stock = Stock(
-                    self._retriever,
-                    self._store,
-                    self._dense,
-                    detector,
-                    self._reading.stranger(),
-                    self._library,
-                    self._reranker,
-                )
-                self._desk.supply(stock)
-        return self._desk
-
-    def refresh(self) -> None:
-        """Look again at what another process may have changed."""
-        self._reading.forget()
-        super().refresh()
-
-    def _changed(self, *, tools: bool) -> None:
-        """Tools or what judges them changed: the desk must hear of it before the next turn."""
-        if tools:
-            self._reading.forget_names()
-        self._stocked = False
-
-    # -- asynchronous twins ------------------------------------------------------------------
-
-    async def aindex_tools(self, *sources: ToolSource, **how: Any) -> IndexReport:
-        """As `index_tools`, with its keywords, in a thread; `progress` is called from there."""
-        return await asyncio.to_thread(self.index_tools, *sources, **how)
-
-    async def afind_tools(self, query: str, k: int | Literal["auto"] = 5, **how: Any) -> FindResult:
-        """As `find_tools`, with its keywords, in a thread."""
-        return await asyncio.to_thread(self.find_tools, query, k, **how)
-
-    async def aroute(self, turn: Turn | str, **how: Any) -> Decision:
-        """As `route`, with its keywords, in a thread."""
-        return await asyncio.to_thread(self.route, turn, **how)
+    @property
+    def recovery(self) -> RecoveryPolicy:
+        """What an agent's loop asks after a failed call; it never waits by itself."""
+        return RecoveryPolicy(self.tools.settings.recovery)
 
     # -- life --------------------------------------------------------------------------------
 
+    def refresh(self) -> None:
+        """Look again at what another process may have changed; what was open stays open.
+
+        Raises:
+            IndexMismatchError: it built the index anew, by other models.
+        """
+        self.knowledge.refresh()
+        self.tools.refresh()
+
     def info(self) -> tuple[StoreInfo, Identity]:
         """What the store is, and by what its index was built."""
-        return self._store.info(), dict(self._identity)
+        return self.tools.info()
 
     def close(self) -> None:
         """Flush and let go of the stores; a second call does nothing."""
-        self._desk.close()
-        if self._library is not None:
-            self._library.close()
-        self._store.close()
+        self.turns.close()
+        self.knowledge.close()
+        self.tools.close()
 
     def __enter__(self) -> Self:
         return self
@@ -287,7 +370,43 @@ class Crib(DocumentCounter):
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
-        await asyncio.to_thread(self.close)
+        await self.aclose()
+
+    # -- to be awaited -----------------------------------------------------------------------
+
+    aindex_tools = _in_thread(index_tools)
+    aremove_tools = _in_thread(remove_tools)
+    afind_tools = _in_thread(find_tools)
+    aget_tool = _in_thread(get_tool)
+    afacets = _in_thread(facets)
+    aindex_docs = _in_thread(index_docs)
+    aindex_passages = _in_thread(index_passages)
+    aremove_docs = _in_thread(remove_docs)
+    aadd_collections = _in_thread(add_collections)
+    alist_collections = _in_thread(list_collections)
+    afind_knowledge = _in_thread(find_knowledge)
+    adetect = _in_thread(detect)
+    alearn_labels = _in_thread(learn_labels)
+    aroute = _in_thread(route)
+    aalternates = _in_thread(alternates)
+    areport_outcome = _in_thread(report_outcome)
+    afeedback = _in_thread(feedback)
+    arefresh = _in_thread(refresh)
+    ainfo = _in_thread(info)
+    aclose = _in_thread(close)
+
+    async def alist_tools(
+        self,
+        *,
+        scope: Scope | None = None,
+        where: Filter | None = None,
+        after: str | None = None,
+    ) -> AsyncIterator[ToolSpec]:
+        """As `list_tools`, to go through with `async for`."""
+        found = self.list_tools(scope=scope, where=where, after=after)
+        while page := await asyncio.to_thread(lambda: list(islice(found, PAGE))):
+            for tool in page:
+                yield tool
 
 
 def _turn(turn: Turn | str) -> Turn:

@@ -15,9 +15,9 @@ from speed.inputs import Inputs, all_texts
 from speed.peers import TOP
 from speed.searching import engine_ms, timed_ms
 from toolcrib import Crib, Settings, ToolSpec
+from toolcrib.build import open_store
 from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.indexers.points import layout
-from toolcrib.wiring import open_store
 
 __all__ = ["index_rate", "open_with", "while_indexing"]
 
@@ -58,7 +58,9 @@ class TimedEncoder:
 def open_with(encoder: DenseEncoder, folder: Path) -> Crib:
     """A crib with an encoder object; `Crib.open` would choose its own."""
     settings = Settings()
-    return Crib(open_store(str(folder), layout(encoder.dimensions), settings), encoder, settings)
+    return Crib.over(
+        open_store(str(folder), layout(encoder.dimensions), settings), encoder, settings
+    )
 
 
 def index_rate(inputs: Inputs, specs: list[ToolSpec], rounds: int) -> dict[str, Any]:

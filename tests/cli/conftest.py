@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.cli import main, screen
+from toolcrib.cli import main, output
 
 TOOLS = [
     {"name": "send_mail", "description": "Send a mail to somebody.", "server": "mail"},
@@ -47,7 +47,7 @@ class Shell:
             patch.chdir(self.folder)
             patch.setattr(sys, "argv", ["toolcrib", *arguments])
             patch.setattr(sys, "stdin", given)
-            for console in (screen.out, screen.err):
+            for console in (output.out, output.err):
                 patch.setattr(console, "width", int(env["COLUMNS"]))
             for name, value in env.items():
                 patch.setenv(name, value)

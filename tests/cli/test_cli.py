@@ -55,14 +55,6 @@ def test_index_says_in_words_what_it_did(shell):
     assert "tools.jsonl: line 4" in done.stdout
 
 
-def test_a_refusal_has_source_place_and_reason(shell):
-    report = shell.json("index", shell.write("tools.jsonl", TOOLS[0], {"description": "x"}))
-    assert report["added"] == 1
-    [refusal] = report["refused"]
-    assert (refusal["source"], refusal["place"]) == ("tools.jsonl", "line 2")
-    assert "name" in refusal["reason"]
-
-
 def test_strict_fails_when_anything_was_refused_and_keeps_the_good(shell):
     source = shell.write("tools.jsonl", TOOLS[0], {"description": "x"})
     assert shell("index", source, "--strict").returncode == 1
@@ -270,7 +262,7 @@ def test_a_calibration_that_holds_no_more_is_mended_by_a_command_that_doctor_nam
     indexed, settings
 ):
     with Crib.open(indexed.folder / ".toolcrib", settings=settings) as crib:
-        crib.save_calibration(flat(crib.calibration_identity(), 0.75))
+        crib.tools.save_calibration(flat(crib.tools.calibration_fingerprint(), 0.75))
     told = indexed.json("doctor")
     assert told["confidence"]["calibration"] == "fitted"
     other = {"TOOLCRIB_FUSION__DENSE": "0.9"}

@@ -7,14 +7,14 @@ from contextlib import closing
 import pytest
 
 from tests.cli.conftest import TOOLS
-from toolcrib import Crib, Settings, wiring
+from toolcrib import Crib, Settings, build
 from toolcrib.access.keys import KeyRing
 from toolcrib.errors import UnauthenticatedError
 
 
 @pytest.fixture
 def ring(shell):
-    with closing(wiring.open_ledger(str(shell.folder / ".toolcrib"), Settings())) as ledger:
+    with closing(build.open_ledger(str(shell.folder / ".toolcrib"), Settings())) as ledger:
         yield KeyRing(ledger)
 
 

@@ -289,8 +289,3 @@ class TestWrongUsage:
         told = json.loads(done.stdout)["error"]
         assert told["type"] == "UnknownFormatError"
         assert "there is no such folder or public name" in told["message"]
-
-    def test_queries_about_an_index_that_is_not_there(self, labelled: Shell) -> None:
-        done = labelled("eval", "--queries", "queries.jsonl")
-        assert done.returncode == 3
-        assert "there is no index in .toolcrib" in done.stderr

@@ -44,28 +44,6 @@ def test_prune_removes_what_no_source_names_from_its_collection_alone(documents)
     assert [listed(documents)[name]["passages"] for name in ("post", "other")] == [1, 2]
 
 
-def test_it_says_in_words_what_it_did_and_what_it_refused(documents):
-    done = documents("index-docs", "rules", "none.md", "--collection", "post")
-    assert done.returncode == 0
-    assert "2 added, 0 changed, 0 removed, 0 unchanged in" in done.stdout
-    assert "1 refused:" in done.stdout
-    assert "none.md" in done.stdout
-
-
-def test_strict_fails_when_anything_was_refused_and_keeps_the_good(documents):
-    done = documents("index-docs", "rules", "none.md", "--collection", "post", "--strict")
-    assert done.returncode == 1
-    assert listed(documents)["post"]["passages"] == 2
-
-
-def test_sources_of_which_nothing_could_be_read_fail(shell):
-    done = shell("index-docs", "none.md", "--collection", "post", "--json")
-    assert done.returncode == 1
-    [refusal] = json.loads(done.stdout)["refused"]
-    assert refusal["source"] == "none.md"
-    assert refusal["reason"]
-
-
 def test_a_collection_is_described_on_the_command_line(documents):
     index_docs(
         documents,
@@ -110,21 +88,9 @@ def test_collections_are_shown_in_a_table(documents):
     assert done.stdout.splitlines()[0].split()[:3] == ["collection", "passages", "sensitivity"]
 
 
-def test_brackets_in_a_description_are_shown_as_they_are(documents):
-    index_docs(documents, "--description", "How [parcels] are packed [/b].")
-    done = documents("collections")
-    assert "How [parcels] are packed [/b]." in done.stdout
-
-
 def test_an_index_without_collections_has_none_to_list(indexed):
     assert indexed.json("collections") == []
     assert indexed("collections").returncode == 0
-
-
-def test_collections_where_nothing_is_say_how_to_begin(shell):
-    done = shell("collections")
-    assert done.returncode == 3
-    assert done.stderr.startswith("error: there is no index in .toolcrib; make one with")
 
 
 @pytest.mark.parametrize(
@@ -150,14 +116,6 @@ def test_a_name_that_no_collection_may_have_is_one_line(documents, name):
     done = documents("index-docs", "rules", "--collection", name)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-
-
-def test_documents_of_another_model_are_refused_with_the_command_that_mends_it(documents):
-    index_docs(documents)
-    other = {"TOOLCRIB_ENCODER__DENSE": "deterministic:32"}
-    done = documents("collections", **other)
-    assert done.returncode == 4
-    assert "`toolcrib index --rebuild`" in done.stderr
 
 
 def test_doctor_tells_what_the_library_holds_and_what_is_empty(documents):

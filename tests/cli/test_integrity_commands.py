@@ -58,10 +58,6 @@ class TestAudit:
         assert done.stdout.index("sums/add") < done.stdout.index("mail0/send_mail")
         assert "more; --json lists all" in done.stdout
 
-    def test_nothing_is_indexed(self, shell):
-        shell("audit", shell.write("tools.jsonl", CLEAN))
-        assert not (shell.folder / ".toolcrib").exists()
-
 
 class TestApprove:
     @pytest.fixture
@@ -81,10 +77,6 @@ class TestApprove:
         shown = held.json("approve")["held"]
         assert [each["tool_id"] for each in shown] == ["mail/send_mail", "sums/add"]
         assert "2 held back" in held("approve").stdout
-
-    def test_a_list_is_asked_for_by_name_and_changes_nothing(self, held):
-        for arguments in (["--list"], ["--list", "--all"]):
-            assert len(held.json("approve", *arguments)["held"]) == 2
 
     def test_a_named_one_is_approved_as_it_is(self, held):
         assert held.json("approve", "mail/send_mail") == {"approved": ["mail/send_mail"]}

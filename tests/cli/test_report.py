@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from tests.router.sample_decisions import believable, decision, record, said
-from toolcrib.cli.report import report
-from toolcrib.errors import SettingsError, SourceError, StoreDamagedError, StoreWriteError
+from toolcrib.cli.evaluate import report
+from toolcrib.errors import SettingsError, SourceError, StoreWriteError
 from toolcrib.problems import exit_code
 from toolcrib.router.decision_log import TelemetrySettings, open_log
 
@@ -76,13 +76,6 @@ class TestTables:
         tools = told["reliability"]["tools"]
         expected = ["tools", f"{tools['ece']:.3f}", str(tools["count"])]
         assert expected in rows(shown, "confidence of")
-
-    def test_verdicts_and_what_was_missing(self, log):
-        told = json.loads(run(log, "--json"))
-        verdicts = told["verdicts"]["tools"]
-        counts = [str(verdicts[name]) for name in ("accept", "fallback", "abstain")]
-        assert rows(run(log), "verdicts")[0] == ["tools", *counts]
-        assert rows(run(log), "without")[0][:2] == ["rerank", str(told["degraded"]["rerank"])]
 
     def test_what_is_not_known_has_no_table_and_is_said(self, tmp_path):
         shown = run(logged(tmp_path / "a.db", record(decision(degraded=("[bold]x",)))))
@@ -154,16 +147,6 @@ class TestWrongUsage:
         path = logged(tmp_path / "a.jsonl", said(route="tools"))
         with pytest.raises(SourceError, match="no decision that can be read"):
             run(path)
-
-    def test_a_name_that_no_log_has(self, tmp_path):
-        with pytest.raises(SettingsError, match=r"does not end in one of \.jsonl") as caught:
-            run(str(tmp_path / "log.txt"))
-        assert exit_code(caught.value) == 2
-
-    def test_a_database_of_something_else(self, tmp_path):
-        (tmp_path / "a.db").write_text("not a database, however long this may be")
-        with pytest.raises(StoreDamagedError, match="file is not a database"):
-            run(str(tmp_path / "a.db"))
 
     def test_a_page_that_cannot_be_written(self, log, tmp_path):
         with pytest.raises(StoreWriteError, match="cannot be written: No such file or directory"):

@@ -74,27 +74,6 @@ def test_knowledge_is_collections_and_passages_with_their_citations(stocked):
     assert "weight.md" in passage["citation"]
 
 
-def test_entities_stand_where_they_are_said_to(stocked):
-    text = "mail ann@example.com at once"
-    found = decided(stocked, text)["context"]["entities"]
-    assert found == [
-        {"type": "service", "text": "mail", "start": 0, "end": 4},
-        {"type": "email", "text": "ann@example.com", "start": 5, "end": 20},
-    ]
-
-
-def test_small_talk_gets_nothing_and_is_told_why(stocked):
-    decision = decided(stocked, "thank you!")
-    assert decision["route"]["kind"] == "none"
-    assert decision["route"]["reason"] == "nothing is looked up for this: thanks"
-    assert (decision["tools"]["items"], decision["knowledge"]["passages"]) == ([], [])
-
-
-def test_an_empty_turn_is_decided(stocked):
-    decision = decided(stocked, "")
-    assert (decision["route"]["kind"], decision["degraded"]) == ("none", ["no-words"])
-
-
 def test_without_time_the_answer_names_what_it_lacks(stocked):
     decision = decided(stocked, MAIL, "--budget-ms", "0")
     assert {"context", "tools", "knowledge"} <= set(decision["degraded"])
@@ -179,20 +158,6 @@ def test_a_person_sees_route_context_tools_and_passages(stocked):
     assert "weight.md, part 1" in shown
 
 
-def test_brackets_in_a_turn_are_shown_as_they_are(stocked):
-    done = stocked("route", "mail [/bold] to `a[0]`, ann@example.com")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "ann@example.com" in done.stdout
-
-
-def test_a_missing_batch_file_is_one_line(stocked):
-    done = stocked("route", "--batch", "nope.txt")
-    assert (done.returncode, done.stderr) == (
-        2,
-        "error: nope.txt: cannot be read: No such file or directory\n",
-    )
-
-
 def test_a_batch_that_is_no_text_is_one_line(stocked):
     (stocked.folder / "bytes.txt").write_bytes(b"\xff\xfe\x00")
     done = stocked("route", "--batch", "bytes.txt", "--json")
@@ -215,13 +180,6 @@ def test_wrong_usage_exits_with_2_and_no_trace(stocked, arguments):
     assert done.returncode == 2
     assert "Usage:" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_where_nothing_is_indexed_it_says_how_to_begin(shell):
-    done = shell("route", "anything", "--json", **BY_CUES)
-    assert done.returncode == 3
-    assert json.loads(done.stdout)["error"]["type"] == "StoreError"
-    assert not (shell.folder / ".toolcrib").exists()
 
 
 def test_decisions_are_logged_where_the_settings_say(stocked):

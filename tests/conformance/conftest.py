@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.serving import in_memory
 from tests.router.conftest import free_of_models
-from toolcrib.namespaces import Namespaces
+from toolcrib.tenants import Tenants
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -27,5 +27,5 @@ def settings():
 def new_twin(settings, _in_memory):
     """Gives an empty embedded crib to compare with; making one takes no time."""
     numbers = itertools.count()
-    with Namespaces.open(":memory:", settings=settings) as namespaces:
+    with Tenants.open(":memory:", settings=settings) as namespaces:
         yield lambda: namespaces.crib(f"twin-{next(numbers)}")

@@ -20,7 +20,9 @@ class Judging:
         both = new_both()
         both(lambda crib: crib.index_tools(*TOOLS))
         for crib in (behind(both.crib), both.twin):
-            crib.save_calibration(calibration(crib.calibration_identity(), threshold=0.55))
+            crib.tools.save_calibration(
+                calibration(crib.tools.calibration_fingerprint(), threshold=0.55)
+            )
         return both
 
     @pytest.mark.parametrize("gate", [True, False])

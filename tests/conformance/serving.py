@@ -20,9 +20,9 @@ from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.client import RemoteCrib
 from toolcrib.http import Callers, make_app
 from toolcrib.http.server import bind, make_server, url_of
-from toolcrib.namespaces import Namespaces
 from toolcrib.telemetry import Telemetry
 from toolcrib.telemetry.logs import Logs
+from toolcrib.tenants import Tenants
 
 __all__ = ["Service", "in_memory", "serving"]
 
@@ -41,7 +41,7 @@ def in_memory() -> Iterator[None]:
 class Service:
     """A running service and its keys."""
 
-    def __init__(self, url: str, namespaces: Namespaces) -> None:
+    def __init__(self, url: str, namespaces: Tenants) -> None:
         self.url = url
         self.namespaces = namespaces
         self._keys = KeyRing(namespaces.ledger)
@@ -72,7 +72,7 @@ def serving(settings: Settings, port: int = 0, callers: Callers | None = None) -
     Port 0 is any that is free; without `callers`, keys of its own are asked for.
     """
     telemetry = Telemetry.of(settings.service, logs=Logs("json", io.BytesIO()))
-    with in_memory(), Namespaces.open(":memory:", settings=settings) as namespaces:
+    with in_memory(), Tenants.open(":memory:", settings=settings) as namespaces:
         asked = callers or KeyRing(namespaces.ledger)
         app = make_app(namespaces, settings, callers=asked, telemetry=telemetry)
         listening = bind("127.0.0.1", port)

@@ -19,9 +19,9 @@ from toolcrib import Settings
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.http import make_app
 from toolcrib.http.server import bind, make_server, url_of
-from toolcrib.namespaces import Namespaces
 from toolcrib.telemetry import Telemetry
 from toolcrib.telemetry.logs import Logs
+from toolcrib.tenants import Tenants
 
 DATA = Path(__file__).parents[2] / "data"
 TOOLS = ("shop.openapi.json", "payments.openapi.yaml", "mailbox.tools.jsonl", "desk.tools.jsonl")
@@ -42,7 +42,7 @@ Browsing = Any
 class Service:
     """A running service, its namespaces and its keys."""
 
-    def __init__(self, namespaces: Namespaces, url: str) -> None:
+    def __init__(self, namespaces: Tenants, url: str) -> None:
         self.namespaces = namespaces
         self.url = url
         self.keys = KeyRing(namespaces.ledger)
@@ -62,7 +62,7 @@ class Service:
 def serving(location: str = ":memory:", **settings: Any) -> Iterator[Service]:
     """A service with these settings, for the time of the block."""
     chosen = Settings.model_validate({"telemetry": {"text": True}, **settings})
-    with Namespaces.open(location, settings=chosen) as namespaces:
+    with Tenants.open(location, settings=chosen) as namespaces:
         silent = Telemetry.of(chosen.service, logs=Logs("json", io.BytesIO()))
         callers = KeyRing(namespaces.ledger)
         app = make_app(namespaces, chosen, callers=callers, telemetry=silent)

@@ -17,9 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from toolcrib.http.app import make_app
 from toolcrib.http.callers import Anyone
-from toolcrib.namespaces import Namespaces
 from toolcrib.settings import EncoderSettings, Settings
 from toolcrib.telemetry.served import Served
+from toolcrib.tenants import Tenants
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY.parent / "docker-compose.yml").read_text("utf-8"))["services"]
@@ -44,7 +44,7 @@ needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not in
 def service(tmp_path_factory) -> Any:
     """A service that has answered one request of every kind of outcome."""
     settings = Settings(encoder=EncoderSettings(dense="deterministic"))
-    with Namespaces.open(tmp_path_factory.mktemp("crib"), settings=settings) as namespaces:
+    with Tenants.open(tmp_path_factory.mktemp("crib"), settings=settings) as namespaces:
         app = make_app(namespaces, settings, callers=Anyone())
         app.state.house.telemetry.metrics.count(
             Served(

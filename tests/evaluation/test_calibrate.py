@@ -618,7 +618,7 @@ def test_some_tools_without_examples_make_no_head(bank: Crib) -> None:
 def test_the_head_speaks_in_every_answer_once_it_is_in_use(bank: Crib) -> None:
     before = bank.find_tools("stop my card", explain=True, gate=False)
     fitted = learn(bank, _queries())
-    bank.save_calibration(fitted)
+    bank.tools.save_calibration(fitted)
     after = bank.find_tools("stop my card", explain=True, gate=False)
     assert all("head" not in hit.legs for hit in before.tools)
     assert all(hit.legs["head"] <= 0 for hit in after.tools)

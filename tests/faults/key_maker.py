@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 
-from toolcrib import Settings, wiring
+from toolcrib import Settings, build
 from toolcrib.access.keys import Grant, KeyRing
 
 if __name__ == "__main__":
-    ring = KeyRing(wiring.open_ledger(sys.argv[1], Settings()))
+    ring = KeyRing(build.open_ledger(sys.argv[1], Settings()))
     while True:
         _, text = ring.create("test", Grant(namespaces=("*",)))
         sys.stdout.write(f"{text}\n")

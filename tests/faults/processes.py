@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from toolcrib import Settings, wiring
+from toolcrib import Settings, build
 from toolcrib.access.keys import Grant, KeyRing
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def served(ask: Callable[..., httpx2.Response], path: str, **how: Any) -> httpx2
 
 def make_key(store: Path | str, **grant: Any) -> str:
     """The text of a new key that may write, to every namespace unless the grant says otherwise."""
-    ledger = wiring.open_ledger(str(store), Settings())
+    ledger = build.open_ledger(str(store), Settings())
     try:
         granted = {"namespaces": ("*",), "access": "write", **grant}
         return KeyRing(ledger).create("test", Grant(**granted))[1]

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.faults.processes import PATIENCE_S, Served, make_key, until
-from toolcrib import Settings, wiring
+from toolcrib import Settings, build
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.store.records_db.base import DbRow
@@ -109,7 +109,7 @@ def test_a_key_holds_until_its_time_by_the_clock_and_a_revoked_one_never_again(
     service, folder, set_clock
 ):
     store = str(folder / "store")
-    ledger = wiring.open_ledger(store, Settings())
+    ledger = build.open_ledger(store, Settings())
     ring = KeyRing(ledger)
     half_a_day = ring.create("short", Grant(), expires_at=time.time() + DAY_S / 2)[1]
     endless = make_key(store)

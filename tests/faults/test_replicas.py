@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from tests.faults.processes import make_key, served, until
-from toolcrib import Settings, wiring
+from toolcrib import Settings, build
 from toolcrib.access.keys import KeyRing
 
 NUMBERS = itertools.count()
@@ -74,7 +74,7 @@ def test_a_revoked_key_is_refused_by_both(cluster):
     clients = [service.client(text) for service in (cluster.patient, cluster.hasty)]
     for client in clients:
         served(client.get, "/v1/me")
-    ledger = wiring.open_ledger(cluster.engine.url, Settings())
+    ledger = build.open_ledger(cluster.engine.url, Settings())
     KeyRing(ledger).revoke(text.split("_")[1])
     ledger.close()
     for client in clients:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from toolcrib.cli.gateway import gateway
+from toolcrib.serve import gateway
 
 app = typer.Typer()
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
-from toolcrib import Settings, wiring
+from toolcrib import Settings, build
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.gateway.config import read_config
@@ -26,9 +26,9 @@ from toolcrib.gateway.gateway import Gateway
 from toolcrib.gateway.judging import Judge
 from toolcrib.gateway.terms import Backing, Manner, Purpose
 from toolcrib.gateway.upstream import Rhythm
-from toolcrib.namespaces import DEFAULT
 from toolcrib.settings import ContextSettings, EncoderSettings, GatewaySettings
 from toolcrib.store.records_db.base import RecordsDb
+from toolcrib.tenants import DEFAULT
 
 SERVERS = Path(__file__).parent / "servers"
 QUICK = Rhythm(ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1, patience_s=5.0)
@@ -94,7 +94,7 @@ class Behind:
 
     def ledger(self) -> RecordsDb:
         """The records beside the index, as any process sees them."""
-        ledger = wiring.open_ledger(str(self.store), quick_settings())
+        ledger = build.open_ledger(str(self.store), quick_settings())
         self.opened.callback(ledger.close)
         return ledger
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib import wiring
+from toolcrib import build
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.errors import StoreUnavailableError
 from toolcrib.gateway.auth import KeyVerifier, reach
@@ -14,7 +14,7 @@ from toolcrib.settings import Settings
 
 @pytest.fixture
 def ring():
-    ledger = wiring.open_ledger(":memory:", Settings())
+    ledger = build.open_ledger(":memory:", Settings())
     yield KeyRing(ledger)
     ledger.close()
 

@@ -8,8 +8,8 @@ from tests.gateway.conftest import ECHO, Behind, quick_settings, texts, until
 from toolcrib import Crib
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
-from toolcrib.namespaces import DEFAULT
 from toolcrib.records import ToolSpec
+from toolcrib.tenants import DEFAULT
 
 NEWS = {"name": "announce", "description": "Announce a change.", "does": "announce"}
 FAX = {"name": "send_fax", "description": "Send a fax to somebody."}

@@ -44,7 +44,7 @@ def test_where_not_even_memory_can_be_used_that_is_told(say, monkeypatch):
     def refuse(*_given, **_more):
         raise IndexMismatchError("no")
 
-    monkeypatch.setattr(opening.Namespaces, "open", refuse)
+    monkeypatch.setattr(opening.Tenants, "open", refuse)
     with pytest.raises(IndexMismatchError):
         open_store(":memory:", quick_settings(), say)
 

@@ -9,7 +9,7 @@ from tests.gateway.conftest import ECHO, QUICK, Behind, texts, until
 from toolcrib import Crib
 from toolcrib.errors import StoreUnavailableError
 from toolcrib.gateway.terms import Manner
-from toolcrib.namespaces import Namespaces
+from toolcrib.tenants import Tenants
 
 DIE = {"name": "die", "does": "die"}
 
@@ -55,13 +55,13 @@ async def test_who_searches_before_the_index_is_open_is_told(behind: Behind, mon
     manner = Manner(behind.say, is_shared=True, rhythm=replace(QUICK, patience_s=0.0))
     gateway = behind.make({"post": behind.entry("post", ECHO)}, manner=manner)
     opens = Event()
-    reach = Namespaces.open
+    reach = Tenants.open
 
     def later(*given, **more):
         opens.wait()
         return reach(*given, **more)
 
-    monkeypatch.setattr(Namespaces, "open", later)
+    monkeypatch.setattr(Tenants, "open", later)
     async with behind.client(gateway, settled=False) as client:
         answer = await said(client, "find_tools", query="echo")
         opens.set()
@@ -81,7 +81,7 @@ async def test_a_call_that_fails_before_the_index_is_open_is_told_to_be_tried_ag
     servers = {"post": behind.entry("post", DIE)}
     async with behind.client(servers):
         pass
-    monkeypatch.setattr("toolcrib.namespaces.Namespaces.open", refuse)
+    monkeypatch.setattr("toolcrib.tenants.Tenants.open", refuse)
     gateway = behind.make(servers)
     async with behind.client(gateway, settled=False) as client:
         await until(gateway.upstreams["post"].settled.is_set)
@@ -91,7 +91,7 @@ async def test_a_call_that_fails_before_the_index_is_open_is_told_to_be_tried_ag
 
 
 async def test_an_index_that_cannot_be_opened_at_all_is_told(behind: Behind, monkeypatch):
-    monkeypatch.setattr("toolcrib.namespaces.Namespaces.open", refuse)
+    monkeypatch.setattr("toolcrib.tenants.Tenants.open", refuse)
     gateway = behind.make({"post": behind.entry("post", ECHO)})
     async with behind.client(gateway, settled=False) as client:
         await until(lambda: any("a part of the gateway failed" in text for _, text in behind.said))

@@ -18,10 +18,10 @@ from toolcrib import Settings
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.http import make_app
 from toolcrib.http.server import bind, make_server, url_of
-from toolcrib.namespaces import Namespaces
 from toolcrib.settings import ContextSettings, EncoderSettings, ServiceSettings
 from toolcrib.telemetry import Telemetry
 from toolcrib.telemetry.logs import Logs
+from toolcrib.tenants import Tenants
 
 TOOLS = [
     {"name": "send_mail", "server": "mail", "description": "Send a mail to somebody."},
@@ -40,7 +40,7 @@ TOOLS = [
 class Service:
     """A running service, its namespaces and its keys."""
 
-    def __init__(self, namespaces: Namespaces, url: str, house: Any, log: io.BytesIO) -> None:
+    def __init__(self, namespaces: Tenants, url: str, house: Any, log: io.BytesIO) -> None:
         self.namespaces = namespaces
         self.url = url
         self.house = house
@@ -90,7 +90,7 @@ def running(
     )
     log = io.BytesIO()
     telemetry = Telemetry.of(settings.service, provider=provider, logs=Logs("json", log))
-    with Namespaces.open(location, settings=settings) as namespaces:
+    with Tenants.open(location, settings=settings) as namespaces:
         app = make_app(
             namespaces,
             settings,

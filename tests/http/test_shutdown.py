@@ -15,8 +15,8 @@ import httpx2
 import pytest
 
 from toolcrib.access.keys import Grant, KeyRing
+from toolcrib.build import open_ledger
 from toolcrib.settings import Settings, load_settings
-from toolcrib.wiring import open_ledger
 
 ENV = {
     "TOOLCRIB_ENCODER__DENSE": "deterministic",
@@ -89,12 +89,12 @@ class Writer(threading.Thread):
 
 def kept(store, folder, names, monkeypatch):
     """Which tools the namespaces of a store hold."""
-    from toolcrib.namespaces import Namespaces
+    from toolcrib.tenants import Tenants
 
     for name, value in ENV.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(folder)
-    with Namespaces.open(store, settings=load_settings()) as opened:
+    with Tenants.open(store, settings=load_settings()) as opened:
         return {name: {tool.name for tool in opened.crib(name).list_tools()} for name in names}
 
 

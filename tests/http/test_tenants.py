@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from toolcrib import Collection, Passage, Scope, Settings, ToolSpec, Turn
 from toolcrib.errors import ToolcribError
-from toolcrib.namespaces import Namespaces
 from toolcrib.settings import ContextSettings, EncoderSettings
+from toolcrib.tenants import Tenants
 
 SETTINGS = Settings(
     encoder=EncoderSettings(dense="deterministic"),
@@ -119,7 +119,7 @@ class Alone:
 
     def empty(self, name):
         if name not in [each.name for each, _ in self.crib.list_collections()]:
-            self.crib.library.collection(name)
+            self.crib.knowledge.collection(name)
         self.crib.remove_docs(name)
 
     def collections(self):
@@ -236,7 +236,7 @@ def stores():
     """A store of its own for each tenant of the model."""
     with ExitStack() as opened:
         yield {
-            name: opened.enter_context(Namespaces.open(":memory:", settings=SETTINGS))
+            name: opened.enter_context(Tenants.open(":memory:", settings=SETTINGS))
             for name in TENANTS
         }
 

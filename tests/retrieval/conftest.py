@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from toolcrib import Crib, Settings, ToolSpec
+from toolcrib.build import make_dense
 from toolcrib.retrieval.calibration import Calibration
 from toolcrib.settings import EncoderSettings
 from toolcrib.store.base import Store
-from toolcrib.wiring import make_dense
 
 GENERAL = "web/search"
 TOOLS = [
@@ -33,7 +33,7 @@ def indexed() -> Iterator[Store]:
     """A store of `TOOLS`, which no test writes to."""
     with Crib.open(":memory:", settings=MODEL_FREE) as crib:
         crib.index_tools(*TOOLS)
-        yield crib._store
+        yield crib.tools.store
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def open_crib(indexed: Store) -> Open:
         **fields: Any,
     ) -> Crib:
         chosen = Settings.model_validate(MODEL_FREE.model_dump() | {"gate": gate or {}})
-        crib = Crib(indexed, make_dense(chosen), chosen)
+        crib = Crib.over(indexed, make_dense(chosen), chosen)
         if judge is not None:
-            crib.use_calibration(judge(crib.calibration_identity(), **fields))
+            crib.tools.use_calibration(judge(crib.tools.calibration_fingerprint(), **fields))
         return crib
 
     return make
@@ -65,7 +65,7 @@ def own_crib(tmp_path: Path) -> Iterator[Open]:
             chosen = Settings.model_validate(MODEL_FREE.model_dump() | {"gate": gate})
             crib = stack.enter_context(Crib.open(tmp_path / "own", settings=chosen))
             crib.index_tools(*TOOLS)
-            crib.save_calibration(judge(crib.calibration_identity(), **fields))
+            crib.tools.save_calibration(judge(crib.tools.calibration_fingerprint(), **fields))
             return crib
 
         yield make

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.retrieval.calibrations import calibration, flat
-from toolcrib import Crib, Settings, ToolSpec, wiring
+from toolcrib import Crib, Settings, ToolSpec, build
 from toolcrib.errors import CalibrationError
 from toolcrib.indexers.points import layout
 from toolcrib.retrieval.calibration import (
@@ -182,8 +182,8 @@ class TestShipped:
 
     def test_it_holds_for_the_settings_that_come_with_it(self) -> None:
         with Crib.open(":memory:", settings=Settings()) as crib:
-            assert default_calibration().mismatch(crib.calibration_identity()) == ""
-            assert crib.calibration() == default_calibration()
+            assert default_calibration().mismatch(crib.tools.calibration_fingerprint()) == ""
+            assert crib.tools.calibration() == default_calibration()
 
     def test_it_can_answer_all_that_a_gate_may_ask(self) -> None:
         shipped = default_calibration()
@@ -202,7 +202,7 @@ TOOLS = [ToolSpec(name="send_mail", description="Send a mail."), ToolSpec(name="
 
 @pytest.fixture
 def store(settings: Settings) -> Iterator[Store]:
-    opened = wiring.open_store(":memory:", layout(8), settings)
+    opened = build.open_store(":memory:", layout(8), settings)
     yield opened
     opened.close()
 
@@ -275,15 +275,15 @@ class TestCrib:
         """An index whose calibration gives every tool 0.75."""
         with Crib.open(tmp_path / "s", settings=settings) as crib:
             crib.index_tools(*TOOLS)
-            crib.save_calibration(flat(crib.calibration_identity(), 0.75))
+            crib.tools.save_calibration(flat(crib.tools.calibration_fingerprint(), 0.75))
         return tmp_path / "s"
 
     def test_it_is_in_use_at_once_and_gone_at_once(self, crib: Crib) -> None:
         crib.index_tools(*TOOLS)
         assert crib.find_tools("send mail").confidence is None
-        crib.save_calibration(flat(crib.calibration_identity(), 0.75))
+        crib.tools.save_calibration(flat(crib.tools.calibration_fingerprint(), 0.75))
         assert crib.find_tools("send mail").confidence == pytest.approx(0.75)
-        crib.save_calibration(None)
+        crib.tools.save_calibration(None)
         assert crib.find_tools("send mail").confidence is None
 
     def test_it_is_there_after_opening_again(self, folder: Path, settings: Settings) -> None:
@@ -317,22 +317,24 @@ class TestCrib:
             with Crib.open(folder, settings=other, rebuild=rebuild) as crib:
                 assert crib.find_tools("send mail").confidence is None
                 with pytest.raises(CalibrationError, match="was made with dense 'determ"):
-                    crib.calibration()
+                    crib.tools.calibration()
         assert "`toolcrib calibrate`" in caplog.text
 
     def test_a_broken_one_keeps_nobody_from_searching_and_a_new_one_mends_it(
         self, folder: Path, settings: Settings
     ) -> None:
         with Crib.open(folder, settings=settings) as crib:
-            crib._store.write_meta(crib._store.read_meta() | {"calibration": {"weights": []}})
+            crib.tools.store.write_meta(
+                crib.tools.store.read_meta() | {"calibration": {"weights": []}}
+            )
         with Crib.open(folder, settings=settings) as crib:
             assert crib.find_tools("send mail").verdict == "accept"
-            crib.save_calibration(flat(crib.calibration_identity(), 0.6))
+            crib.tools.save_calibration(flat(crib.tools.calibration_fingerprint(), 0.6))
             assert crib.find_tools("send mail").confidence == pytest.approx(0.6)
 
     def test_one_can_be_tried_without_keeping_it(self, folder: Path, settings: Settings) -> None:
         with Crib.open(folder, settings=settings) as crib:
-            crib.use_calibration(flat(crib.calibration_identity(), 0.6))
+            crib.tools.use_calibration(flat(crib.tools.calibration_fingerprint(), 0.6))
             assert crib.find_tools("send mail").confidence == pytest.approx(0.6)
         with Crib.open(folder, settings=settings) as crib:
             assert crib.find_tools("send mail").confidence == pytest.approx(0.75)

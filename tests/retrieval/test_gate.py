@@ -359,6 +359,6 @@ class TestSets:
         assert found.degraded == ("coverage",)
 
     def test_an_empty_index_has_an_empty_set(self, crib: Crib) -> None:
-        crib.save_calibration(calibration(crib.calibration_identity()))
+        crib.tools.save_calibration(calibration(crib.tools.calibration_fingerprint()))
         found = crib.find_tools(QUERY, "auto")
         assert (found.tools, found.verdict) == ((), "abstain")

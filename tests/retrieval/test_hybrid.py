@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.retrieval.calibrations import calibration
 from toolcrib import Crib, Settings, ToolSpec
+from toolcrib.build import make_dense
 from toolcrib.clock import ManualClock
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
@@ -23,9 +24,9 @@ from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import Assessor, GateSettings
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import name_keys
+from toolcrib.retrieval.options import SearchOptions
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.store.qdrant_edge import EdgeStore
-from toolcrib.wiring import make_dense
 
 TOOLS = [
     ToolSpec(name="send_mail", description="Send a mail to somebody."),
@@ -85,13 +86,13 @@ def ids(result):
 
 
 def test_the_query_is_encoded_once(retriever, encoder):
-    retriever().find("send a parcel", k=3, explain=True)
+    retriever().find("send a parcel", SearchOptions(k=3, explain=True))
     assert encoder.encoded_queries == 1
 
 
 def test_a_failing_encoder_leaves_the_lexical_leg_and_says_so(retriever, encoder, caplog):
     encoder.broken = True
-    found = retriever().find("send a parcel", k=3)
+    found = retriever().find("send a parcel", SearchOptions(k=3))
     assert ids(found)[0] == "send_parcel"
     assert found.degraded == ("dense",)
     assert "the dense encoder deterministic-trigrams-64 failed" in caplog.text
@@ -99,14 +100,14 @@ def test_a_failing_encoder_leaves_the_lexical_leg_and_says_so(retriever, encoder
 
 def test_rank_fusion_is_available(retriever):
     weights = FusionWeights(method="rrf")
-    found = retriever(weights).find("send a parcel to somebody", k=3)
+    found = retriever(weights).find("send a parcel to somebody", SearchOptions(k=3))
     assert ids(found)[0] == "send_parcel"
     assert found.tools[0].score == pytest.approx(2 / 61)
 
 
 def test_a_reranker_reorders_and_its_word_is_shown(retriever):
-    plain = retriever().find("send a mail", k=3)
-    found = retriever(reranker=Reversing()).find("send a mail", k=3, explain=True)
+    plain = retriever().find("send a mail", SearchOptions(k=3))
+    found = retriever(reranker=Reversing()).find("send a mail", SearchOptions(k=3, explain=True))
     assert ids(found) == ids(plain)[::-1]
     assert [hit.legs["rerank"] for hit in found.tools] == [2.0, 0.0, -2.0]
     assert "rerank" in found.took_ms
@@ -115,19 +116,19 @@ def test_a_reranker_reorders_and_its_word_is_shown(retriever):
 
 
 def test_a_reranker_does_not_overtake_an_exact_name(retriever):
-    found = retriever(reranker=Reversing()).find("send_mail", k=3)
+    found = retriever(reranker=Reversing()).find("send_mail", SearchOptions(k=3))
     assert ids(found)[0] == "send_mail"
     assert found.tools[0].score == 1.0
 
 
 def test_without_explain_no_contributions_are_shown(retriever):
-    found = retriever(reranker=Reversing()).find("send a mail", k=3)
+    found = retriever(reranker=Reversing()).find("send a mail", SearchOptions(k=3))
     assert [hit.legs for hit in found.tools] == [{}, {}, {}]
 
 
 def test_a_failing_reranker_leaves_the_first_stage_and_says_so(retriever, caplog):
-    plain = retriever().find("send a mail", k=3)
-    found = retriever(reranker=Reversing(broken=True)).find("send a mail", k=3)
+    plain = retriever().find("send a mail", SearchOptions(k=3))
+    found = retriever(reranker=Reversing(broken=True)).find("send a mail", SearchOptions(k=3))
     assert ids(found) == ids(plain)
     assert found.degraded == ("rerank",)
     assert "the reranker reversing failed" in caplog.text
@@ -137,7 +138,7 @@ def test_a_late_reranker_keeps_what_it_had_time_for(retriever):
     options = RerankSettings(batch=1, budget_ms=1500)
     late = Reversing()
     found = retriever(reranker=late, rerank_settings=options, clock=ManualClock(step=1.0)).find(
-        "send a mail", k=3
+        "send a mail", SearchOptions(k=3)
     )
     assert found.degraded == ("rerank-late",)
     assert 0 < len(late.seen) < 3
@@ -145,7 +146,7 @@ def test_a_late_reranker_keeps_what_it_had_time_for(retriever):
 
 
 def test_times_come_from_the_clock(retriever):
-    found = retriever(clock=ManualClock(step=0.25)).find("send a mail", k=1)
+    found = retriever(clock=ManualClock(step=0.25)).find("send a mail", SearchOptions(k=1))
     stages = dict.fromkeys(("encode", "legs", "fusion", "fetch", "gate"), 250.0)
     assert found.took_ms == {**stages, "total": 1250.0}
 
@@ -207,8 +208,10 @@ def judged(retriever, calibration, **options):
 
 def test_a_confidence_is_that_of_what_the_reranker_put_first(retriever):
     made = calibration({})
-    plain = judged(retriever, made).find("send a mail", k=3, gate=False)
-    found = judged(retriever, made, reranker=Reversing()).find("send a mail", k=3, gate=False)
+    plain = judged(retriever, made).find("send a mail", SearchOptions(k=3, gate=False))
+    found = judged(retriever, made, reranker=Reversing()).find(
+        "send a mail", SearchOptions(k=3, gate=False)
+    )
     assert ids(found) == ids(plain)[::-1]
     assert found.confidence == found.tools[0].probability
     likely = [hit.probability for hit in found.tools]
@@ -220,7 +223,7 @@ def test_what_a_reranker_never_saw_weighs_as_much_whether_it_is_returned_or_not(
     made, options = calibration({}), RerankSettings(depth=1)
     one, three = (
         judged(retriever, made, reranker=Reversing(), rerank_settings=options)
-        .find("send a mail", k=k, gate=False)
+        .find("send a mail", SearchOptions(k=k, gate=False))
         .confidence
         for k in (1, 3)
     )
@@ -231,7 +234,7 @@ def test_what_a_reranker_never_saw_weighs_as_much_whether_it_is_returned_or_not(
 def test_evidence_is_what_answers_are_judged_by(retriever, reranker):
     made = calibration({})
     asked = judged(retriever, made, reranker=reranker)
-    found = asked.find("send a mail", k=3, gate=False)
+    found = asked.find("send a mail", SearchOptions(k=3, gate=False))
     if reranker is not None:
         reranker.seen.clear()
     evidence = asked.evidence("send a mail")
@@ -286,7 +289,7 @@ def crib() -> Iterator[Crib]:
 def blurred(crib: Crib) -> Crib:
     """The same index, asked by whole queries only."""
     settings = with_share(Settings(), 0.0)
-    return Crib(crib._store, make_dense(settings), settings)
+    return Crib.over(crib.tools.store, make_dense(settings), settings)
 
 
 def ranking(crib: Crib, query: str) -> list[str]:
@@ -331,7 +334,7 @@ class Blind(BundledEncoder):
 
 
 def test_a_failure_over_clauses_leaves_the_lexical_leg_and_says_so(crib: Crib, caplog) -> None:
-    found = Crib(crib._store, Blind(), Settings()).find_tools(
+    found = Crib.over(crib.tools.store, Blind(), Settings()).find_tools(
         "play a song, then pay", k=3, gate=False
     )
     assert found.degraded == ("dense",)

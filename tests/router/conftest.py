@@ -10,14 +10,14 @@ import pytest
 import yaml
 
 from toolcrib import Collection, Crib, Passage, Settings, ToolSpec
+from toolcrib.build import MEMORY, open_store
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import EncoderError
 from toolcrib.indexers.points import layout, passage_layout
-from toolcrib.library import Library
 from toolcrib.store.base import Store
-from toolcrib.wiring import MEMORY, open_store
+from toolcrib.store.lazy import LazyStore
 
 TOOLS = (
     ToolSpec(name="send_mail", server="mail", description="Send a mail to somebody."),
@@ -148,7 +148,7 @@ class Shelves:
         width = self._dense.dimensions
         self.tools = open_store(MEMORY, layout(width), self._settings)
         self.passages = open_store(MEMORY, passage_layout(width), self._settings)
-        crib = Crib(self.tools, self._dense, self._settings, library=self._library())
+        crib = Crib.over(self.tools, self._dense, self._settings, passages=self._shared())
         crib.index_tools(tools)
         crib.add_collections(*COLLECTIONS)
         crib.index_passages(PASSAGES)
@@ -164,14 +164,11 @@ class Shelves:
         """A crib with these settings; no registry is small unless the settings say so."""
         fields = {**fields, "tools": {"pass_through": 0, **fields.get("tools", {})}}
         settings, encoder = free_of_models(**fields), dense or self._dense
-        library = self._library(settings, encoder, watch)
-        crib = Crib(watch(self.tools), encoder, settings, library=library, clock=clock)
-        assert crib.library.catalogue
-        return crib
+        passages = self._shared(watch)
+        return Crib.over(watch(self.tools), encoder, settings, passages=passages, clock=clock)
 
-    def _library(self, settings=None, dense=None, watch=lambda store: store):
-        chosen = settings or self._settings
-        return lambda: Library(watch(self.passages), dense or self._dense, chosen)
+    def _shared(self, watch=lambda store: store) -> LazyStore:
+        return LazyStore(lambda: watch(self.passages), lambda: True)
 
     def close(self) -> None:
         """Let go of both stores."""

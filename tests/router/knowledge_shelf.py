@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolcrib.build import make_dense, open_store
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.points import passage_layout
-from toolcrib.library import Library
+from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import Collection, Context, Passage
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.knowledge import KnowledgeRouter, KnowledgeSettings
 from toolcrib.settings import Settings
-from toolcrib.wiring import make_dense, open_store
+from toolcrib.store.lazy import LazyStore
 
 KITCHEN = Collection(
     name="kitchen",
@@ -59,10 +60,10 @@ SETTINGS = Settings()
 DENSE, LEXICAL = make_dense(SETTINGS), LexicalEncoder()
 
 
-def open_library(*collections: Collection, texts: list[Passage] | None = None) -> Library:
+def open_library(*collections: Collection, texts: list[Passage] | None = None) -> KnowledgeBase:
     """A library in a passing folder, with the texts of the collections or with others."""
     store = open_store(":memory:", passage_layout(DENSE.dimensions), SETTINGS)
-    library = Library(store, DENSE, SETTINGS)
+    library = KnowledgeBase(LazyStore(lambda: store, lambda: True), DENSE, SETTINGS)
     library.define(collections)
     if texts is None:
         texts = [part for each in collections for part in passages(each.name)]
@@ -74,7 +75,7 @@ def ask(text: str) -> EncodedQuery:
     return EncodedQuery(text, DENSE.encode_query(text), LEXICAL.encode_query(text))
 
 
-def router(library: Library, aliases: dict[str, str] | None = None, **settings: Any):
+def router(library: KnowledgeBase, aliases: dict[str, str] | None = None, **settings: Any):
     chosen = KnowledgeSettings(**settings)
     return KnowledgeRouter(library.retriever(), library.catalogue, chosen, aliases or {})
 

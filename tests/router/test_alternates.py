@@ -52,7 +52,7 @@ def find():
     settings = Settings(encoder=EncoderSettings(dense="deterministic"))
     with Crib.open(":memory:", settings=settings) as crib:
         crib.index_tools(TOOLS)
-        yield crib.find_tools
+        yield crib.tools.find
 
 
 def ids(hits):
@@ -104,7 +104,7 @@ def test_a_probability_is_that_of_fitting_the_turn(sample_crib):
     others = Not(HasId(frozenset({point_id(failed.id)})))
     fitting = sample_crib.find_tools(query, k=20, where=others, gate=False).tools
     known = {hit.id: hit.probability for hit in fitting}
-    hits = alternates(sample_crib.find_tools, failed, query, k=40)
+    hits = alternates(sample_crib.tools.find, failed, query, k=40)
     assert hits[0].server == "weather"
     assert None not in known.values()
     assert {hit.id: hit.probability for hit in hits if hit.probability is not None} == known

@@ -211,7 +211,7 @@ def test_limits_of_the_settings_hold(shelves):
 
 def test_where_nothing_fits_the_general_tool_comes_behind_the_active(shelves):
     crib = shelves.crib(gate={"fallback": "web/search", "threshold": 0.9})
-    crib.use_calibration(flat(crib.calibration_identity(), 0.05))
+    crib.tools.use_calibration(flat(crib.tools.calibration_fingerprint(), 0.05))
     decision = crib.route(Turn(text=MAIL, scope=Scope(collections=frozenset())))
     assert decision.route.kind == "general"
     assert ids(decision) == ["agent/think", "web/search"]

@@ -100,24 +100,24 @@ def test_impossible_settings_are_refused(wrong):
 
 def test_where_nothing_is_always_active_the_hits_stay_as_they_are(plain):
     hits = hits_of(plain, "slow", "plain")
-    assert ToolSelector(plain._store).complete(hits, None) == (hits, ())
+    assert ToolSelector(plain.tools.store).complete(hits, None) == (hits, ())
 
 
 def test_what_is_always_active_comes_first_by_id_though_it_was_not_found(mixed):
-    hits, signals = ToolSelector(mixed._store).complete(hits_of(mixed, "plain"), None)
+    hits, signals = ToolSelector(mixed.tools.store).complete(hits_of(mixed, "plain"), None)
     assert names_of(hits) == ["think", "ask_user", "plain"]
     assert [(hit.score, hit.legs) for hit in hits[:2]] == [(0.0, {"always_active": 1.0})] * 2
     assert signals == ()
 
 
 def test_what_is_always_active_and_was_found_keeps_its_score(mixed):
-    hits, _ = ToolSelector(mixed._store).complete(hits_of(mixed, "plain", "ask_user"), None)
+    hits, _ = ToolSelector(mixed.tools.store).complete(hits_of(mixed, "plain", "ask_user"), None)
     assert names_of(hits) == ["think", "ask_user", "plain"]
     assert (hits[1].score, hits[1].legs) == (0.5, {})
 
 
 def test_what_is_always_active_takes_no_others_place(mixed):
-    selector = ToolSelector(mixed._store, ToolSettings(k=2, pass_through=0))
+    selector = ToolSelector(mixed.tools.store, ToolSettings(k=2, pass_through=0))
     reach = selector.reach(None)
     assert (reach.limit, reach.everything) == (4, None)
     found = hits_of(mixed, "think", "plain", "ask_user", "slow")
@@ -130,7 +130,7 @@ def test_what_is_always_active_takes_no_others_place(mixed):
 
 
 def test_a_turns_own_k_goes_before_that_of_the_settings(plain):
-    selector = ToolSelector(plain._store, ToolSettings(k=2, pass_through=0))
+    selector = ToolSelector(plain.tools.store, ToolSettings(k=2, pass_through=0))
     reach = selector.reach(None, k=1)
     assert reach.limit == 1
     found = hits_of(plain, "plain", "slow")
@@ -138,7 +138,7 @@ def test_a_turns_own_k_goes_before_that_of_the_settings(plain):
 
 
 def test_a_small_registry_is_given_whole_with_what_was_found_in_front(mixed):
-    selector = ToolSelector(mixed._store, ToolSettings(k=1, pass_through=8))
+    selector = ToolSelector(mixed.tools.store, ToolSettings(k=1, pass_through=8))
     reach = selector.reach(None)
     assert reach.limit == 8
     hits, _ = selector.complete(hits_of(mixed, "slow", "plain"), None, reach)
@@ -150,12 +150,12 @@ def test_a_small_registry_is_given_whole_with_what_was_found_in_front(mixed):
 
 
 def test_one_tool_more_than_passes_through_and_the_best_are_chosen(mixed):
-    selector = ToolSelector(mixed._store, ToolSettings(k=1, pass_through=7))
+    selector = ToolSelector(mixed.tools.store, ToolSettings(k=1, pass_through=7))
     assert selector.reach(None).everything is None
 
 
 def test_where_nothing_is_in_reach_a_search_can_still_be_made(plain):
-    selector = ToolSelector(plain._store)
+    selector = ToolSelector(plain.tools.store)
     reach = selector.reach(Equals("server", "nowhere"))
     assert (reach.limit, reach.everything) == (1, ())
     assert selector.complete([], Equals("server", "nowhere"), reach) == ([], ())
@@ -165,7 +165,7 @@ def test_what_a_chosen_tool_requires_comes_right_behind_it():
     with Crib.open(":memory:", settings=MODEL_FREE) as crib:
         reading = ToolSpec(name="read", requires=("mail.id",))
         crib.index_tools(reading, ToolSpec(name="find", provides=("mail.id",)), ToolSpec(name="x"))
-        hits, signals = ToolSelector(crib._store).complete(hits_of(crib, "read", "x"), None)
+        hits, signals = ToolSelector(crib.tools.store).complete(hits_of(crib, "read", "x"), None)
     assert names_of(hits) == ["read", "find", "x"]
     assert (hits[1].score, hits[1].legs, signals) == (0.0, {"required": 1.0}, ())
 
@@ -173,13 +173,13 @@ def test_what_a_chosen_tool_requires_comes_right_behind_it():
 def test_no_more_is_added_than_the_settings_let(plain):
     with Crib.open(":memory:", settings=MODEL_FREE) as crib:
         crib.index_tools(ToolSpec(name="a", requires=("b",)), ToolSpec(name="b"))
-        selector = ToolSelector(crib._store, ToolSettings(max_required=0))
+        selector = ToolSelector(crib.tools.store, ToolSettings(max_required=0))
         hits, signals = selector.complete(hits_of(crib, "a"), None)
     assert (names_of(hits), signals) == (["a"], ("requires-capped",))
 
 
 def test_earlier_tools_stay_in_front_though_this_turn_did_not_find_them(plain):
-    selector = ToolSelector(plain._store)
+    selector = ToolSelector(plain.tools.store)
     shown = ["b/slow", "a/plain"]
     hits = selector.append_only(shown, hits_of(plain, "dear", "plain"), None)
     assert names_of(hits) == ["slow", "plain", "dear"]
@@ -188,7 +188,7 @@ def test_earlier_tools_stay_in_front_though_this_turn_did_not_find_them(plain):
 
 def test_an_earlier_tool_that_may_not_be_used_any_more_goes(plain):
     shown = ["c/off", "b/slow", "a/gone", "a/plain"]
-    hits = ToolSelector(plain._store).append_only(shown, [], Equals("server", "a"))
+    hits = ToolSelector(plain.tools.store).append_only(shown, [], Equals("server", "a"))
     assert names_of(hits) == ["plain"]
 
 
@@ -197,7 +197,7 @@ TURNS = st.lists(st.lists(st.sampled_from(NAMES), unique=True, max_size=4), max_
 
 @given(turns=TURNS)
 def test_over_a_conversation_what_was_given_stays_the_beginning(mixed, turns):
-    selector = ToolSelector(mixed._store)
+    selector = ToolSelector(mixed.tools.store)
     shown: list[str] = []
     for found in turns:
         hits = selector.append_only(shown, hits_of(mixed, *found), None)
@@ -225,7 +225,7 @@ def needed(crib):
 
     def ask(*tools, allowed=None, limit=10, chosen=1):
         crib.index_tools(*tools, prune=True)
-        result = required(crib._store, tools[:chosen], allowed, limit)
+        result = required(crib.tools.store, tools[:chosen], allowed, limit)
         added = {root: [tool.id for tool in found] for root, found in result[0].items()}
         return added, result[1]
 
@@ -305,7 +305,7 @@ def tangled():
     tools = tangle()
     with Crib.open(":memory:", settings=MODEL_FREE) as crib:
         crib.index_tools(tools)
-        yield crib._store, tools
+        yield crib.tools.store, tools
 
 
 @given(places=st.lists(st.integers(0, 29), unique=True, max_size=5), limit=st.integers(0, 40))

@@ -10,33 +10,36 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from toolcrib.cli.screen import print_error
+from toolcrib.cli.output import print_error
 from toolcrib.errors import ToolcribError
 from toolcrib.problems import exit_code
 
 __all__ = ["COMMANDS", "app", "load", "report"]
 
 COMMANDS = {
-    "index": "index:index",
-    "search": "search:search",
-    "index-docs": "documents:index_docs",
-    "collections": "documents:collections",
-    "route": "route:route",
-    "report": "report:report",
-    "list": "browse:list_tools",
-    "show": "browse:show",
-    "remove": "browse:remove",
-    "doctor": "doctor:doctor",
-    "calibrate": "calibrate:calibrate",
-    "eval": "evaluate:app",
-    "train": "train:train",
-    "serve": "serve:serve",
-    "keys": "keys:app",
-    "gateway": "gateway:gateway",
-    "audit": "audit:audit",
-    "approve": "approve:approve",
+    "index": ".index:index",
+    "search": ".search:search",
+    "index-docs": ".index:index_docs",
+    "collections": ".index:collections",
+    "route": ".search:route",
+    "report": ".evaluate:report",
+    "list": ".index:list_tools",
+    "show": ".index:show",
+    "remove": ".index:remove",
+    "doctor": ".admin:doctor",
+    "calibrate": ".evaluate:calibrate",
+    "eval": ".evaluate:app",
+    "train": ".train:train",
+    "serve": "toolcrib.serve:serve",
+    "keys": ".admin:app",
+    "gateway": "toolcrib.serve:gateway",
+    "audit": ".admin:audit",
+    "approve": ".admin:approve",
 }
-"""The module beside this one, and in it the function, or the group of further commands."""
+"""The module of a command, and in it the function, or the group of further commands.
+
+Those that start another application stand above all of them, in `toolcrib.serve`.
+"""
 
 
 class Commands(TyperGroup):
@@ -54,7 +57,7 @@ class Commands(TyperGroup):
 def load(name: str) -> Any:
     """Import one of `COMMANDS`."""
     module, _, attribute = COMMANDS[name].partition(":")
-    found = getattr(import_module(f"toolcrib.cli.{module}"), attribute)
+    found = getattr(import_module(module, __package__), attribute)
     if isinstance(found, typer.Typer):
         group = found
     else:

@@ -1,4 +1,4 @@
-"""`toolcrib eval`: measure, compare, and look at what went wrong."""
+"""`toolcrib eval`, `calibrate` and `report`: measure, fit the confidence, read a log."""
 
 from __future__ import annotations
 
@@ -10,18 +10,35 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+from rich.markup import escape
 from typer.core import TyperGroup
 
-from toolcrib.cli.opening import Json, Queries, Seed, Store, Tools, load_sets, open_crib
-from toolcrib.cli.screen import counting, print_json
-from toolcrib.errors import SourceError
+from toolcrib.cli.options import (
+    Json,
+    Log,
+    Queries,
+    Seed,
+    Store,
+    Tools,
+    load_sets,
+    logged_records,
+    open_crib,
+    writing_crib,
+)
+from toolcrib.cli.output import counting, err, out, print_json
+from toolcrib.crib import Crib
+from toolcrib.errors import SourceError, StoreWriteError
 from toolcrib.problems import EXIT_NOT_CLEAN
+from toolcrib.retrieval.calibration import Calibration
 from toolcrib.settings import load_settings
 
-__all__ = ["app"]
+if TYPE_CHECKING:
+    from toolcrib.evaluation.dataset import DataSet
+
+__all__ = ["app", "calibrate", "report"]
 
 DEFAULT_SYSTEMS = ("toolcrib", "lexical", "dense")
 
@@ -44,8 +61,7 @@ DataSets: TypeAlias = Annotated[
 ]
 Split: TypeAlias = Annotated[str, typer.Option(help="Which queries: train, dev or test.")]
 Limit: TypeAlias = Annotated[
-    int | None,
-    typer.Option(min=1, help="At most so many queries a set, at random."),
+    int | None, typer.Option(min=1, help="At most so many queries a set, at random.")
 ]
 Learn: TypeAlias = Annotated[
     str | None,
@@ -56,8 +72,7 @@ Coverage: TypeAlias = Annotated[
     typer.Option(min=0.0, max=1.0, help="Also measure sets that hold all needed this surely."),
 ]
 Shots: TypeAlias = Annotated[
-    int,
-    typer.Option(min=0, help="Training queries that become examples of each intent."),
+    int, typer.Option(min=0, help="Training queries that become examples of each intent.")
 ]
 
 
@@ -85,13 +100,12 @@ def run(
     report: Annotated[Path | None, typer.Option(help="Write a page to look at.")] = None,
     run_out: Annotated[Path | None, typer.Option(help="Write TREC run files here.")] = None,
     per_query: Annotated[
-        bool,
-        typer.Option("--per-query", help="With --json: every query, for `eval compare`."),
+        bool, typer.Option("--per-query", help="With --json: every query, for `eval compare`.")
     ] = False,
     json: Json = False,
 ) -> None:
     """Measure systems on labelled queries, and compare each with the first one."""
-    from toolcrib.cli.leaderboard import print_evaluation
+    from toolcrib.cli.output import print_evaluation
     from toolcrib.evaluation.results import as_json, write_runs
     from toolcrib.evaluation.rows import with_shots
     from toolcrib.evaluation.runner import evaluate
@@ -148,7 +162,7 @@ def compare(
     if json:
         print_json({"falls": [asdict(fall) for fall in falls], "missing": list(gone)})
     else:
-        from toolcrib.cli.leaderboard import print_falls
+        from toolcrib.cli.output import print_falls
 
         print_falls(falls, gone)
     if falls:
@@ -170,7 +184,7 @@ def mistakes(
     json: Json = False,
 ) -> None:
     """The worst queries, tools taken for each other, and words that no tool has."""
-    from toolcrib.cli.leaderboard import print_mistakes
+    from toolcrib.cli.output import print_mistakes
     from toolcrib.evaluation.mistakes import find_mistakes
     from toolcrib.evaluation.runner import evaluate
 
@@ -189,17 +203,13 @@ def mistakes(
 
 @contextmanager
 def _systems(
-    context: typer.Context,
-    store: str | None,
-    names: list[str] | None,
-    *,
-    indexed: bool,
+    context: typer.Context, store: str | None, names: list[str] | None, *, indexed: bool
 ) -> Generator[dict[str, Any]]:
     """How to make each system, by its name; their indexes last as long as the block.
 
     `indexed`: the tools are those of the index in `store`, which is searched as it is.
     """
-    from toolcrib import wiring
+    from toolcrib import build
     from toolcrib.evaluation.systems.base import BASELINES, OURS, PEERS, baseline
     from toolcrib.evaluation.systems.ours import OwnSystems
 
@@ -213,7 +223,7 @@ def _systems(
     factories = {name: baseline(name) for name in chosen if name not in OURS}
     crib = open_crib(context, store) if indexed else None
     own = OwnSystems(settings, crib)
-    dense = wiring.make_dense(settings)
+    dense = build.make_dense(settings)
     made: dict[str, Any] = {}
     for name in chosen:
         shown, factory = factories.get(name, ("", None))
@@ -240,3 +250,141 @@ def _read(path: Path) -> dict[str, Any]:
         raise SourceError(str(path), "", f"cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise SourceError(str(path), "", f"is not JSON: {error}") from error
+
+
+def calibrate(
+    context: typer.Context,
+    log: Log = None,
+    queries: Annotated[
+        Path | None, typer.Option(help="Labelled queries about the tools of the index, JSONL.")
+    ] = None,
+    from_feedback: Annotated[
+        bool,
+        typer.Option("--from-feedback", help="Learn from what was said of the decisions of LOG."),
+    ] = False,
+    labels: Annotated[
+        bool, typer.Option("--labels", help="Fit the labels and cues of the settings (context.*).")
+    ] = False,
+    store: Store = None,
+    split: Annotated[
+        list[str] | None,
+        typer.Option(help="Only queries of this split; may be repeated. Default: all but test."),
+    ] = None,
+    seed: Seed = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Fit and measure, and keep what is in use.")
+    ] = False,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Go back to the calibration that came with toolcrib.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Fit the confidence to your own tools and queries, and keep it beside the index."""
+    _require_one((queries is not None, from_feedback, reset, labels), log)
+    with writing_crib(context, store) as crib:
+        if labels:
+            crib.learn_labels()
+            _say({"labels": "fitted", "saved": True}, json=json)
+            return
+        if reset:
+            crib.tools.save_calibration(None)
+            _say({"method": "default", "saved": True}, json=json)
+            return
+        data = _from_feedback(crib, context, log) if queries is None else _from_file(crib, queries)
+        fitted = _fit(crib, data, split, seed)
+        if not dry_run:
+            crib.tools.save_calibration(fitted)
+    _say(_summary(fitted, saved=not dry_run), json=json)
+
+
+def _require_one(given: tuple[bool, ...], log: Path | None) -> None:
+    if sum(given) != 1:
+        reason = "give one of --queries, --from-feedback, --labels and --reset"
+        raise typer.BadParameter(reason, param_hint="--queries")
+    if log is not None and not given[1]:
+        raise typer.BadParameter("it goes with --from-feedback", param_hint="LOG")
+
+
+def _from_file(crib: Crib, queries: Path) -> DataSet:
+    from toolcrib.evaluation.loaders import with_tools
+
+    return with_tools(queries.name, list(crib.list_tools()), queries)
+
+
+def _from_feedback(crib: Crib, context: typer.Context, log: Path | None) -> DataSet:
+    from toolcrib.evaluation.decisions import labelled_queries
+    from toolcrib.evaluation.rows import checked
+
+    path, records = logged_records(context, log)
+    queries = labelled_queries(records, path)
+    if not queries:
+        raise SourceError(path, "", "holds no decision with feedback that names its right tools")
+    return checked(path, crib.list_tools(), queries)
+
+
+def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Calibration:
+    from toolcrib.evaluation.calibrate import learn
+
+    for note in data.notes:
+        err.print(f"[yellow]{escape(note)}[/]", soft_wrap=True)
+    wanted = split or sorted({query.split for query in data.queries} - {"test"}) or ["test"]
+    with counting("asking") as listener:
+        return learn(
+            crib,
+            data.split(*wanted),
+            seed=seed,
+            progress=lambda done, total: listener("asking", done, total),
+        )
+
+
+def _summary(fitted: Calibration, *, saved: bool) -> dict[str, Any]:
+    return {
+        "method": fitted.method,
+        "head": fitted.head is not None,
+        "queries": fitted.queries,
+        "threshold": fitted.threshold,
+        **fitted.figures.model_dump(exclude={"queries"}),
+        "data_digest": fitted.data_digest,
+        "seed": fitted.seed,
+        "saved": saved,
+    }
+
+
+def _say(summary: dict[str, Any], *, json: bool) -> None:
+    if json:
+        print_json(summary)
+        return
+    for name, value in summary.items():
+        shown = f"{value:.4f}" if isinstance(value, float) else value
+        out.print(f"[dim]{name}[/] {shown}")
+
+
+def report(
+    context: typer.Context,
+    log: Log = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page to look at.")] = None,
+    json: Json = False,
+) -> None:
+    """Show where turns went, how fast, how often right, and how honestly sure."""
+    from toolcrib.cli.output import print_decisions
+    from toolcrib.evaluation.decisions import summarise
+
+    path, records = logged_records(context, log)
+    summary = summarise(records)
+    if not summary.decisions:
+        raise SourceError(path, "", "holds records, but no decision that can be read")
+    if html is not None:
+        from toolcrib.evaluation.report.decisions import render_decisions
+
+        _write(html, render_decisions(summary))
+    if json:
+        print_json(asdict(summary))
+    else:
+        print_decisions(summary)
+
+
+def _write(path: Path, page: str) -> None:
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise StoreWriteError(f"{path} cannot be written: {error.strerror}") from error

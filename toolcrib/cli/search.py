@@ -1,53 +1,52 @@
-"""`toolcrib search`: a query in, ranked tools out."""
+"""`toolcrib search` and `toolcrib route`: a query or a turn in, an answer out."""
 
 from __future__ import annotations
 
+import json as json_text
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from pydantic import ValidationError
 from rich.markup import escape
 
-from toolcrib.cli.lines import lines_of
-from toolcrib.cli.opening import Json, Servers, Store, Tags, narrowing, open_crib
-from toolcrib.cli.screen import out, print_json, print_result
+from toolcrib.cli.options import Json, Servers, Store, Tags, lines_of, narrowing, open_crib
+from toolcrib.cli.output import out, print_decision, print_either, print_json, print_result
+from toolcrib.crib import Crib
 from toolcrib.errors import QueryError
 from toolcrib.integrations.formats import FORMATS, export
-from toolcrib.records import FindResult
+from toolcrib.records import FindResult, Turn
+from toolcrib.retrieval.options import SearchOptions
 
-__all__ = ["search"]
+__all__ = ["route", "search"]
 
 
 def search(
     context: typer.Context,
     query: Annotated[str | None, typer.Argument(help="What the tool must do.")] = None,
     k: Annotated[
-        str,
-        typer.Option("-k", "--k", help="How many tools; auto: as many as --coverage needs."),
+        str, typer.Option("-k", "--k", help="How many tools; auto: as many as --coverage needs.")
     ] = "5",
     coverage: Annotated[
         float,
         typer.Option(min=0.0, max=1.0, help="With -k auto: how surely all needed tools are there."),
     ] = 0.95,
     gate: Annotated[
-        bool,
-        typer.Option("--gate/--no-gate", help="Withhold what does not fit."),
+        bool, typer.Option("--gate/--no-gate", help="Withhold what does not fit.")
     ] = True,
     store: Store = None,
     server: Servers = None,
     tag: Tags = None,
     explain: Annotated[
-        bool,
-        typer.Option("--explain", help="Show what each leg contributed, and the time."),
+        bool, typer.Option("--explain", help="Show what each leg contributed, and the time.")
     ] = False,
     as_: Annotated[
         str | None,
         typer.Option("--as", help=f"Print definitions for a model: {', '.join(FORMATS)}."),
     ] = None,
     batch: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|-", help="Answer one query a line of this file."),
+        str | None, typer.Option(metavar="FILE|-", help="Answer one query a line of this file.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -56,16 +55,11 @@ def search(
         raise typer.BadParameter("give either a query or --batch", param_hint="QUERY")
     if as_ is not None and as_ not in FORMATS:
         raise typer.BadParameter(f"known are {', '.join(FORMATS)}", param_hint="--as")
-    where, count = narrowing(server, tag), _count(k)
+    options = SearchOptions(
+        k=_count(k), where=narrowing(server, tag), gate=gate, coverage=coverage, explain=explain
+    )
     with open_crib(context, store) as crib:
-        ask = partial(
-            crib.find_tools,
-            k=count,
-            where=where,
-            explain=explain,
-            gate=gate,
-            coverage=coverage,
-        )
+        ask = partial(crib.tools.find, options=options)
         if query is not None:
             _print(ask(query), as_, explain=explain, json=json)
         else:
@@ -82,12 +76,7 @@ def _count(k: str) -> int | Literal["auto"]:
 
 
 def _answer_line(
-    ask: Callable[[str], FindResult],
-    line: str,
-    as_: str | None,
-    *,
-    explain: bool,
-    json: bool,
+    ask: Callable[[str], FindResult], line: str, as_: str | None, *, explain: bool, json: bool
 ) -> None:
     """One line of a batch: a bad one is answered with its error, so that lines stay in step."""
     if not json and as_ is None:
@@ -95,10 +84,8 @@ def _answer_line(
     try:
         result = ask(line)
     except QueryError as error:
-        if json or as_ is not None:
-            print_json({"query": line, "tools": [], "error": str(error)})
-        else:
-            out.print(f"[yellow]{escape(str(error))}[/]")
+        answer: dict[str, Any] = {"query": line, "tools": [], "error": str(error)}
+        print_either(answer, f"[yellow]{escape(str(error))}[/]", json=json or as_ is not None)
     else:
         _print(result, as_, explain=explain, json=json)
 
@@ -110,3 +97,61 @@ def _print(result: FindResult, as_: str | None, *, explain: bool, json: bool) ->
         print_json(result.as_dict())
     else:
         print_result(result, explain=explain)
+
+
+def route(
+    context: typer.Context,
+    text: Annotated[str | None, typer.Argument(help="What the user says.")] = None,
+    k: Annotated[int | None, typer.Option("-k", "--k", min=1, help="How many tools.")] = None,
+    budget_ms: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Milliseconds for the decision; what does not fit is left out."),
+    ] = None,
+    store: Store = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|-", help="One turn a line: plain text, or a JSON Turn."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Decide a turn: what kind it is, which tools and which passages it needs."""
+    if (text is None) == (batch is None):
+        raise typer.BadParameter("give either a turn or --batch", param_hint="TEXT")
+    with open_crib(context, store) as crib:
+        for line in [text] if text is not None else lines_of(str(batch)):
+            _decide(crib, line, k, budget_ms, json=json, one_of_many=batch is not None)
+
+
+def _decide(
+    crib: Crib, line: str, k: int | None, budget_ms: float | None, *, json: bool, one_of_many: bool
+) -> None:
+    """One turn; a bad line of a batch is answered with its error, so that lines stay in step."""
+    if one_of_many and not json:
+        out.rule(escape(line[:80]), align="left", style="dim")
+    try:
+        turn = _read(line) if one_of_many else Turn(text=line)
+    except QueryError as error:
+        answer = {"turn": line[:200], "error": str(error)}
+        print_either(answer, f"[yellow]{escape(str(error))}[/]", json=json)
+        return
+    decision = crib.route(turn, k=k, budget_ms=budget_ms)
+    if json:
+        print_json(decision.as_dict())
+    else:
+        print_decision(decision)
+
+
+def _read(line: str) -> Turn:
+    """A line as a turn: a JSON object is one, anything else is its text."""
+    if not line.lstrip().startswith("{"):
+        return Turn(text=line)
+    try:
+        fields: Any = json_text.loads(line)
+    except (ValueError, RecursionError):
+        return Turn(text=line)
+    try:
+        return Turn.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "turn"
+        raise QueryError(f"no turn: {place}: {first['msg']}") from error

@@ -12,8 +12,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from toolcrib.cli.opening import Json, Queries, Seed, Store, Tools, load_sets
-from toolcrib.cli.screen import counting, err, out, print_json
+from toolcrib.cli.options import Json, Queries, Seed, Store, Tools, load_sets
+from toolcrib.cli.output import counting, err, out, print_json
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.settings import load_settings
 
@@ -52,27 +52,22 @@ Resplit: TypeAlias = Annotated[
     typer.Option("--resplit", help="Deal all queries out anew: 60 % train, 15 % dev, 25 % test."),
 ]
 Imitate: TypeAlias = Annotated[
-    bool,
-    typer.Option("--imitate/--no-imitate", help="Also learn from the tools alone."),
+    bool, typer.Option("--imitate/--no-imitate", help="Also learn from the tools alone.")
 ]
 Base: TypeAlias = Annotated[
-    str,
-    typer.Option(help="Where to start: bundled, or a folder or hub name of a BERT."),
+    str, typer.Option(help="Where to start: bundled, or a folder or hub name of a BERT.")
 ]
 Epochs: TypeAlias = Annotated[int, typer.Option(min=1, help="Times that every pair is seen.")]
 Limit: TypeAlias = Annotated[int, typer.Option(min=1, help="At most so many pairs a data set.")]
 CorpusLimit: TypeAlias = Annotated[
-    int | None,
-    typer.Option(min=1, help="At most so many pairs a corpus."),
+    int | None, typer.Option(min=1, help="At most so many pairs a corpus.")
 ]
 Judged: TypeAlias = Annotated[
-    int | None,
-    typer.Option(min=1, help="Judge by at most so many test queries a data set."),
+    int | None, typer.Option(min=1, help="Judge by at most so many test queries a data set.")
 ]
 Rate: TypeAlias = Annotated[float, typer.Option(min=0.0, help="Highest learning rate.")]
 Checks: TypeAlias = Annotated[
-    int,
-    typer.Option(min=0, help="Times an epoch that the dev queries are asked; 0: never."),
+    int, typer.Option(min=0, help="Times an epoch that the dev queries are asked; 0: never.")
 ]
 Mix: TypeAlias = Annotated[
     float | None,
@@ -116,11 +111,7 @@ def train(
     from toolcrib.training.trainer import LoopSettings
 
     loop = LoopSettings(
-        epochs=epochs,
-        batch=batch or BATCH[kind],
-        rate=rate,
-        checks=max(checks, 1),
-        seed=seed,
+        epochs=epochs, batch=batch or BATCH[kind], rate=rate, checks=max(checks, 1), seed=seed
     )
     plan = TrainingPlan(
         out,

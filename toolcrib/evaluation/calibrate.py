@@ -129,7 +129,7 @@ def _asked(
     crib: Crib, query: LabelledQuery, head: Head | None, *, weight: float, hidden: bool
 ) -> list[LabelledEvidence]:
     try:
-        known = crib.evidence(query.text, where=_reach(query, hidden=hidden), head=head)
+        known = crib.tools.evidence(query.text, where=_reach(query, hidden=hidden), head=head)
     except QueryError:
         return []
     if not known.tools:
@@ -426,7 +426,7 @@ def _id(tool: ToolSpec) -> str:
 
 def _fitted(crib: Crib, tools: Sequence[ToolSpec]) -> Head:
     linear = import_extra("sklearn.linear_model", "fitting a head", "eval")
-    vectors = crib.encode([text for tool in tools for text in tool.success_examples])
+    vectors = crib.tools.encode([text for tool in tools for text in tool.success_examples])
     labels = np.repeat(np.arange(len(tools)), [len(tool.success_examples) for tool in tools])
     model = linear.LogisticRegression(C=INVERSE_REGULARISATION, max_iter=500)
     model.fit(vectors, labels)
@@ -455,7 +455,7 @@ def learn(
     """
     head = fit_head(crib)
     evidence = gather_evidence(crib, queries, head=head, progress=progress)
-    identity = crib.calibration_identity()
+    identity = crib.tools.calibration_fingerprint()
     start = default_calibration()
     # A head changes all scores: what was fitted without it is nothing to start from. Nor is the
     # index's own calibration, which may have been fitted on these very queries.

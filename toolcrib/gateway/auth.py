@@ -10,8 +10,8 @@ from fastmcp.server.auth import AccessToken, TokenVerifier
 
 from toolcrib.access.keys import Caller, Grant, KeyRing, within
 from toolcrib.errors import ServiceError, StoreError
-from toolcrib.namespaces import DEFAULT
 from toolcrib.records import Scope
+from toolcrib.tenants import DEFAULT
 
 __all__ = ["KeyVerifier", "reach"]
 

@@ -34,9 +34,9 @@ from toolcrib.gateway.terms import Backing, Manner, Purpose
 from toolcrib.gateway.turns import Turns
 from toolcrib.gateway.upstream import Upstream
 from toolcrib.gateway.waiting import Waiting
-from toolcrib.namespaces import Namespaces
 from toolcrib.records import Scope
 from toolcrib.settings import Settings
+from toolcrib.tenants import Tenants
 
 __all__ = ["Gateway"]
 
@@ -69,7 +69,7 @@ class Gateway:
         self._stir = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._engine: asyncio.Future[Namespaces] | None = None
+        self._engine: asyncio.Future[Tenants] | None = None
         # A folder's lock can be given back only by the thread that took it.
         self._keeper = ThreadPoolExecutor(1, "toolcrib-store")
         self._shown: object = None

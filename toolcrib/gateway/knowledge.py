@@ -23,7 +23,7 @@ class Knowledge:
         """The collections in reach, in a line; empty where there are none."""
         if not self._stocked:
             return ""
-        reach = self._crib.library.catalogue.within(scope, None)
+        reach = self._crib.knowledge.catalogue.within(scope, None)
         named = sorted((each for each in reach if each.name in self._stocked), key=lambda c: c.name)
         return "; ".join(
             f"{each.name} ({each.description[:MAX_CHARS]})" if each.description else each.name

@@ -12,7 +12,7 @@ from pathlib import Path
 from toolcrib.access.keys import KeyRing
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
-from toolcrib.cli.screen import index_progress
+from toolcrib.cli.output import index_progress
 from toolcrib.errors import SettingsError
 from toolcrib.gateway.auth import KeyVerifier
 from toolcrib.gateway.config import read_config
@@ -23,9 +23,9 @@ from toolcrib.gateway.opening import open_ledger
 from toolcrib.gateway.serving import LOOPBACK, listen_at, serve_http, serve_stdio
 from toolcrib.gateway.terms import Backing, Manner, Purpose
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
-from toolcrib.namespaces import DEFAULT
 from toolcrib.records import Sensitivity
 from toolcrib.settings import Settings
+from toolcrib.tenants import DEFAULT
 
 __all__ = ["Order", "heard", "run"]
 

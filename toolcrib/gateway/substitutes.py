@@ -52,7 +52,7 @@ class Substitutes:
 
     def _hits(self, failed: Offer, turn: Turn, scope: Scope) -> list[ToolHit]:
         return alternates(
-            self._stock.crib.find_tools,
+            self._stock.crib.tools.find,
             failed.spec,
             turn.query or failed.spec.description or failed.spec.name,
             excluded=self._failures.of(turn.id),

@@ -17,7 +17,7 @@ from toolcrib.errors import (
 from toolcrib.http.faults import problem_response
 from toolcrib.http.house import House
 from toolcrib.http.visits import Visit, header
-from toolcrib.namespaces import check_name
+from toolcrib.tenants import check_name
 
 __all__ = ["Admission"]
 

@@ -34,9 +34,9 @@ from toolcrib.http.faults import on_error, on_http, on_invalid
 from toolcrib.http.house import House
 from toolcrib.http.readiness import Readiness
 from toolcrib.http.workers import Workers
-from toolcrib.namespaces import Namespaces
 from toolcrib.settings import Settings
 from toolcrib.telemetry import Telemetry
+from toolcrib.tenants import Tenants
 
 __all__ = ["ENDPOINTS", "make_app"]
 
@@ -55,7 +55,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 
 
 def make_app(
-    namespaces: Namespaces,
+    namespaces: Tenants,
     settings: Settings,
     *,
     callers: Callers,

@@ -9,10 +9,10 @@ from weakref import WeakSet
 from toolcrib.http.callers import Door, Rates
 from toolcrib.http.readiness import Readiness
 from toolcrib.http.workers import Pace, Workers
-from toolcrib.namespaces import Namespaces
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings
 from toolcrib.telemetry import Telemetry
+from toolcrib.tenants import Tenants
 
 __all__ = ["House"]
 
@@ -27,7 +27,7 @@ class House:
     `under_way` counts requests that are worked on or wait; while `draining` no new one is taken.
     """
 
-    namespaces: Namespaces
+    namespaces: Tenants
     settings: Settings
     workers: Workers
     door: Door

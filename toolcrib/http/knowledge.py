@@ -69,7 +69,7 @@ def _put(visit: Visit, body: DocumentsBody, crib: Crib) -> IndexReport:
     require_writable(crib, body.collection, visit.scope())
     max_tokens = visit.house.settings.documents.max_tokens
     entries = list(read_documents(body, max_tokens))
-    report = crib.library.put(entries, prune=body.collection if body.prune else None)
+    report = crib.knowledge.put(entries, prune=body.collection if body.prune else None)
     # Nothing more is made known; the crib hears that its library has changed.
     crib.add_collections()
     return report

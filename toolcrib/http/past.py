@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from toolcrib.build import is_url
 from toolcrib.errors import UnknownDecisionError
 from toolcrib.http.visits import Visit
 from toolcrib.router.decision_log_db import DatabaseLog
-from toolcrib.wiring import is_url
 
 __all__ = ["is_visible", "log_of", "recent", "require_visible"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from toolcrib.errors import EncoderError, ServiceUnavailableError
 from toolcrib.http.workers import Workers
-from toolcrib.namespaces import Namespaces
+from toolcrib.tenants import Tenants
 
 __all__ = ["Readiness"]
 
@@ -25,7 +25,7 @@ class Readiness:
     engine that hangs would otherwise take another thread with each question.
     """
 
-    def __init__(self, namespaces: Namespaces, workers: Workers) -> None:
+    def __init__(self, namespaces: Tenants, workers: Workers) -> None:
         self._namespaces = namespaces
         self._workers = workers
         self._known: tuple[dict[str, Any], float] | None = None
@@ -81,7 +81,7 @@ class Readiness:
         self._namespaces.check()
         crib = self._namespaces.crib()
         info, identity = crib.info()
-        if "dense" in crib.encode_query("ready").degraded:
+        if "dense" in crib.tools.encode_query("ready").degraded:
             raise EncoderError("the dense encoder fails")
         text = json.dumps(identity, sort_keys=True)
         return {

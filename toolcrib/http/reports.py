@@ -15,8 +15,8 @@ from starlette.responses import Response
 from toolcrib.http.endpoints import Endpoint, answer
 from toolcrib.http.visits import Visit, visit_of
 from toolcrib.http.wire.records import ReportsAnswer
-from toolcrib.namespaces import DEFAULT
 from toolcrib.records import Scope
+from toolcrib.tenants import DEFAULT
 
 __all__ = ["ENDPOINTS"]
 

@@ -53,7 +53,7 @@ async def route_turn(body: RouteBody, request: Request) -> Response:
 def _route(visit: Visit, body: RouteBody, turn: Turn, crib: Crib) -> Decision:
     visit.house.logs.add(log_of(visit))
     by = visit.caller.key_id or None
-    return crib.route(turn, k=body.k, budget_ms=body.budget_ms, shown=body.shown, by=by)
+    return crib.turns.route(turn, k=body.k, budget_ms=body.budget_ms, shown=body.shown, by=by)
 
 
 async def find_alternates(body: AlternatesBody, request: Request) -> Response:

@@ -14,7 +14,10 @@ from collections.abc import Sequence
 
 from toolcrib.errors import QueryError
 
-__all__ = ["MAX_SET", "least_probability", "set_size"]
+__all__ = ["COVERAGE", "MAX_SET", "least_probability", "set_size"]
+
+COVERAGE = 0.95
+"""With what probability a set holds every needed tool, where nobody says."""
 
 MAX_SET = 50
 """No set grows beyond this, whatever was asked for."""

@@ -12,7 +12,7 @@ from pydantic import Field
 from toolcrib.errors import CalibrationError, SettingsError
 from toolcrib.records import FindResult, ToolHit, Verdict
 from toolcrib.retrieval.calibration import AcceptanceCurve, Calibration, Floats, Head
-from toolcrib.retrieval.conformal import least_probability, set_size
+from toolcrib.retrieval.conformal import COVERAGE, least_probability, set_size
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Equals, Filter, HasId, all_of
 from toolcrib.store.payload import read_tool
@@ -199,9 +199,11 @@ class Assessor:
         return [replace(hit, probability=p) for hit, p in zip(hits, likely, strict=True)]
 
     def complete(
-        self, hits: list[ToolHit], coverage: float
+        self, hits: list[ToolHit], coverage: float | None
     ) -> tuple[list[ToolHit], tuple[str, ...]]:
         """The smallest set that is complete with probability `coverage`, and what it lacks.
+
+        Without a `coverage` it is `COVERAGE`.
 
         Raises:
             CalibrationError: there is no calibration to tell.
@@ -211,7 +213,9 @@ class Assessor:
                 'k="auto" needs a calibration for these models and settings: '
                 "run `toolcrib calibrate`"
             )
-        least = least_probability(self._calibration.needed, coverage)
+        least = least_probability(
+            self._calibration.needed, COVERAGE if coverage is None else coverage
+        )
         size = set_size([hit.probability or 0.0 for hit in hits], least)
         return hits[:size], () if least > 0 else ("coverage",)
 

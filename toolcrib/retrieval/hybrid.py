@@ -13,12 +13,13 @@ from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray, Reranker
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import ToolcribError
-from toolcrib.records import FindResult, Scope, ToolHit
+from toolcrib.records import FindResult, ToolHit
 from toolcrib.retrieval.calibration import COMPETITORS, Floats, Head, features
 from toolcrib.retrieval.conformal import MAX_SET
 from toolcrib.retrieval.fusion import FusionWeights, fuse
 from toolcrib.retrieval.gate import ENABLED, Assessor, GateSettings
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Legs
+from toolcrib.retrieval.options import SearchOptions
 from toolcrib.retrieval.queries import check_query, has_words, wordless
 from toolcrib.retrieval.ranking import Candidates, by_place, rank
 from toolcrib.retrieval.rerank import Reranked, RerankSettings, ToolReranker
@@ -107,22 +108,10 @@ class HybridRetriever:
         """The tool to fall back to, where the gate's settings name one in reach."""
         return self._assessor.general(allowed)
 
-    def find(
-        self,
-        query: str | EncodedQuery,
-        k: int | Literal["auto"] = 5,
-        *,
-        scope: Scope | None = None,
-        where: Filter | None = None,
-        explain: bool = False,
-        gate: bool = True,
-        coverage: float = 0.95,
-    ) -> FindResult:
+    def find(self, query: str | EncodedQuery, options: SearchOptions) -> FindResult:
         """Rank the tools that fit a query, best first; ties are broken by id.
 
-        A query that somebody has encoded already (`encode`) is not encoded again. With `k="auto"`
-        come as many as hold every needed tool with the probability `coverage`. Without `gate`
-        the verdict is given, and nothing is withheld for it.
+        A query that somebody has encoded already (`encode`) is not encoded again.
 
         Raises:
             QueryError: `k` < 1, a query of white space only, or a filter on an unknown field.
@@ -130,27 +119,29 @@ class HybridRetriever:
             StoreError: the store does not answer.
         """
         text = query if isinstance(query, str) else query.text
-        check_query(text, k, where)
+        k = options.k
+        check_query(text, k, options.where)
         if not has_words(text):
             return wordless(text)
         watch = Stopwatch(self._clock)
         encoded = self.encode(query) if isinstance(query, str) else query
         watch.lap("encode")
-        allowed = from_scope(scope)
+        allowed = from_scope(options.scope)
         depth = MAX_SET if k == "auto" else max(DEPTH, 2 * k)
-        legs = Legs(self._store, encoded, all_of(ENABLED, allowed, where), allowed, depth)
-        hits, lacking = self._assessed(legs, encoded, k, watch, explain=explain)
+        limits = all_of(ENABLED, allowed, options.where)
+        legs = Legs(self._store, encoded, limits, allowed, depth)
+        hits, lacking = self._assessed(legs, encoded, k, watch, explain=options.explain)
         if k == "auto":
-            hits, short = self._assessor.complete(hits, coverage)
+            hits, short = self._assessor.complete(hits, options.coverage)
             lacking += short
         result = FindResult(
             query=text,
             tools=tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)),
             took_ms={},
             degraded=encoded.degraded + lacking,
-            unmatched_terms=self._unmatched(encoded.text, legs) if explain else (),
+            unmatched_terms=self._unmatched(encoded.text, legs) if options.explain else (),
         )
-        judged = self._assessor.judge(result, allowed, withhold=gate)
+        judged = self._assessor.judge(result, allowed, withhold=options.gate)
         watch.lap("gate")
         return replace(judged, took_ms=watch.result())
 

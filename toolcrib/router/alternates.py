@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 from toolcrib.encoders.lexical import split_identifier
 from toolcrib.indexers.points import dense_text
 from toolcrib.records import FindResult, Outcome, Scope, ToolHit, ToolSpec
+from toolcrib.retrieval.options import SearchOptions
 from toolcrib.retrieval.ranking import by_score
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not, all_of
@@ -49,18 +50,9 @@ _TOTAL = 1 + CATEGORY + PROVIDES + SCHEMA
 
 
 class Finder(Protocol):
-    """What alternates are looked for with; `HybridRetriever` and `Crib.find_tools` are such."""
+    """What alternates are looked for with; `ToolIndex.find` is such."""
 
-    def __call__(
-        self,
-        query: str,
-        k: int,
-        /,
-        *,
-        scope: Scope | None = None,
-        where: Filter | None = None,
-        gate: bool = True,
-    ) -> FindResult:
+    def __call__(self, query: str, options: SearchOptions, /) -> FindResult:
         """Rank the tools that fit a query."""
         ...
 
@@ -88,11 +80,9 @@ def alternates(
     gone = Not(HasId(frozenset(map(point_id, (failed.id, *excluded)))))
     # Words alone: an identifier in a description would call the tool of that name.
     described = " ".join(split_identifier(dense_text(failed)[:MAX_TOOL_CHARS]))
+    options = SearchOptions(DEPTH, scope, all_of(gone, where), gate=False)
     fitting, alike = (
-        find(query, DEPTH, scope=scope, where=all_of(gone, where), gate=False).tools
-        if query.strip()
-        else ()
-        for query in (text, described)
+        find(query, options).tools if query.strip() else () for query in (text, described)
     )
     found = {hit.id: replace(hit, probability=None) for hit in alike}
     found |= {hit.id: hit for hit in fitting}

@@ -14,6 +14,7 @@ from toolcrib.records import FindResult, Route, Sensitivity, ToolHit, ToolSpec, 
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.retrieval.options import SearchOptions
 from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import (
     AnyOf,
@@ -344,7 +345,8 @@ class ToolStage:
         limits, allowed = self._limits(turn)
         reach = self._selector.reach(allowed, k)
         retriever = self._retriever if reranking else self._first_stage
-        found = retriever.find(query, reach.limit, scope=turn.scope, where=limits, gate=False)
+        options = SearchOptions(reach.limit, turn.scope, limits, gate=False)
+        found = retriever.find(query, options)
         hits, signals = self._selector.complete(found.tools, allowed, reach)
         if self._settings.append_only:
             hits = self._selector.append_only(shown, hits, allowed)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from toolcrib import wiring
+from toolcrib import build
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
 from toolcrib.errors import TrainingError
@@ -154,7 +154,7 @@ def train(plan: TrainingPlan, settings: Settings, report: Stage) -> TrainingResu
             "there is nothing to learn from: no training query, and no tool whose purpose can "
             "be told; give labelled queries with a split `train`, or --resplit",
         )
-    guide = wiring.make_dense(settings)
+    guide = build.make_dense(settings)
     data, vectors = mine(
         list(gathered.parts.values()),
         guide,

@@ -160,7 +160,7 @@ def judged(settings: Settings) -> Iterator[Crib]:
     """An index at hand that is unsure of everything."""
     with Crib.open(":memory:", settings=settings) as crib:
         crib.index_tools(*TOOLS)
-        crib.save_calibration(flat(crib.calibration_identity(), 0.25))
+        crib.tools.save_calibration(flat(crib.tools.calibration_fingerprint(), 0.25))
         yield crib
 
 

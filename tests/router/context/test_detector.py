@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.router.conftest import write_labels
 from toolcrib import Settings
+from toolcrib.build import make_dense
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.records import SENSITIVITIES
@@ -20,7 +21,6 @@ from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.labels import label_sets
 from toolcrib.router.context.model import fit_context, shipped_context
 from toolcrib.router.context.rules import HeuristicDetector
-from toolcrib.wiring import make_dense
 
 CUES = load_cues()
 FINDER = EntityFinder()

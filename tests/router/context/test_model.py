@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.router.conftest import LABELS, CountingEncoder, write_labels
 from toolcrib import Settings
+from toolcrib.build import make_dense
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.router.context.cues import Cues, IntentCues, load_cues
 from toolcrib.router.context.entities import EntityFinder
@@ -26,7 +27,6 @@ from toolcrib.router.context.model import (
     shipped_context,
     write_context,
 )
-from toolcrib.wiring import make_dense
 
 DENSE = DeterministicEncoder()
 FINDER = EntityFinder()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 
-from toolcrib import wiring
+from toolcrib import build
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError
 from toolcrib.evaluation.calibrate import learn
@@ -38,7 +38,7 @@ class OwnSystems:
     def __init__(self, settings: Settings, crib: Crib | None = None) -> None:
         self._settings = settings
         self._crib = crib
-        self._dense = wiring.make_dense(settings)
+        self._dense = build.make_dense(settings)
         self._shared: dict[bool, tuple[tuple[str, ...], Store]] = {}
 
     def make(self, name: str) -> System:
@@ -54,7 +54,7 @@ class OwnSystems:
         if self._crib is not None and variant.settings == self._settings and variant.with_examples:
             return self._crib
         store = self._store(tools, with_examples=variant.with_examples)
-        return Crib(store, self._dense, variant.settings)
+        return Crib.over(store, self._dense, variant.settings)
 
     def close(self) -> None:
         """Let go of every index that was made."""
@@ -69,10 +69,10 @@ class OwnSystems:
             return held[1]
         if held is not None:
             held[1].close()
-        store = wiring.open_store(":memory:", layout(self._dense.dimensions), self._settings)
+        store = build.open_store(":memory:", layout(self._dense.dimensions), self._settings)
         self._shared[with_examples] = (digests, store)
         bare = {} if with_examples else {"success_examples": ()}
-        Crib(store, self._dense, self._settings).index_tools(
+        Crib.over(store, self._dense, self._settings).index_tools(
             [tool.model_copy(update=bare) for tool in tools],
         )
         return store
@@ -130,7 +130,7 @@ class _OwnSystem:
     def learn(self, queries: Sequence[LabelledQuery]) -> None:
         """Fit a head where it pays, and the confidence, for as long as this is measured."""
         assert self._crib is not None, "index comes first"
-        self._crib.use_calibration(learn(self._crib, queries))
+        self._crib.tools.use_calibration(learn(self._crib, queries))
 
     def search(self, query: str, k: int, among: Sequence[str] | None = None) -> Answer:
         """The best `k` tools or fewer, of those in `among` when it is given."""

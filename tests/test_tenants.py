@@ -7,11 +7,11 @@ import time
 import pytest
 
 from tests.store.qdrant_over_http import running
-from toolcrib import Collection, Passage, Settings, ToolSpec
+from toolcrib import Collection, Passage, Settings, ToolSpec, Turn
 from toolcrib.errors import IndexMismatchError, QueryError, StoreError, UnknownToolError
-from toolcrib.namespaces import DEFAULT, Namespaces, check_name, rebuild_shared
 from toolcrib.settings import EncoderSettings
 from toolcrib.store.records_db.base import DbRow
+from toolcrib.tenants import DEFAULT, Tenants, check_name, rebuild_shared
 
 SETTINGS = Settings.model_validate(
     {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
@@ -27,7 +27,7 @@ LEAVE = Passage(collection="handbook", document="leave.md", text="Everybody has 
 
 @pytest.fixture
 def many(tmp_path):
-    with Namespaces.open(tmp_path / "store", settings=SETTINGS) as opened:
+    with Tenants.open(tmp_path / "store", settings=SETTINGS) as opened:
         yield opened
 
 
@@ -80,29 +80,29 @@ class TestApart:
 
     def test_a_calibration_is_ones_own(self, many):
         acme, zoo = many.crib("acme"), many.crib("zoo")
-        assert acme.calibration_identity() == zoo.calibration_identity()
+        assert acme.tools.calibration_fingerprint() == zoo.tools.calibration_fingerprint()
         many.crib("acme").index_tools([MAIL])
         assert many.crib("zoo").find_tools("send a mail").tools == ()
 
     def test_decisions_are_logged_apart(self, many):
         acme = many.crib("acme")
         acme.index_tools([MAIL])
-        made = acme.route("send a mail to Ana", by="key-1")
+        made = acme.turns.route(Turn(text="send a mail to Ana"), by="key-1")
         assert many.log("acme").find(made.id)["by"] == "key-1"
         assert many.log("zoo").find(made.id) is None
 
 
 class TestLife:
     def test_everything_is_there_when_it_is_opened_again(self, tmp_path):
-        with Namespaces.open(tmp_path, settings=SETTINGS) as many:
+        with Tenants.open(tmp_path, settings=SETTINGS) as many:
             many.crib().index_tools([ROWS])
             many.crib("acme").index_tools([MAIL])
             many.crib("acme").index_passages([LEAVE])
-        with Namespaces.open(tmp_path, settings=SETTINGS) as many:
+        with Tenants.open(tmp_path, settings=SETTINGS) as many:
             assert many.names() == (DEFAULT, "acme")
             assert ids(many.crib()) == ["sql/read_rows"]
             assert ids(many.crib("acme")) == ["mail/send_mail"]
-            assert many.crib("acme").library.count() == 1
+            assert many.crib("acme").knowledge.count() == 1
 
     def test_looking_makes_no_namespace(self, many):
         assert many.crib("acme").find_tools("send a mail").tools == ()
@@ -119,14 +119,14 @@ class TestLife:
         assert many.names() == (DEFAULT, "zoo")
         assert ids(many.crib("acme")) == []
         assert many.ledger.get("quarantine/acme", "a") is None
-        assert many.crib("zoo").library.count() == 1
+        assert many.crib("zoo").knowledge.count() == 1
 
     def test_the_default_one_stays(self, many):
         with pytest.raises(QueryError, match="default"):
             many.remove(DEFAULT)
 
     def test_many_are_opened_and_forgotten(self, many, monkeypatch):
-        monkeypatch.setattr("toolcrib.namespaces.OPEN_AT_ONCE", 3)
+        monkeypatch.setattr("toolcrib.tenants.OPEN_AT_ONCE", 3)
         first = many.crib("n0")
         first.index_tools([MAIL])
         for number in range(1, 8):
@@ -143,7 +143,7 @@ class TestLife:
         assert check_name("team-7.eu_west") == "team-7.eu_west"
 
     def test_a_closed_store_says_so(self, tmp_path):
-        many = Namespaces.open(tmp_path, settings=SETTINGS)
+        many = Tenants.open(tmp_path, settings=SETTINGS)
         many.close()
         with pytest.raises(StoreError):
             many.check()
@@ -153,7 +153,7 @@ class TestOtherModels:
     OTHER = SETTINGS.model_copy(update={"encoder": EncoderSettings(dense="deterministic:32")})
 
     def test_an_index_of_another_model_is_refused_then_rebuilt(self, tmp_path):
-        with Namespaces.open(tmp_path, settings=SETTINGS) as many:
+        with Tenants.open(tmp_path, settings=SETTINGS) as many:
             many.crib("acme").index_tools([MAIL])
             many.crib("acme").index_passages([LEAVE])
             many.crib("zoo").index_tools([ROWS])
@@ -162,16 +162,16 @@ class TestOtherModels:
         main.mkdir()
         (tmp_path / "tenants").rename(main / "tenants")
         with (
-            Namespaces.open(main, settings=self.OTHER) as many,
+            Tenants.open(main, settings=self.OTHER) as many,
             pytest.raises(IndexMismatchError, match="rebuild"),
         ):
             many.crib("acme")
         rebuild_shared(str(main), self.OTHER)
-        with Namespaces.open(main, settings=self.OTHER) as many:
+        with Tenants.open(main, settings=self.OTHER) as many:
             assert many.names() == (DEFAULT, "acme", "zoo")
             assert ids(many.crib("acme")) == ["mail/send_mail"]
             assert ids(many.crib("zoo")) == ["sql/read_rows"]
-            assert many.crib("acme").library.count() == 1
+            assert many.crib("acme").knowledge.count() == 1
 
 
 class TestReplicas:
@@ -180,8 +180,8 @@ class TestReplicas:
     @pytest.fixture
     def replicas(self):
         with running() as server:
-            first = Namespaces.open(server.url, settings=SETTINGS)
-            second = Namespaces.open(server.url, settings=SETTINGS)
+            first = Tenants.open(server.url, settings=SETTINGS)
+            second = Tenants.open(server.url, settings=SETTINGS)
             with first, second:
                 yield first, second
 
@@ -210,7 +210,7 @@ class TestReplicas:
         first.crib(name).index_tools([MAIL])
         first.touched(name)
         assert ids(second.crib(name)) == ["mail/send_mail"]
-        store = first.crib(name)._store
+        store = first.crib(name).tools.store
         ours = store.read_meta()
         store.write_meta({**ours, "identity": {**ours["identity"], "dense": "another"}})
         first.touched(name)

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from toolcrib import Crib, Settings, ToolcribError
+from toolcrib.build import open_store
 from toolcrib.encoders.fake import DeterministicEncoder
-from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import IndexMismatchError, StoreError, UnknownCollectionError
 from toolcrib.indexers.points import passage_layout
-from toolcrib.library import Library
+from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import Collection, Passage, Refusal
 from toolcrib.router.collections import index_collections, preset
 from toolcrib.store.filters import Equals
-from toolcrib.wiring import open_store
+from toolcrib.store.lazy import LazyStore
 
 DENSE = DeterministicEncoder()
 COOKING = Collection(name="cooking", description="Recipes.", examples=("How long does rice boil?",))
@@ -50,13 +50,13 @@ def reopen(tmp_path):
     """Opens one folder again and again, the session before being over each time."""
     opened = []
 
-    def open_(dense=DENSE, *, rebuild=False, **settings) -> Library:
+    def open_(dense=DENSE, *, rebuild=False, **settings) -> KnowledgeBase:
         if opened:
             opened[-1].close()
         chosen = Settings(**settings)
         store = open_store(str(tmp_path / "library"), passage_layout(dense.dimensions), chosen)
         opened.append(store)
-        return Library(store, dense, chosen, rebuild=rebuild)
+        return KnowledgeBase(LazyStore(lambda: store, lambda: True), dense, chosen, rebuild=rebuild)
 
     yield open_
     if opened:
@@ -68,11 +68,11 @@ def library(reopen):
     return reopen()
 
 
-def put(library: Library, *items: Passage | Refusal, **options):
+def put(library: KnowledgeBase, *items: Passage | Refusal, **options):
     return library.put([("docs", item) for item in items], **options)
 
 
-def ids(library: Library, where=None) -> set[str]:
+def ids(library: KnowledgeBase, where=None) -> set[str]:
     return {passage.id for passage in library.passages(where)}
 
 
@@ -86,24 +86,11 @@ def test_what_was_defined_is_known_in_the_next_session(library, reopen):
     assert reopen().collection("cooking") == COOKING
 
 
-def test_a_collection_can_be_described_anew(library, reopen):
-    library.define([COOKING])
-    library.define([COOKING.model_copy(update={"description": "Soups."})])
-    assert library.collection("cooking").description == "Soups."
-    assert reopen().collection("cooking").description == "Soups."
-
-
 def test_an_unknown_name_is_answered_with_the_nearest(library):
     library.define([COOKING, Collection(name="garden")])
     with pytest.raises(UnknownCollectionError, match="did you mean 'cooking'") as caught:
         library.collection("cookin")
     assert caught.value.nearest == ("cooking",)
-
-
-def test_a_name_that_is_near_to_none_is_just_unknown(library):
-    library.define([COOKING])
-    with pytest.raises(UnknownCollectionError, match=r"^there is no collection 'zzz'$"):
-        library.collection("zzz")
 
 
 def test_reopening_encodes_nothing_and_finds_the_same(reopen):
@@ -117,15 +104,6 @@ def test_reopening_encodes_nothing_and_finds_the_same(reopen):
     assert (after.collections, after.owners) == (before.collections, before.owners)
     half_precision = 1e-3
     assert np.allclose(after.vectors, before.vectors, atol=half_precision)
-
-
-def test_only_what_is_described_anew_is_encoded_again(reopen):
-    counting = Counting(DENSE)
-    library = reopen(counting)
-    library.define([COOKING, Collection(name="garden")])
-    counting.texts.clear()
-    library.define([COOKING, Collection(name="garden", priority=1.0)])
-    assert set(counting.texts) == {"garden"}
 
 
 def test_collections_of_the_settings_are_known_and_win(library, reopen):
@@ -177,23 +155,11 @@ def test_a_collection_becomes_known_with_its_first_passage_as_its_preset_says(li
     assert library.collection("minutes") == Collection(name="minutes")
 
 
-def test_what_is_refused_makes_no_collection_known(library):
-    refusal = Refusal("a.pdf", "", "broken")
-    assert put(library, refusal).refused == (refusal,)
-    assert library.catalogue.names == ()
-
-
 def test_prune_holds_for_one_collection(library):
     put(library, *SOUP, BREAD, HOSES)
     report = put(library, *SOUP, prune="cooking")
     assert report.removed == (BREAD.id,)
     assert ids(library) == {SOUP[0].id, SOUP[1].id, HOSES.id}
-
-
-def test_a_listener_hears_of_every_passage(library):
-    heard: list[str] = []
-    put(library, *SOUP, HOSES, progress=lambda each: heard.extend(each.ids))
-    assert set(heard) == ids(library)
 
 
 @pytest.mark.parametrize("name", ["", "two words", "a/b", "\ud800"])
@@ -246,11 +212,6 @@ def test_passages_of_another_encoder_are_refused_and_nothing_is_lost(library, re
     assert reopen().count() == 2
 
 
-def test_words_that_were_weighed_otherwise_are_refused(library, reopen):
-    with pytest.raises(IndexMismatchError, match="bm25"):
-        reopen(lexical=LexicalSettings(k1=0.9))
-
-
 def test_a_rebuild_encodes_every_passage_by_the_new_encoder(library, reopen):
     put(library, *SOUP, HOSES)
     counting = Counting(NARROW)
@@ -285,6 +246,6 @@ def test_a_crib_whose_library_was_refused_can_be_rebuilt_at_once(tmp_path, setti
 
 
 def test_a_crib_that_was_made_without_a_library_says_how_to_get_one(crib):
-    bare = Crib(crib._store, DENSE, Settings())
+    bare = Crib.over(crib.tools.store, DENSE, Settings())
     with pytest.raises(StoreError, match=r"use Crib\.open"):
-        _ = bare.library
+        bare.add_collections(COOKING)

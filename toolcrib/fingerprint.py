@@ -1,4 +1,4 @@
-"""What an index and a calibration rest on, so that neither is used where it does not hold."""
+"""Fingerprints: what an index and a calibration rest on, so that neither is used elsewhere."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity
 
-__all__ = ["calibration_identity", "difference", "index_identity", "library_identity"]
+__all__ = ["calibration_fingerprint", "difference", "passage_fingerprint", "tool_fingerprint"]
 
 FORMAT_VERSION = 1
 """Raise it when points are laid out in another way: indexes of another format are refused."""
 
 
-def index_identity(dense: DenseEncoder, lexical: LexicalEncoder, settings: Settings) -> Identity:
-    """The models, weights and versions that every point of an index was made with."""
+def tool_fingerprint(dense: DenseEncoder, lexical: LexicalEncoder, settings: Settings) -> Identity:
+    """The models, weights and versions that every tool of an index was made with."""
     return {
         "format": FORMAT_VERSION,
         "dense": dense.name,
@@ -29,8 +29,8 @@ def index_identity(dense: DenseEncoder, lexical: LexicalEncoder, settings: Setti
     }
 
 
-def library_identity(dense: DenseEncoder, lexical: LexicalEncoder) -> Identity:
-    """The models and versions that every passage of a library was made with."""
+def passage_fingerprint(dense: DenseEncoder, lexical: LexicalEncoder) -> Identity:
+    """The models and versions that every passage of a knowledge base was made with."""
     return {
         "format": FORMAT_VERSION,
         "dense": dense.name,
@@ -40,7 +40,7 @@ def library_identity(dense: DenseEncoder, lexical: LexicalEncoder) -> Identity:
     }
 
 
-def calibration_identity(
+def calibration_fingerprint(
     index: Identity,
     settings: Settings,
     reranker: Reranker | None,

@@ -11,7 +11,7 @@ import pytest
 from toolcrib import Settings
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder, LexicalSettings
-from toolcrib.identity import calibration_identity, difference, index_identity
+from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.settings import ServerSettings
 
@@ -30,11 +30,11 @@ class Judge:
 
 def _index(settings: Settings = DEFAULTS, dimensions: int = 64) -> dict[str, Any]:
     encoder = DeterministicEncoder(dimensions)
-    return dict(index_identity(encoder, LexicalEncoder(settings.lexical), settings))
+    return dict(tool_fingerprint(encoder, LexicalEncoder(settings.lexical), settings))
 
 
 def _calibration(settings: Settings = DEFAULTS, judge: Judge | None = None) -> dict[str, Any]:
-    return dict(calibration_identity(_index(settings), settings, judge))
+    return dict(calibration_fingerprint(_index(settings), settings, judge))
 
 
 def _with(**fields: Any) -> Settings:
@@ -95,8 +95,3 @@ def test_a_difference_names_all_that_differs_and_what_to_do() -> None:
         "'deterministic-trigrams-64'; dimensions 32, now 64; build it anew with "
         "`toolcrib index --rebuild`, or go back to those settings"
     )
-
-
-def test_what_an_older_index_did_not_know_differs() -> None:
-    older = {key: value for key, value in _index().items() if key != "fields"}
-    assert difference(older, _index()).startswith("the index was built with fields None, now {")

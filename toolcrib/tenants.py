@@ -1,4 +1,4 @@
-"""Namespaces: many cribs over one store, each of which looks like the only one.
+"""Tenants: many cribs over one store, one a namespace, each of which looks like the only one.
 
 The default namespace is the store itself, as `Crib.open` opens it. All others share a second
 store beside it, in which every point belongs to one of them (`NamespacedStore`).
@@ -9,25 +9,34 @@ from __future__ import annotations
 import re
 import threading
 import time
+import uuid
 from collections import OrderedDict
-from contextlib import ExitStack
+from collections.abc import Iterable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
-from toolcrib import wiring
+from toolcrib import build
 from toolcrib.crib import Crib
 from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import QueryError, StoreError
+from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.indexers.writer import Listener
-from toolcrib.revisions import announce, change_revision, revision_of
+from toolcrib.knowledge_base import copy_passages
+from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings, load_settings
-from toolcrib.shared_store import SharedStore
-from toolcrib.store.namespaced import DEFAULT
-from toolcrib.store.records_db.base import RecordsDb
+from toolcrib.store.lazy import LazyStore
+from toolcrib.store.namespaced import DEFAULT, NamespacedStore, namespaces_of
+from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.tool_index import copy_tools
 
-__all__ = ["DEFAULT", "Namespaces", "check_name", "rebuild_shared"]
+__all__ = ["DEFAULT", "Tenants", "announce", "check_name", "rebuild_shared"]
+
+REVISIONS = "revisions"
+"""The shelf of the numbers by which processes over one server hear of each other's writes."""
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 
@@ -62,7 +71,7 @@ class _Opened:
     checked: float
 
 
-class Namespaces:
+class Tenants:
     """Opens the crib of a namespace when it is asked for. Safe for several threads."""
 
     def __init__(
@@ -78,11 +87,11 @@ class Namespaces:
         self.ledger = ledger
         self._dense = dense
         self._reranker = reranker
-        self._shared = SharedStore(location, settings, dense)
+        self._shared = _SharedStores(location, settings, dense)
         self._opened: OrderedDict[str, _Opened] = OrderedDict()
         self._lock = threading.RLock()
         self._is_closed = False
-        self._is_alone = not wiring.is_url(location)
+        self._is_alone = not build.is_url(location)
 
     @classmethod
     def open(
@@ -99,11 +108,11 @@ class Namespaces:
         """
         settings = settings or load_settings()
         where = str(location if location is not None else settings.store)
-        dense = wiring.make_dense(settings)
-        ledger = wiring.open_ledger(where, settings)
+        dense = build.make_dense(settings)
+        ledger = build.open_ledger(where, settings)
         with ExitStack() as undo:
             undo.callback(ledger.close)
-            reranker = wiring.make_reranker(settings)
+            reranker = build.make_reranker(settings)
             opened = cls(where, settings, dense, reranker, ledger)
             opened._open_default(progress)
             undo.pop_all()
@@ -160,7 +169,7 @@ class Namespaces:
         if self._is_alone:
             return
         before = self._revision(name)
-        revision = change_revision(self.ledger, name)
+        revision = _change_revision(self.ledger, name)
         with self._lock:
             opened = self._opened.get(name)
             # Where another one wrote meanwhile, its write is still to be looked at.
@@ -220,7 +229,7 @@ class Namespaces:
         return DatabaseLog(self.ledger, name, text=self.settings.telemetry.text, keep_s=keep_s)
 
     def _revision(self, name: str) -> str | None:
-        return None if self._is_alone else revision_of(self.ledger, name)
+        return None if self._is_alone else _revision_of(self.ledger, name)
 
     def _catch_up(self, name: str, opened: _Opened) -> None:
         """Look again where another process wrote; what it rebuilt for other models is refused."""
@@ -244,9 +253,112 @@ def rebuild_shared(location: str, settings: Settings, progress: Listener | None 
     Raises:
         StoreError: the store does not answer, or another process holds it.
     """
-    shared = SharedStore(location, settings, wiring.make_dense(settings))
+    shared = _SharedStores(location, settings, build.make_dense(settings))
     try:
         shared.rebuild(progress)
         announce(location, settings, (DEFAULT, *shared.names()))
     finally:
         shared.close()
+
+
+class _SharedStores:
+    """The stores that all namespaces but the default one share: one of tools, one of passages."""
+
+    def __init__(self, location: str, settings: Settings, dense: DenseEncoder) -> None:
+        self._settings = settings
+        self._dense = dense
+        place, placed = build.tenants_place(location, settings)
+        self._tool_layout = layout(dense.dimensions)
+        self._passage_layout = passage_layout(dense.dimensions)
+        self._tools = LazyStore(
+            lambda: build.open_store(place, self._tool_layout, placed),
+            lambda: build.has_tools(place, placed),
+        )
+        self._passages = LazyStore(
+            lambda: build.open_passages(place, self._passage_layout, placed),
+            lambda: build.has_passages(place, placed),
+        )
+
+    def crib(self, name: str, log: DecisionLog, reranker: Reranker | None) -> Crib:
+        """A namespace's crib.
+
+        Raises:
+            IndexMismatchError: other models made its index.
+        """
+        crib = Crib.over(
+            NamespacedStore(self._tools.open(), name),
+            self._dense,
+            self._settings,
+            passages=LazyStore(
+                lambda: NamespacedStore(self._passages.open(), name),
+                partial(self._has_passages, name),
+            ),
+            reranker=reranker,
+            log=log,
+        )
+        crib.tools.check()
+        return crib
+
+    def names(self) -> list[str]:
+        """Every namespace that tools or passages were ever written to, by name."""
+        return sorted({name for store in self._there() for name in namespaces_of(store.open())})
+
+    def clear(self, name: str) -> None:
+        """Remove what a namespace holds."""
+        for store in self._there():
+            NamespacedStore(store.open(), name).clear()
+
+    def rebuild(self, progress: Listener | None = None) -> None:
+        """Encode everything anew into stores beside, and swap them in."""
+        if self._tools.exists:
+            tools = self._tools.open()
+            with tools.renew(self._tool_layout) as beside:
+                for name in namespaces_of(tools):
+                    ends = NamespacedStore(tools, name), NamespacedStore(beside, name)
+                    copy_tools(*ends, self._dense, self._settings, progress)
+        if self._passages.exists:
+            passages = self._passages.open()
+            with passages.renew(self._passage_layout) as beside:
+                for name in namespaces_of(passages):
+                    ends = NamespacedStore(passages, name), NamespacedStore(beside, name)
+                    copy_passages(*ends, self._dense, self._settings)
+
+    def close(self) -> None:
+        """Let go of the stores."""
+        self._tools.close()
+        self._passages.close()
+
+    def _there(self) -> list[LazyStore]:
+        """Those that were ever made: looking must not make them."""
+        return [store for store in (self._tools, self._passages) if store.exists]
+
+    def _has_passages(self, name: str) -> bool:
+        if not self._passages.exists:
+            return False
+        return bool(NamespacedStore(self._passages.open(), name).read_meta())
+
+
+def _revision_of(ledger: RecordsDb, namespace: str) -> str | None:
+    """What the last write left; None where nobody ever said that he wrote."""
+    entry = ledger.get(REVISIONS, namespace)
+    return entry.body["revision"] if entry else None
+
+
+def _change_revision(ledger: RecordsDb, namespace: str) -> str:
+    """Say that a namespace was written to; the revision that it has now."""
+    revision = uuid.uuid4().hex
+    ledger.put(REVISIONS, DbRow(namespace, time.time(), {"revision": revision}))
+    return revision
+
+
+def announce(location: str, settings: Settings, namespaces: Iterable[str]) -> None:
+    """Say so from outside of a service; a folder's only process needs no telling.
+
+    Raises:
+        StoreError: the server does not answer.
+    """
+    if not build.is_url(location):
+        return
+    with closing(build.open_ledger(location, settings)) as ledger:
+        for name in namespaces:
+            _change_revision(ledger, name)

@@ -1,35 +1,38 @@
-"""How a command gets its crib: options first, settings next."""
+"""Options that commands share, and what they open: cribs, data sets, logs, batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from toolcrib import wiring
-from toolcrib.crib import Crib
-from toolcrib.errors import StoreError
+from toolcrib.errors import SettingsError, SourceError, StoreError
 from toolcrib.records import IndexProgress
-from toolcrib.revisions import announce
 from toolcrib.settings import load_settings
 from toolcrib.store.filters import AnyOf, Filter, all_of
 from toolcrib.store.namespaced import DEFAULT
 
 if TYPE_CHECKING:
+    from toolcrib.crib import Crib
     from toolcrib.evaluation.dataset import DataSet
 
 __all__ = [
+    "GATEWAY_STORE",
     "Json",
+    "Log",
     "Queries",
     "Seed",
     "Servers",
     "Store",
     "Tags",
     "Tools",
+    "lines_of",
     "load_sets",
+    "logged_records",
     "narrowing",
     "open_crib",
     "writing_crib",
@@ -37,12 +40,10 @@ __all__ = [
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Store: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="Folder or Qdrant URL of the index; default: .toolcrib."),
+    str | None, typer.Option(help="Folder or Qdrant URL of the index; default: .toolcrib.")
 ]
 Tools: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="Tools in any format that can be indexed; with --queries."),
+    str | None, typer.Option(help="Tools in any format that can be indexed; with --queries.")
 ]
 Queries: TypeAlias = Annotated[
     Path | None,
@@ -50,13 +51,17 @@ Queries: TypeAlias = Annotated[
 ]
 Seed: TypeAlias = Annotated[int, typer.Option(help="Of everything that is random.")]
 Servers: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--server", help="Only tools of this server; may be repeated."),
+    list[str] | None, typer.Option("--server", help="Only tools of this server; may be repeated.")
 ]
 Tags: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--tag", help="Only tools with this tag; may be repeated."),
+    list[str] | None, typer.Option("--tag", help="Only tools with this tag; may be repeated.")
 ]
+Log: TypeAlias = Annotated[
+    Path | None, typer.Argument(help="Log of decisions, .jsonl or .db; default: telemetry.path.")
+]
+
+GATEWAY_STORE = ".toolcrib-gateway"
+"""Where a gateway keeps its index and its approvals, unless told otherwise."""
 
 
 def open_crib(
@@ -73,13 +78,15 @@ def open_crib(
         StoreError: there is no index and `create` is not set.
         ToolcribError: as `Crib.open`.
     """
-    file: Path | None = context.obj
-    settings = load_settings(file)
+    from toolcrib import build
+    from toolcrib.crib import Crib
+
+    settings = load_settings(context.obj)
     location = store or settings.store
-    if not create and not wiring.has_index(location):
+    if not create and not build.has_index(location):
         raise StoreError(
             f"there is no index in {location}; make one with "
-            f"`toolcrib index SOURCE... --store {location}`",
+            f"`toolcrib index SOURCE... --store {location}`"
         )
     return Crib.open(location, settings=settings, rebuild=rebuild, progress=progress)
 
@@ -98,6 +105,8 @@ def writing_crib(
     Raises:
         ToolcribError: as `open_crib`.
     """
+    from toolcrib.tenants import announce
+
     with open_crib(context, store, create=create, rebuild=rebuild, progress=progress) as crib:
         try:
             yield crib
@@ -109,8 +118,7 @@ def writing_crib(
 def narrowing(servers: list[str] | None, tags: list[str] | None) -> Filter | None:
     """The filter that `--server` and `--tag` stand for."""
     return all_of(
-        AnyOf("server", servers) if servers else None,
-        AnyOf("tags", tags) if tags else None,
+        AnyOf("server", servers) if servers else None, AnyOf("tags", tags) if tags else None
     )
 
 
@@ -138,3 +146,45 @@ def load_sets(
     assert queries is not None
     with open_crib(context, store) as crib:
         return [with_tools(queries.name.split(".")[0], list(crib.list_tools()), queries)]
+
+
+def lines_of(name: str) -> Iterator[str]:
+    """The lines of a file, `-` for standard input, without their ends.
+
+    Raises:
+        SourceError: it cannot be read, or is not UTF-8 text.
+    """
+    if name == "-":
+        yield from (line.rstrip("\r\n") for line in sys.stdin)
+        return
+    try:
+        with Path(name).open(encoding="utf-8") as file:
+            yield from (line.rstrip("\r\n") for line in file)
+    except OSError as error:
+        raise SourceError(name, "", f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SourceError(name, "", f"is not UTF-8 text: {error.reason}") from error
+
+
+def logged_records(context: typer.Context, log: Path | None) -> tuple[str, list[Mapping[str, Any]]]:
+    """What the log is called, and its records, oldest first.
+
+    Raises:
+        SettingsError: no log is named and none is set, or its suffix is not known.
+        SourceError: there is no such log, or nothing in it.
+        StoreDamagedError: it cannot be read.
+    """
+    from toolcrib.router.decision_log import TelemetrySettings, open_log
+
+    path = str(log) if log is not None else load_settings(context.obj).telemetry.path
+    opened = open_log(TelemetrySettings(path=path))
+    if path is None or opened is None:
+        raise SettingsError(
+            "no log of decisions is kept: name one, or set telemetry.path and decide something"
+        )
+    with closing(opened):
+        records = list(opened.read())
+    if not records:
+        reason = "holds no decision yet" if Path(path).exists() else "there is no such log"
+        raise SourceError(path, "", f"{reason}; it is written while telemetry.path names it")
+    return path, records

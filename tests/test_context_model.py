@@ -9,6 +9,7 @@ import yaml
 
 from tests.router.conftest import CountingEncoder, free_of_models, write_labels
 from toolcrib import Crib, Settings
+from toolcrib.build import make_dense
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SettingsError
@@ -18,7 +19,7 @@ from toolcrib.router.context.detector import SemanticDetector
 from toolcrib.router.context.model import read_context, write_context
 from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.settings import load_settings
-from toolcrib.wiring import make_context_model, make_dense, make_detector
+from toolcrib.turn_router import make_context_model, make_detector
 
 CUES = load_cues()
 OTHER_CUES = """
@@ -42,7 +43,7 @@ def types_of(detector, text):
 
 
 def detector_of(settings, dense, names=()):
-    return make_detector(settings, make_context_model(settings, dense), names)
+    return make_detector(settings.context, make_context_model(settings.context, dense), names)
 
 
 def test_by_cues_alone_no_text_is_encoded():
@@ -82,15 +83,15 @@ def test_a_users_own_labels_are_fitted_on_their_own_texts(labels):
 
 def test_what_was_fitted_before_is_used_as_long_as_it_holds(labels):
     settings = free_of_models(context={"labels": labels})
-    kept = write_context(make_context_model(settings, CountingEncoder()))
+    kept = write_context(make_context_model(settings.context, CountingEncoder()))
     dense = CountingEncoder()
-    again = make_context_model(settings, dense, kept)
+    again = make_context_model(settings.context, dense, kept)
     assert (dict(again.identity), dense.documents) == (dict(read_context(kept, CUES).identity), [])
     changed = Path(labels["need"]).read_text().replace("who knows", "who can tell")
     file = Path(labels["need"]).with_name("changed.yaml")
     file.write_text(changed)
     other = free_of_models(context={"labels": {**labels, "need": str(file)}})
-    assert make_context_model(other, dense, kept).identity != again.identity
+    assert make_context_model(other.context, dense, kept).identity != again.identity
     assert "who can tell" in dense.documents
 
 

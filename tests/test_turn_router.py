@@ -17,7 +17,6 @@ from toolcrib.errors import (
     UnknownDecisionError,
     UnknownToolError,
 )
-from toolcrib.evaluation.decisions import read_decisions
 from toolcrib.router.decision_log import TelemetrySettings, open_log
 
 MAIL = "send a mail to Ottilie Brandt"
@@ -44,7 +43,7 @@ def logged(request, shelves, tmp_path):
         return found
 
     yield crib, records
-    crib._desk.close()
+    crib.turns.close()
 
 
 @pytest.fixture
@@ -93,17 +92,6 @@ def test_outcomes_and_feedback_are_logged_beside_their_decision(logged):
     assert (feedback["kind"], feedback["decision"]) == ("feedback", decision.id)
     assert feedback["tools"] == ["mail/read_mail"]
     assert "note" not in feedback
-
-
-def test_what_is_logged_is_what_evaluation_reads(logged):
-    crib, records = logged
-    decision = crib.route(MAIL)
-    crib.feedback(decision.id, route="tools")
-    crib.report_outcome(decision.id, "mail/send_mail", "success")
-    [read] = read_decisions(records()).decisions
-    assert read.row.id == decision.id
-    assert read.feedback.route == "tools"
-    assert read.outcomes == {"mail/send_mail": "success"}
 
 
 def test_feedback_on_a_decision_that_was_never_made_is_an_error(logged):
@@ -185,7 +173,7 @@ def test_a_log_that_cannot_be_written_costs_its_record_and_never_the_answer(
     ]
     found = crib.alternates("mail/read_mail", MAIL, decision_id=decision.id)
     assert "mail/send_mail" not in [hit.id for hit in found]
-    crib._desk.close()
+    crib.turns.close()
 
 
 def test_feedback_that_cannot_be_written_is_an_error(shelves, tmp_path):
@@ -202,14 +190,6 @@ def ids(hits):
     return [hit.id for hit in hits]
 
 
-def test_the_next_best_tools_never_hold_the_failed_one(unlogged):
-    found = unlogged.alternates("post/send_parcel", PARCEL)
-    assert len(found) == 3
-    assert "post/send_parcel" not in ids(found)
-    assert [hit.rank for hit in found] == [1, 2, 3]
-    assert len(unlogged.alternates("post/send_parcel", PARCEL, k=1)) == 1
-
-
 def test_what_failed_before_in_the_turn_is_never_offered_again(unlogged):
     decision = unlogged.route(PARCEL)
     failed, gone = "post/send_parcel", []
@@ -219,22 +199,6 @@ def test_what_failed_before_in_the_turn_is_never_offered_again(unlogged):
         unlogged.report_outcome(decision.id, failed, "failure")
         failed = found[0].id
     assert len(gone) == 6
-
-
-def test_a_success_makes_up_for_a_failure(unlogged):
-    decision = unlogged.route(PARCEL)
-    for outcome, is_offered in (("failure", False), ("success", True)):
-        unlogged.report_outcome(decision.id, "mail/send_mail", outcome)
-        found = unlogged.alternates("mail/read_mail", MAIL, decision_id=decision.id, k=10)
-        assert ("mail/send_mail" in ids(found)) == is_offered
-
-
-def test_what_failed_in_one_turn_is_offered_in_another(unlogged):
-    first, second = unlogged.route(PARCEL), unlogged.route(PARCEL)
-    unlogged.report_outcome(first.id, "mail/send_mail", "failure")
-    for decision_id in (second.id, None):
-        found = unlogged.alternates("mail/read_mail", MAIL, decision_id=decision_id, k=10)
-        assert "mail/send_mail" in ids(found)
 
 
 def test_ceilings_and_limits_hold_for_alternates(shelves):
@@ -257,7 +221,3 @@ def test_alternates_of_an_unknown_tool_are_an_error_with_its_neighbours(unlogged
 def test_a_question_without_words_is_an_error(unlogged, query):
     with pytest.raises(QueryError, match="the question is empty"):
         unlogged.find_knowledge(query)
-
-
-def test_without_words_there_still_are_alternates_that_are_like_the_failed_tool(unlogged):
-    assert ids(unlogged.alternates("post/send_parcel", "", k=1)) == ["post/track_parcel"]

@@ -1,0 +1,69 @@
+"""Embedded and remote crib: the same public methods with the same parameters."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+
+import pytest
+
+from toolcrib import Crib, RemoteCrib
+from toolcrib.errors import SettingsError
+from toolcrib.retrieval.options import SearchKeywords, SearchOptions
+
+EMBEDDED_ONLY = {
+    "alearn_labels", "arefresh", "learn_labels", "open", "over", "refresh",
+}  # fmt: skip
+"""What a service does for all its callers: opening, fitting labels, hearing of other writers."""
+
+NOT_AWAITED = {"recovery"}
+"""What reads no store, and so needs no asynchronous method."""
+
+
+def public(crib: type) -> set[str]:
+    return {name for name in dir(crib) if not name.startswith("_")}
+
+
+def parameters(crib: type, name: str) -> list[tuple[str, object, object]]:
+    found = inspect.signature(getattr(crib, name)).parameters.values()
+    return [(each.name, each.kind, each.default) for each in found]
+
+
+NOT_YET = {"afind_tools", "aremove_docs", "aroute", "find_tools", "remove_docs"}
+"""Parameters that still differ in their names alone; to become empty."""
+
+SHARED = sorted(public(Crib) - EMBEDDED_ONLY - NOT_AWAITED)
+
+
+def test_what_one_can_the_other_can():
+    assert public(Crib) - EMBEDDED_ONLY == public(RemoteCrib)
+
+
+@pytest.mark.parametrize("name", [name for name in SHARED if name not in NOT_YET])
+def test_a_method_takes_the_same_on_both_sides(name):
+    assert parameters(Crib, name) == parameters(RemoteCrib, name)
+
+
+@pytest.mark.parametrize("name", [name for name in SHARED if f"a{name}" in SHARED])
+def test_an_asynchronous_method_takes_what_the_one_without_its_a_takes(name):
+    assert parameters(Crib, f"a{name}") == parameters(Crib, name)
+
+
+def test_every_method_that_waits_has_an_asynchronous_one():
+    waiting = {name for name in SHARED if f"a{name}" not in SHARED}
+    assert all(name.startswith("a") and name[1:] in SHARED for name in waiting)
+
+
+def test_the_keywords_of_a_search_are_the_fields_of_its_options():
+    assert {"k", *SearchKeywords.__annotations__} == {each.name for each in fields(SearchOptions)}
+
+
+@pytest.mark.parametrize("more", [{}, {"api_key": "tc_x", "namespace": "acme"}])
+def test_a_crib_that_is_made_of_an_address_names_what_opens_it(more):
+    with pytest.raises(SettingsError) as caught:
+        Crib("https://tools.example.org", **more)
+    assert str(caught.value) == (
+        "Crib('https://tools.example.org') opens nothing: a service is "
+        "RemoteCrib('https://tools.example.org', api_key=...), "
+        "a folder or a Qdrant server is Crib.open('https://tools.example.org')"
+    )

@@ -1,0 +1,331 @@
+"""Composition root: the only chooser of engines and models, and builder of a crib's parts."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from toolcrib.clock import Clock
+from toolcrib.encoders.base import DenseEncoder, Reranker
+from toolcrib.errors import SettingsError, StoreError
+from toolcrib.indexers.points import layout, passage_layout
+from toolcrib.indexers.writer import Listener
+from toolcrib.knowledge_base import KnowledgeBase
+from toolcrib.router.decision_log import DecisionLog
+from toolcrib.settings import Settings
+from toolcrib.store.base import Layout, Store
+from toolcrib.store.lazy import LazyStore
+from toolcrib.tool_index import ToolIndex
+from toolcrib.turn_router import TurnRouter
+
+if TYPE_CHECKING:
+    from toolcrib.store.records_db.base import RecordsDb
+
+__all__ = [
+    "MEMORY",
+    "Parts",
+    "has_index",
+    "has_passages",
+    "has_tools",
+    "is_url",
+    "make_dense",
+    "make_parts",
+    "make_reranker",
+    "open_ledger",
+    "open_parts",
+    "open_passages",
+    "open_store",
+    "tenants_place",
+]
+
+Made = TypeVar("Made")
+
+Parts: TypeAlias = tuple[ToolIndex, KnowledgeBase, TurnRouter]
+"""What a crib holds."""
+
+MEMORY = ":memory:"
+LIBRARY = "library"
+TENANTS = "tenants"
+LEDGER = "ledger"
+
+
+# -- the parts of a crib ---------------------------------------------------------------------
+
+
+def open_parts(
+    location: str,
+    settings: Settings,
+    *,
+    dense: DenseEncoder | None = None,
+    reranker: Reranker | None = None,
+    log: DecisionLog | None = None,
+    rebuild: bool = False,
+    progress: Listener | None = None,
+) -> Parts:
+    """Open or make the index and the knowledge base of a location.
+
+    Raises:
+        StoreError: as `Crib.open`.
+    """
+    dense = dense or make_dense(settings)
+    store = open_store(location, layout(dense.dimensions), settings)
+    passages = LazyStore(
+        lambda: open_passages(location, passage_layout(dense.dimensions), settings),
+        lambda: has_passages(location, settings),
+    )
+    try:
+        tools = ToolIndex(store, dense, settings, reranker=reranker or make_reranker(settings))
+        tools.claim(rebuild=rebuild, progress=progress)
+        knowledge = KnowledgeBase(passages, dense, settings, rebuild=rebuild)
+        return tools, knowledge, TurnRouter(tools, knowledge, log=log)
+    except BaseException:
+        passages.close()
+        store.close()
+        raise
+
+
+def make_parts(
+    store: Store,
+    dense: DenseEncoder,
+    settings: Settings,
+    *,
+    passages: LazyStore | None = None,
+    reranker: Reranker | None = None,
+    clock: Clock | None = None,
+    log: DecisionLog | None = None,
+) -> Parts:
+    """The same over stores that somebody has opened; whose they are is not looked at."""
+    tools = ToolIndex(store, dense, settings, reranker=reranker or make_reranker(settings))
+    knowledge = KnowledgeBase(passages or LazyStore(_no_passages, lambda: False), dense, settings)
+    return tools, knowledge, TurnRouter(tools, knowledge, clock=clock, log=log)
+
+
+def _no_passages() -> Store:
+    raise StoreError("this crib was made without a knowledge base; use Crib.open")
+
+
+# -- stores ----------------------------------------------------------------------------------
+
+
+def is_url(location: str) -> bool:
+    """Whether a store's location is a server."""
+    return location.startswith(("http://", "https://"))
+
+
+def has_passages(location: str, settings: Settings) -> bool:
+    """Whether passages were ever kept beside the tools of a location.
+
+    Raises:
+        StoreError: the server does not answer.
+    """
+    if not is_url(location):
+        return location != MEMORY and _is_store(Path(location) / LIBRARY)
+    return _has_collection(location, settings, _beside(settings.server.collection, LIBRARY))
+
+
+def has_tools(location: str, settings: Settings) -> bool:
+    """Whether tools were ever kept at a location.
+
+    Raises:
+        StoreError: the server does not answer.
+    """
+    if not is_url(location):
+        return location != MEMORY and _is_store(Path(location))
+    return _has_collection(location, settings, settings.server.collection)
+
+
+def _is_store(folder: Path) -> bool:
+    return (folder / "current").is_file()
+
+
+def _has_collection(url: str, settings: Settings, collection: str) -> bool:
+    from toolcrib.store.qdrant_client import has_collection
+
+    server = settings.server
+    return has_collection(
+        url,
+        collection,
+        api_key=server.api_key.get_secret_value() if server.api_key else None,
+        timeout_s=server.timeout_s,
+    )
+
+
+def open_passages(location: str, layout: Layout, settings: Settings) -> Store:
+    """The store of passages that belongs to a location: a folder in its folder, or beside it."""
+    if location == MEMORY:
+        return open_store(MEMORY, layout, settings)
+    if not is_url(location):
+        return open_store(str(Path(location) / LIBRARY), layout, settings)
+    beside = _beside(settings.server.collection, LIBRARY)
+    return open_store(location, layout, _on_server(settings, beside))
+
+
+def tenants_place(location: str, settings: Settings) -> tuple[str, Settings]:
+    """Where the tools of all namespaces but the default one are, which share a store."""
+    if location == MEMORY:
+        return MEMORY, settings
+    if not is_url(location):
+        return str(Path(location) / TENANTS), settings
+    return location, _on_server(settings, _beside(settings.server.collection, TENANTS))
+
+
+def open_ledger(location: str, settings: Settings) -> RecordsDb:
+    """The records that are kept beside the points of a location.
+
+    A folder need not be free for that: another process may hold its points.
+
+    Raises:
+        StoreError: it cannot be opened.
+    """
+    if is_url(location):
+        from toolcrib.store.records_db.qdrant import QdrantRecordsDb
+
+        server = settings.server
+        return QdrantRecordsDb.open(
+            location,
+            api_key=server.api_key.get_secret_value() if server.api_key else None,
+            collection=_beside(server.collection, LEDGER),
+            timeout_s=server.timeout_s,
+            replicas=server.replicas,
+        )
+    from toolcrib.store.records_db.sqlite import SqliteRecordsDb
+
+    if location == MEMORY:
+        passing = tempfile.TemporaryDirectory(prefix="toolcrib-", ignore_cleanup_errors=True)
+        return SqliteRecordsDb(Path(passing.name) / f"{LEDGER}.db", on_close=passing.cleanup)
+    return SqliteRecordsDb(Path(location) / f"{LEDGER}.db")
+
+
+def _beside(collection: str, what: str) -> str:
+    """The collection that belongs to one of tools."""
+    return f"{collection}-{what}"
+
+
+def _on_server(settings: Settings, collection: str) -> Settings:
+    """The settings, of another collection on the same server."""
+    server = settings.server.model_copy(update={"collection": collection})
+    return settings.model_copy(update={"server": server})
+
+
+def has_index(location: str) -> bool:
+    """Whether there is something to open; a server is taken at its word until it is asked."""
+    return is_url(location) or _is_store(Path(location))
+
+
+def open_store(location: str, layout: Layout, settings: Settings) -> Store:
+    """The store at a location: a folder, a server's URL, or `:memory:` for a passing folder."""
+    if is_url(location):
+        from toolcrib.store.qdrant_server import ServerStore
+
+        server = settings.server
+        return ServerStore.open(
+            location,
+            layout,
+            api_key=server.api_key.get_secret_value() if server.api_key else None,
+            collection=server.collection,
+            timeout_s=server.timeout_s,
+            shards=server.shards,
+            replicas=server.replicas,
+        )
+    from toolcrib.store.qdrant_edge import EdgeStore
+
+    if location == MEMORY:
+        passing = tempfile.TemporaryDirectory(prefix="toolcrib-", ignore_cleanup_errors=True)
+        return EdgeStore.open(Path(passing.name), layout, on_close=passing.cleanup)
+    return EdgeStore.open(Path(location), layout)
+
+
+# -- models ----------------------------------------------------------------------------------
+
+
+def make_dense(settings: Settings) -> DenseEncoder:
+    """The dense encoder that the settings name.
+
+    Raises:
+        SettingsError: there is no such kind.
+        MissingExtraError: its extra is not installed.
+    """
+    kind, _, model = settings.encoder.dense.partition(":")
+    return _choose("encoder.dense", kind, _DENSE)(model, settings.encoder.threads)
+
+
+def make_reranker(settings: Settings) -> Reranker | None:
+    """The reranker that the settings name, if they name one.
+
+    Raises:
+        SettingsError: there is no such kind.
+        MissingExtraError: its extra is not installed.
+    """
+    if settings.encoder.reranker is None:
+        return None
+    kind, _, model = settings.encoder.reranker.partition(":")
+    return _choose("encoder.reranker", kind, _RERANKERS)(model, settings.encoder.threads)
+
+
+def _bundled(model: str, threads: int) -> DenseEncoder:
+    from toolcrib.encoders.onnx import BundledEncoder
+
+    return BundledEncoder(Path(model) if model else None, threads)
+
+
+def _deterministic(model: str, _threads: int) -> DenseEncoder:
+    from toolcrib.encoders.fake import DeterministicEncoder
+
+    return DeterministicEncoder(int(model)) if model else DeterministicEncoder()
+
+
+def _fastembed(model: str, threads: int) -> DenseEncoder:
+    from toolcrib.encoders.fastembed import FastEmbedEncoder
+
+    return FastEmbedEncoder(model, threads)
+
+
+def _sentence_transformers(model: str, _threads: int) -> DenseEncoder:
+    from toolcrib.encoders.sentence_transformers import SentenceTransformersEncoder
+
+    return SentenceTransformersEncoder(model)
+
+
+def _bundled_reranker(model: str, threads: int) -> Reranker:
+    from toolcrib.encoders.onnx import BundledReranker
+
+    if not model:
+        raise SettingsError(
+            "encoder.reranker: no reranker ships; name a folder, as in bundled:./my-reranker",
+        )
+    return BundledReranker(Path(model), threads)
+
+
+def _fastembed_reranker(model: str, threads: int) -> Reranker:
+    from toolcrib.encoders.fastembed import FastEmbedReranker
+
+    return FastEmbedReranker(model, threads)
+
+
+def _sentence_transformers_reranker(model: str, _threads: int) -> Reranker:
+    from toolcrib.encoders.sentence_transformers import SentenceTransformersReranker
+
+    return SentenceTransformersReranker(model)
+
+
+_DENSE: dict[str, Callable[[str, int], DenseEncoder]] = {
+    "bundled": _bundled,
+    "deterministic": _deterministic,
+    "fastembed": _fastembed,
+    "sentence-transformers": _sentence_transformers,
+}
+
+_RERANKERS: dict[str, Callable[[str, int], Reranker]] = {
+    "bundled": _bundled_reranker,
+    "fastembed": _fastembed_reranker,
+    "sentence-transformers": _sentence_transformers_reranker,
+}
+
+
+def _choose(setting: str, kind: str, known: dict[str, Made]) -> Made:
+    if kind not in known:
+        kinds = ", ".join(known)
+        raise SettingsError(f"{setting}: there is no kind {kind!r}; known are {kinds}")
+    return known[kind]

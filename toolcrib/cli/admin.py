@@ -1,0 +1,438 @@
+"""`toolcrib keys`, `approve`, `audit` and `doctor`: who may come in, and what is wrong."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from pydantic import ValidationError
+from rich.markup import escape
+
+from toolcrib import build
+from toolcrib.access.keys import Grant, KeyRing
+from toolcrib.access.lock_file import LockFile
+from toolcrib.access.quarantine import Held, Quarantine
+from toolcrib.cli.options import GATEWAY_STORE, Json, Servers, Store, Tags
+from toolcrib.cli.output import err, out, print_either, print_health, print_json, table_of
+from toolcrib.crib import Crib
+from toolcrib.errors import (
+    CalibrationError,
+    IndexMismatchError,
+    QueryError,
+    ToolcribError,
+    UnknownToolError,
+)
+from toolcrib.indexers.audit import Finding, audit_all, blocks
+from toolcrib.indexers.readers.registry import tool_entries
+from toolcrib.problems import EXIT_NOT_CLEAN
+from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
+from toolcrib.settings import Settings, load_settings
+from toolcrib.store.namespaced import DEFAULT
+
+__all__ = ["Health", "app", "approve", "audit", "doctor", "print_findings"]
+
+DAY_S = 86_400
+MAX_DAYS = 36_500
+
+app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API keys of a service.")
+
+
+Name: TypeAlias = Annotated[str, typer.Argument(help="Whose key it is, for people.")]
+Spaces: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="A namespace that it is for, '*' for all; default: default; repeatable."),
+]
+Collections: TypeAlias = Annotated[
+    list[str] | None, typer.Option(help="Only this collection; may be repeated.")
+]
+Ceiling: TypeAlias = Annotated[
+    str | None, typer.Option(help=f"Nothing above: {', '.join(SENSITIVITIES)}.")
+]
+Write: TypeAlias = Annotated[bool, typer.Option("--write", help="It may also write.")]
+Days: TypeAlias = Annotated[
+    float | None, typer.Option(min=0.001, max=MAX_DAYS, help="Holds for so many days.")
+]
+Rate: TypeAlias = Annotated[
+    str | None, typer.Option(help="What it may ask: LIMIT/second, /minute or /hour.")
+]
+
+
+@app.command("create")
+def create(
+    context: typer.Context,
+    name: Name,
+    namespace: Spaces = None,
+    server: Servers = None,
+    tag: Tags = None,
+    collection: Collections = None,
+    max_sensitivity: Ceiling = None,
+    write: Write = False,
+    expires_days: Days = None,
+    rate: Rate = None,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Make a key; its text is shown this once and kept nowhere."""
+    given = {
+        "namespaces": _unique(namespace),
+        "servers": server,
+        "tags": tag,
+        "collections": collection,
+        "max_sensitivity": max_sensitivity,
+        "access": "write" if write else None,
+        "rate": rate,
+    }
+    grant = _grant({field: value for field, value in given.items() if value})
+    expires_at = None if expires_days is None else time.time() + expires_days * DAY_S
+    with _ring(context, store) as ring:
+        key, text = ring.create(name, grant, expires_at)
+    if json:
+        print_json({"key": key.as_dict(time.time()), "text": text})
+    else:
+        err.print(f"key {key.id} for {escape(key.name)}; it is shown this once:", soft_wrap=True)
+        out.print(text, soft_wrap=True)
+
+
+@app.command("list")
+def list_keys(context: typer.Context, store: Store = None, json: Json = False) -> None:
+    """List all keys, those that no longer hold too; never their texts."""
+    with _ring(context, store) as ring:
+        keys = [key.as_dict(time.time()) for key in ring.list()]
+    if json:
+        print_json({"keys": keys})
+    else:
+        _print_keys(keys)
+
+
+@app.command("revoke")
+def revoke(
+    context: typer.Context,
+    key: Annotated[str, typer.Argument(help="The key's id, as `toolcrib keys list` shows it.")],
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Let a key hold no longer; services that run turn it away within two seconds."""
+    with _ring(context, store) as ring:
+        if not ring.revoke(key):
+            raise QueryError(f"no key has the id {key!r}; `toolcrib keys list` shows all")
+    print_either({"revoked": key}, f"{escape(key)} revoked", json=json)
+
+
+@contextmanager
+def _ring(context: typer.Context, store: str | None) -> Generator[KeyRing]:
+    """The keys of a location: its ledger alone, which a running service does not hold."""
+    settings = load_settings(context.obj)
+    with closing(build.open_ledger(store or settings.store, settings)) as ledger:
+        yield KeyRing(ledger)
+
+
+def _grant(given: dict[str, Any]) -> Grant:
+    try:
+        return Grant.model_validate(given)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = str(fault["loc"][0]).replace("_", "-").removesuffix("s")
+        raise QueryError(f"--{place} {fault['input']!r}: {fault['msg']}") from error
+
+
+def _unique(values: list[str] | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values or ()))
+
+
+def _print_keys(keys: list[dict[str, Any]]) -> None:
+    table = table_of()
+    for column in ("key", "name", "state", "access", "namespaces", "made", "expires", "only"):
+        table.add_column(column, overflow="fold")
+    for key in keys:
+        grant, is_active = key["grant"], key["state"] == "active"
+        table.add_row(
+            key["id"],
+            escape(key["name"]),
+            key["state"] if is_active else f"[yellow]{key['state']}[/]",
+            grant["access"],
+            escape(", ".join(grant["namespaces"])),
+            key["created_at"][:10],
+            (key["expires_at"] or "never")[:10],
+            escape(_limits(grant)),
+        )
+    out.print(table)
+    out.print(f"[dim]{len(keys)} keys[/]")
+
+
+def _limits(grant: dict[str, Any]) -> str:
+    """What narrows a key, in a few words."""
+    named = ("servers", "tags", "collections")
+    parts = [f"{name}: {', '.join(grant[name])}" for name in named if grant[name] is not None]
+    if grant["max_sensitivity"] is not None:
+        parts.append(f"up to {grant['max_sensitivity']}")
+    return "; ".join([*parts, *filter(None, [grant["rate"]])])
+
+
+def approve(
+    context: typer.Context,
+    tools: Annotated[
+        list[str] | None, typer.Argument(help="Ids of held tools; none: show what is held.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that is held.")] = False,
+    show: Annotated[
+        bool, typer.Option("--list", help="Show what is held; change nothing.")
+    ] = False,
+    reject: Annotated[
+        bool, typer.Option("--reject", help="Forget them instead; they are judged again.")
+    ] = False,
+    lock: Annotated[
+        Path | None,
+        typer.Option(help="File of approved tools to write to; default: gateway.lock, if there."),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Folder or Qdrant URL; default: {GATEWAY_STORE} if there, else the store."
+        ),
+    ] = None,
+    namespace: Annotated[str, typer.Option(help="Of a service.")] = DEFAULT,
+    json: Json = False,
+) -> None:
+    """Show the tools that are held back, and approve those that you name.
+
+    A running gateway serves them a moment later. A service serves them when they are sent again;
+    approved in its console or over HTTP, at once.
+    """
+    settings = load_settings(context.obj)
+    with closing(build.open_ledger(_place(store, settings), settings)) as ledger:
+        quarantine = Quarantine(ledger, namespace)
+        held = quarantine.list()
+        if show or not (tools or everything):
+            _show(held, json=json)
+            return
+        chosen = held if everything else _named(tools or [], held)
+        if not reject:
+            _write(lock, settings, chosen)
+        settle = quarantine.reject if reject else quarantine.release
+        for each in chosen:
+            settle(each.tool_id)
+    done = "rejected" if reject else "approved"
+    print_either({done: [each.tool_id for each in chosen]}, f"{len(chosen)} {done}", json=json)
+
+
+def _place(store: str | None, settings: Settings) -> str:
+    if store is not None:
+        return store
+    return GATEWAY_STORE if Path(GATEWAY_STORE).is_dir() else settings.store
+
+
+def _named(ids: Sequence[str], held: Sequence[Held]) -> list[Held]:
+    """The held tools of these ids; none is touched where one is unknown."""
+    known = {each.tool_id: each for each in held}
+    for tool_id in ids:
+        if tool_id not in known:
+            raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, known, n=3)))
+    return [known[tool_id] for tool_id in dict.fromkeys(ids)]
+
+
+def _write(lock: Path | None, settings: Settings, chosen: Sequence[Held]) -> None:
+    """Lock what was approved: in the file that was named, or where its server is locked already."""
+    file = LockFile(lock or Path(settings.gateway.lock))
+    locked = file.servers()
+    specs = [each.spec for each in chosen if lock is not None or each.server in locked]
+    if specs:
+        file.approve(specs)
+
+
+def _show(held: Sequence[Held], *, json: bool) -> None:
+    if json:
+        print_json({"held": [each.as_dict() for each in held]})
+        return
+    for each in held:
+        out.print(f"[bold]{escape(each.tool_id)}[/]  [dim]{escape(each.reason)}[/]")
+        print_findings(list(each.findings))
+    out.print(f"{len(held)} held back" if held else "nothing is held back")
+
+
+COLOURS = {"block": "red", "warning": "yellow", "info": "dim"}
+"""The severities, the worst first."""
+
+MAX_SHOWN = 50
+
+
+def audit(
+    sources: Annotated[
+        list[str],
+        typer.Argument(help="Files, folders, module:attribute, MCP server URLs, stdio:COMMAND."),
+    ],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 when anything at all was found.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Look for hidden text, orders to the model, requests for secrets and borrowed names.
+
+    Nothing is indexed. The exit code is 1 when a tool would be held back.
+    """
+    found = [item for source in sources for _, item in tool_entries(source, None, None)]
+    tools = [item for item in found if isinstance(item, ToolSpec)]
+    refused = [item for item in found if isinstance(item, Refusal)]
+    findings = audit_all(tools)
+    if json:
+        shown = [finding.as_dict() for finding in findings]
+        unread = [{"source": r.source, "place": r.place, "reason": r.reason} for r in refused]
+        print_json({"tools": len(tools), "findings": shown, "refused": unread})
+    else:
+        print_findings(findings)
+        _say(tools, findings, refused)
+    if blocks(findings) or (strict and findings) or not tools:
+        raise typer.Exit(EXIT_NOT_CLEAN)
+
+
+def print_findings(findings: list[Finding]) -> None:
+    """A row a finding, the worst first: how bad, which tool, where, what stands there, and why."""
+    if not findings:
+        return
+    ranks = list(COLOURS)
+    ordered = sorted(findings, key=lambda finding: ranks.index(finding.severity))
+    table = table_of()
+    for column in ("severity", "tool", "place", "found", "why"):
+        table.add_column(column, overflow="fold")
+    for each in ordered[:MAX_SHOWN]:
+        severity = f"[{COLOURS[each.severity]}]{each.severity}[/]"
+        texts = map(escape, (each.tool, each.place, each.excerpt, each.why))
+        table.add_row(severity, *texts)
+    out.print(table)
+    if len(ordered) > MAX_SHOWN:
+        out.print(f"... and {len(ordered) - MAX_SHOWN} more; --json lists all")
+
+
+def _say(tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal]) -> None:
+    for refusal in refused:
+        where = f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
+        err.print(f"[yellow]cannot be read[/] {escape(where)}: {escape(refusal.reason)}")
+    worst = Counter(finding.severity for finding in findings)
+    counted = ", ".join(f"{worst[name]} {name}" for name in COLOURS if worst[name])
+    out.print(f"{len(tools):,} tools: {counted or 'nothing was found'}")
+
+
+PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "pydantic")
+EXTRAS = ("mcp", "qdrant-client", "fastembed", "sentence-transformers", "langchain-core")
+
+
+@dataclass(slots=True)
+class Health:
+    """What was found: facts by section, and problems, each with the command that mends it."""
+
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    problems: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+
+    def problem(self, what: str, mend: str) -> None:
+        """Note something wrong."""
+        self.problems.append({"what": what, "mend": mend})
+
+
+def doctor(context: typer.Context, store: Store = None, json: Json = False) -> None:
+    """Check engine, models and index, and say what is wrong; exits with 1 when something is."""
+    health = Health()
+    health.facts["versions"] = {"python": platform.python_version(), **_versions()}
+    try:
+        settings = load_settings(context.obj)
+    except ToolcribError as error:
+        health.problem(str(error), "mend toolcrib.yaml or the variable")
+    else:
+        _check_models(settings, health)
+        _check_index(store or settings.store, settings, health)
+    if json:
+        print_json({"healthy": not health.problems, "problems": health.problems, **health.facts})
+    else:
+        print_health(health.facts, health.problems)
+    if health.problems:
+        raise typer.Exit(EXIT_NOT_CLEAN)
+
+
+def _versions() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in (*PACKAGES, *EXTRAS):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _check_models(settings: Settings, health: Health) -> None:
+    facts: dict[str, Any] = {"dense": settings.encoder.dense, "reranker": settings.encoder.reranker}
+    health.facts["models"] = facts
+    try:
+        dense = build.make_dense(settings)
+        dense.encode_query("is this model usable?")
+        facts |= {"dense": dense.name, "dimensions": dense.dimensions}
+        reranker = build.make_reranker(settings)
+        if reranker is not None:
+            reranker.score("is this model usable?", ["yes"])
+            facts["reranker"] = reranker.name
+    except ToolcribError as error:
+        health.problem(str(error), "pip install what is missing, or set encoder.dense: bundled")
+
+
+def _check_calibration(crib: Crib, health: Health) -> None:
+    facts: dict[str, Any] = {"calibration": "none for these models and settings"}
+    health.facts["confidence"] = facts
+    try:
+        found = crib.tools.calibration()
+    except CalibrationError as error:
+        health.problem(str(error), "toolcrib calibrate --queries FILE, or --reset")
+        return
+    if found is not None:
+        facts |= {
+            "calibration": found.method,
+            "queries": found.queries,
+            "threshold": found.threshold,
+            "expected calibration error": round(found.figures.ece, 4),
+            "head": found.head is not None,
+        }
+
+
+def _check_knowledge(crib: Crib, health: Health) -> None:
+    known = crib.knowledge
+    passages = {each.name: known.count(each.name) for each in known.catalogue.collections}
+    health.facts["library"] = {"collections": passages, "passages": known.count()}
+    for name in (name for name, count in passages.items() if not count):
+        health.problem(
+            f"the collection {name!r} holds no passages",
+            f"toolcrib index-docs PATH... --collection {name}",
+        )
+
+
+def _check_index(location: str, settings: Settings, health: Health) -> None:
+    health.facts["index"] = {"location": location}
+    if not build.has_index(location):
+        health.problem(f"there is no index in {location}", "toolcrib index SOURCE...")
+        return
+    try:
+        with Crib.open(location, settings=settings) as crib:
+            info, identity = crib.info()
+            _check_calibration(crib, health)
+            if build.has_passages(location, settings):
+                _check_knowledge(crib, health)
+    except IndexMismatchError as error:
+        health.problem(str(error), "toolcrib index --rebuild")
+        return
+    except ToolcribError as error:
+        health.problem(str(error), "see the message")
+        return
+    health.facts["index"] |= {
+        "engine": info.engine,
+        "tools": info.points,
+        "optimised": info.optimised,
+        "identity": identity,
+    }
+    if not info.points:
+        health.problem(f"the index in {location} is empty", "toolcrib index SOURCE...")
+    elif not info.optimised:
+        health.problem("the graph is not built yet, so searches are slower", "toolcrib index")

@@ -1,0 +1,249 @@
+"""Knowledge base: collections and their passages, in, out, and where a question finds them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from itertools import count
+from pathlib import Path
+
+from toolcrib.encoders.base import DenseEncoder
+from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.errors import IndexMismatchError, UnknownCollectionError
+from toolcrib.fingerprint import difference, passage_fingerprint
+from toolcrib.indexers.points import passage_layout
+from toolcrib.indexers.sync import PassageEntry, PassageSync
+from toolcrib.indexers.writer import Listener, ignore
+from toolcrib.records import Collection, IndexReport, Passage, Scope
+from toolcrib.retrieval.passages import PassageRetriever, PassageWeights
+from toolcrib.router.collections import (
+    CollectionIndex,
+    index_collections,
+    preset,
+    read_collection_index,
+    read_collections,
+)
+from toolcrib.settings import Settings
+from toolcrib.store.base import Store
+from toolcrib.store.filters import AnyOf, Equals, Filter, all_of
+from toolcrib.store.lazy import LazyStore
+from toolcrib.store.payload import read_passage
+
+__all__ = ["KnowledgeBase", "copy_passages"]
+
+
+class KnowledgeBase:
+    """Collections of passages in a store of their own; safe for several threads.
+
+    The store is made when something is put into it; reading one that is not there finds
+    nothing. `settings.collections` stand beside those that the store knows, and win over them.
+    `version` grows with every change.
+
+    Raises:
+        IndexMismatchError: other models or another format made the passages; `rebuild` encodes
+            them anew.
+    """
+
+    def __init__(
+        self, store: LazyStore, dense: DenseEncoder, settings: Settings, *, rebuild: bool = False
+    ) -> None:
+        self._versions = count(1)
+        self.version = 0
+        self._lazy = store
+        self._dense = dense
+        self._lexical = LexicalEncoder(settings.lexical)
+        self._settings = settings
+        self._opening = threading.Lock()
+        self._writing = threading.Lock()
+        self._store: Store | None = None
+        self._catalogue: CollectionIndex | None = None
+        if store.exists:
+            self._open(rebuild=rebuild)
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever put in, as far as this one knows."""
+        return self._store is not None
+
+    # -- collections -------------------------------------------------------------------------
+
+    @property
+    def catalogue(self) -> CollectionIndex:
+        """The collections that can be asked."""
+        if self._catalogue is None:
+            self._catalogue = self._known()
+        return self._catalogue
+
+    def collection(self, name: str) -> Collection:
+        """The collection of this name.
+
+        Raises:
+            UnknownCollectionError: there is none; the nearest names are given.
+        """
+        for each in self.catalogue.collections:
+            if each.name == name:
+                return each
+        nearest = tuple(get_close_matches(name, self.catalogue.names, n=3))
+        raise UnknownCollectionError(name, nearest)
+
+    def counted(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
+        """The collections in reach by name, each with its number of passages."""
+        if self._store is None:
+            return []
+        reach = self.catalogue.within(scope, None)
+        return [(each, self.count(each.name)) for each in sorted(reach, key=lambda c: c.name)]
+
+    def define(self, collections: Iterable[Collection]) -> None:
+        """Make these collections known, or describe them anew; durable when this returns."""
+        given = tuple(collections)
+        store = self._open()
+        with self._writing:
+            kept = read_collection_index(store.read_meta(), self._dense)
+            changed = kept.with_changes(given, self._dense)
+            if changed is not kept:
+                _keep(store, changed)
+            self._catalogue = self.catalogue.with_changes(given, self._dense)
+            self.version = next(self._versions)
+
+    # -- passages in -------------------------------------------------------------------------
+
+    def index(
+        self,
+        *sources: str | Path,
+        collection: str,
+        prune: bool = False,
+        progress: Listener | None = None,
+    ) -> IndexReport:
+        """Bring a collection up to date with documents, as `Crib.index_docs`."""
+        from toolcrib.indexers.documents.sources import passages
+
+        size = self._settings.documents.max_tokens
+        found = [
+            entry for source in sources for entry in passages(source, collection, max_tokens=size)
+        ]
+        return self.put(found, prune=collection if prune else None, progress=progress)
+
+    def put(
+        self,
+        entries: Sequence[PassageEntry],
+        *,
+        prune: str | None = None,
+        progress: Listener | None = None,
+    ) -> IndexReport:
+        """Bring the passages up to date with what loaders yield.
+
+        Collections that are not known yet become known, as their preset says where one ships.
+        `prune` names the collection whose other documents go.
+
+        Raises:
+            StoreError: the store refused; what was reported to `progress` is durable.
+        """
+        store = self._open()
+        kept = {each.name for each in read_collections(store.read_meta())}
+        named = {item.collection for _, item in entries if isinstance(item, Passage)}
+        self.define(self._described(name) for name in sorted(named - kept))
+        sync = PassageSync(store, self._dense, self._lexical)
+        with self._writing:
+            try:
+                return sync.run(entries, prune=prune, progress=progress or ignore)
+            finally:
+                self.version = next(self._versions)
+
+    def remove(self, collection: str, documents: Sequence[str] = ()) -> int:
+        """Remove documents of a collection; without any, the collection itself. Counts passages.
+
+        Raises:
+            UnknownCollectionError: there is no such collection.
+        """
+        self.collection(collection)
+        store = self._open()
+        where = all_of(
+            Equals("collection", collection),
+            AnyOf("document", documents) if documents else None,
+        )
+        with self._writing:
+            gone = [record.id for record in store.scroll(where, ("id",))]
+            store.delete(gone)
+            if not documents:
+                kept = read_collection_index(store.read_meta(), self._dense)
+                _keep(store, kept.without(collection))
+                self._catalogue = self.catalogue.without(collection)
+            self.version = next(self._versions)
+        return len(gone)
+
+    # -- passages out ------------------------------------------------------------------------
+
+    def retriever(self, weights: PassageWeights | None = None) -> PassageRetriever:
+        """What finds passages, by the settings' weights or by others."""
+        return PassageRetriever(self._open(), weights or self._settings.passages)
+
+    def passages(self, where: Filter | None = None) -> Iterator[Passage]:
+        """Every passage that matches, in no particular order."""
+        for record in self._store.scroll(where) if self._store else ():
+            yield read_passage(record.payload)
+
+    def count(self, collection: str | None = None) -> int:
+        """How many passages there are, of a collection or in all."""
+        where = Equals("collection", collection) if collection else None
+        return self._store.count(where) if self._store else 0
+
+    # -- life --------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Look again at the collections: another process may have changed them."""
+        if self._lazy.exists:
+            self._open()
+        with self._writing:
+            self._catalogue = self._known()
+            self.version = next(self._versions)
+
+    def close(self) -> None:
+        """Let go of the store; a second call does nothing."""
+        self._lazy.close()
+
+    def _open(self, *, rebuild: bool = False) -> Store:
+        """The store, made if missing, and seen to be one of ours."""
+        with self._opening:
+            if self._store is None:
+                store = self._lazy.open()
+                self._claim(store, rebuild=rebuild)
+                self._store = store
+                self._catalogue = self._known()
+            return self._store
+
+    def _claim(self, store: Store, *, rebuild: bool) -> None:
+        """Check that the passages are ours to use, or make them so."""
+        fingerprint = passage_fingerprint(self._dense, self._lexical)
+        meta = store.read_meta()
+        found = meta.get("identity")
+        if found is None:
+            store.write_meta({**meta, "identity": fingerprint})
+        elif rebuild:
+            with store.renew(passage_layout(self._dense.dimensions)) as beside:
+                copy_passages(store, beside, self._dense, self._settings)
+        elif found != fingerprint:
+            raise IndexMismatchError(difference(found, fingerprint))
+
+    def _known(self) -> CollectionIndex:
+        kept = read_collection_index(self._store.read_meta() if self._store else {}, self._dense)
+        return kept.with_changes(self._settings.collections, self._dense)
+
+    def _described(self, name: str) -> Collection:
+        """As this session has it, else as its preset says."""
+        known = {each.name: each for each in self.catalogue.collections}
+        return known.get(name) or preset(name)
+
+
+def copy_passages(source: Store, target: Store, dense: DenseEncoder, settings: Settings) -> None:
+    """Every collection and passage of one store into another, encoded anew."""
+    lexical = LexicalEncoder(settings.lexical)
+    entries = [("the knowledge base", read_passage(record.payload)) for record in source.scroll()]
+    catalogue = index_collections(read_collections(source.read_meta()), dense)
+    fingerprint = passage_fingerprint(dense, lexical)
+    target.write_meta({"catalogue": catalogue.as_meta(), "identity": fingerprint})
+    PassageSync(target, dense, lexical).run(entries)
+
+
+def _keep(store: Store, catalogue: CollectionIndex) -> None:
+    store.write_meta({**store.read_meta(), "catalogue": catalogue.as_meta()})

@@ -1,0 +1,267 @@
+"""Tool index: tools in, out and found, and how sure their ranking is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from itertools import count, islice
+
+from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
+from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.errors import IndexMismatchError, UnknownToolError
+from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
+from toolcrib.indexers.points import layout
+from toolcrib.indexers.readers.registry import ToolSource, tool_entries
+from toolcrib.indexers.sync import ToolSync
+from toolcrib.indexers.writer import Listener, ignore
+from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
+from toolcrib.retrieval.calibration import (
+    CALIBRATION_KEY,
+    Calibration,
+    Head,
+    load_calibration,
+    save_calibration,
+    usable_calibration,
+)
+from toolcrib.retrieval.gate import Assessor
+from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
+from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.retrieval.options import SearchOptions
+from toolcrib.settings import Settings
+from toolcrib.store.base import Identity, Store, StoreInfo, point_id
+from toolcrib.store.filters import Filter, all_of, from_scope, matches, validate
+from toolcrib.store.payload import FACETS, count_facets, read_tool
+
+__all__ = ["ToolIndex", "copy_tools"]
+
+MAX_NEAREST = 20_000
+"""Ids that are looked through for one like an unknown one: a tenth of a second's work."""
+
+
+class ToolIndex:
+    """Tools of a store: put them in, ask for those that fit. Safe for several threads.
+
+    `version` grows with every change of the tools, or of what judges their ranking.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        dense: DenseEncoder,
+        settings: Settings,
+        *,
+        reranker: Reranker | None = None,
+    ) -> None:
+        self.store = store
+        self.dense = dense
+        self.settings = settings
+        self.reranker = reranker
+        self._versions = count(1)
+        self.version = 0
+        self._lexical = LexicalEncoder(settings.lexical)
+        self._fingerprint = tool_fingerprint(dense, self._lexical, settings)
+        self._writing = threading.Lock()
+        self._is_signed = False
+        self._sync = ToolSync(store, dense, self._lexical, settings.fields)
+        self.use_calibration(usable_calibration(store, self.calibration_fingerprint()))
+
+    # -- tools in ----------------------------------------------------------------------------
+
+    def index(
+        self,
+        *sources: ToolSource,
+        server: str | None = None,
+        format: str | None = None,
+        prune: bool = False,
+        progress: Listener | None = None,
+    ) -> IndexReport:
+        """Bring the index up to date with the sources, as `Crib.index_tools`."""
+        found = [entry for source in sources for entry in tool_entries(source, server, format)]
+        try:
+            with self._writing:
+                self._sign()
+                return self._sync.run(
+                    found, prune=prune, prune_server=server, progress=progress or ignore
+                )
+        finally:
+            self.version = next(self._versions)
+
+    def remove(self, *ids: str) -> None:
+        """Remove tools by id.
+
+        Raises:
+            UnknownToolError: there is no such tool; none is removed then.
+        """
+        with self._writing:
+            for tool_id in ids:
+                self.get(tool_id)
+            self.store.delete([point_id(tool_id) for tool_id in ids])
+            self.version = next(self._versions)
+
+    # -- tools out ---------------------------------------------------------------------------
+
+    def find(self, query: str, options: SearchOptions | None = None) -> FindResult:
+        """The tools that fit a query, best first, as `Crib.find_tools`."""
+        return self._retriever.find(query, options or SearchOptions())
+
+    def get(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
+        """The specification with this id; what a scope does not allow is as unknown as the rest.
+
+        Raises:
+            UnknownToolError: there is none; the nearest ids are named.
+        """
+        allowed = from_scope(scope)
+        for record in self.store.retrieve([point_id(tool_id)]):
+            if allowed is None or matches(allowed, record.id, record.payload):
+                return read_tool(record.payload)
+        some = islice(self.store.scroll(allowed, ("id",)), MAX_NEAREST)
+        known = [record.payload["id"] for record in some]
+        raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, known, n=3)))
+
+    def scroll(
+        self,
+        *,
+        scope: Scope | None = None,
+        where: Filter | None = None,
+        after: str | None = None,
+    ) -> Iterator[ToolSpec]:
+        """Every tool in reach, disabled ones too, as `Crib.list_tools`."""
+        if where is not None:
+            validate(where)
+        first = None if after is None else point_id(after)
+        allowed = all_of(from_scope(scope), where)
+        for record in self.store.scroll(allowed, ("spec",), after=first):
+            yield read_tool(record.payload)
+
+    def facets(self, *, scope: Scope | None = None) -> Facets:
+        """How many tools there are in reach, by server, category, tag and sensitivity."""
+        return count_facets(
+            record.payload for record in self.store.scroll(from_scope(scope), FACETS)
+        )
+
+    # -- ranking and calibration -------------------------------------------------------------
+
+    @property
+    def retriever(self) -> HybridRetriever:
+        """What ranks the tools now; another one after each change of the calibration."""
+        return self._retriever
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """The dense vectors of documents, as the index has them: float32 [n, dimensions]."""
+        return self.dense.encode_documents(texts)
+
+    def encode_query(self, text: str) -> EncodedQuery:
+        """A query ready for the legs; `find` and its like do this themselves."""
+        return self._retriever.encode(text)
+
+    def evidence(
+        self, query: str, *, where: Filter | None = None, head: Head | None = None
+    ) -> Evidence:
+        """What is known of the ranking of a query, with this head; `calibrate` learns from it.
+
+        Raises:
+            QueryError, StoreError: as `find`.
+        """
+        return self._retriever.evidence(query, where=where, head=head)
+
+    def calibration_fingerprint(self) -> Identity:
+        """The models and settings whose scores a calibration maps."""
+        return calibration_fingerprint(self._fingerprint, self.settings, self.reranker)
+
+    def calibration(self) -> Calibration | None:
+        """The calibration of the index: its own, or the shipped one where it holds.
+
+        Raises:
+            CalibrationError: its own is damaged or for other models, and so is not used.
+        """
+        return load_calibration(self.store, self.calibration_fingerprint())
+
+    def save_calibration(self, calibration: Calibration | None) -> None:
+        """Keep a calibration beside the index and judge by it; None goes back to the shipped one.
+
+        Raises:
+            CalibrationError: it was made for other models or settings.
+        """
+        with self._writing:
+            save_calibration(self.store, self.calibration_fingerprint(), calibration)
+        self.use_calibration(usable_calibration(self.store, self.calibration_fingerprint()))
+
+    def use_calibration(self, calibration: Calibration | None) -> None:
+        """Judge by this calibration until the index is closed; None gives no confidence."""
+        self._retriever = HybridRetriever(
+            self.store,
+            self.dense,
+            self._lexical,
+            self.settings.fusion,
+            reranker=self.reranker,
+            rerank_settings=self.settings.rerank,
+            assessor=Assessor(self.store, self.settings.gate, calibration),
+        )
+        self.version = next(self._versions)
+
+    # -- the index ---------------------------------------------------------------------------
+
+    def info(self) -> tuple[StoreInfo, Identity]:
+        """What the store is, and by what its index was built."""
+        return self.store.info(), dict(self._fingerprint)
+
+    def claim(self, *, rebuild: bool = False, progress: Listener | None = None) -> None:
+        """See that the index is one of ours, and mark a new one; `rebuild` encodes it anew.
+
+        Raises:
+            IndexMismatchError: other models, settings or format made it.
+        """
+        if rebuild and "identity" in self.store.read_meta():
+            with self.store.renew(layout(self.dense.dimensions)) as beside:
+                copy_tools(self.store, beside, self.dense, self.settings, progress)
+        self.check()
+        self._sign()
+
+    def check(self) -> None:
+        """See whether the index is one of ours; one that nobody wrote to is anybody's.
+
+        Raises:
+            IndexMismatchError: other models, settings or format made it.
+        """
+        found = self.store.read_meta().get("identity", self._fingerprint)
+        if found != self._fingerprint:
+            raise IndexMismatchError(difference(found, self._fingerprint))
+
+    def refresh(self) -> None:
+        """Look again at what another process may have changed.
+
+        Raises:
+            IndexMismatchError: it built the index anew, by other models.
+        """
+        self.check()
+        self.use_calibration(usable_calibration(self.store, self.calibration_fingerprint()))
+
+    def close(self) -> None:
+        """Let go of the store; a second call does nothing."""
+        self.store.close()
+
+    def _sign(self) -> None:
+        """Say in a new index what its points are made with."""
+        if not self._is_signed:
+            meta = self.store.read_meta()
+            if "identity" not in meta:
+                self.store.write_meta({**meta, "identity": self._fingerprint})
+            self._is_signed = True
+
+
+def copy_tools(
+    source: Store,
+    target: Store,
+    dense: DenseEncoder,
+    settings: Settings,
+    progress: Listener | None = None,
+) -> None:
+    """Every tool of one store into another, encoded anew."""
+    lexical = LexicalEncoder(settings.lexical)
+    specs = [("the index", read_tool(r.payload)) for r in source.scroll(fields=("spec",))]
+    # The calibration goes along: where it does not hold any more, it is refused with why.
+    kept = {key: value for key, value in source.read_meta().items() if key == CALIBRATION_KEY}
+    target.write_meta({**kept, "identity": tool_fingerprint(dense, lexical, settings)})
+    sync = ToolSync(target, dense, lexical, settings.fields)
+    sync.run(specs, progress=progress or ignore)

@@ -1,0 +1,326 @@
+"""Turn router: decides turns over a tool index and a knowledge base, and logs what came of them."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from toolcrib.clock import Clock, SystemClock
+from toolcrib.encoders.base import DenseEncoder
+from toolcrib.errors import (
+    FeedbackError,
+    QueryError,
+    SettingsError,
+    StoreError,
+    UnknownDecisionError,
+)
+from toolcrib.knowledge_base import KnowledgeBase
+from toolcrib.records import Context, Decision, KnowledgeResult, Scope, ToolHit, Turn
+from toolcrib.retrieval.queries import has_words
+from toolcrib.router.decision_log import (
+    DecisionLog,
+    FailureLog,
+    Feedback,
+    Outcome,
+    decision_record,
+    feedback_record,
+    open_log,
+    outcome_record,
+)
+from toolcrib.tool_index import ToolIndex
+
+if TYPE_CHECKING:
+    from toolcrib.router.context.detector import Detector
+    from toolcrib.router.context.model import ContextModel
+    from toolcrib.router.knowledge import KnowledgeRouter
+    from toolcrib.router.router import Router
+    from toolcrib.settings import ContextSettings
+
+__all__ = ["META_KEY", "TurnRouter", "is_shipped", "make_context_model", "make_detector"]
+
+logger = logging.getLogger(__name__)
+
+META_KEY = "context"
+"""Where what was fitted of the settings' labels stands in the store's small document."""
+
+
+class TurnRouter:
+    """Decides turns; keeps their log and what failed. Safe for several threads.
+
+    What it decides by is made for the first turn, and anew when tools or collections changed.
+    """
+
+    def __init__(
+        self,
+        tools: ToolIndex,
+        knowledge: KnowledgeBase | None = None,
+        *,
+        clock: Clock | None = None,
+        log: DecisionLog | None = None,
+    ) -> None:
+        from toolcrib.router.alternates import Failures
+        from toolcrib.router.budget import Costs
+
+        self._tools = tools
+        self._knowledge = knowledge
+        self._settings = tools.settings
+        self._clock = clock or SystemClock()
+        self._log = log or open_log(self._settings.telemetry)
+        self._costs = Costs()
+        self._failures = Failures()
+        self._making = threading.Lock()
+        self._made: tuple[object, Router] | None = None
+        self._fitted: tuple[str | None, ContextModel | None] | None = None
+
+    # -- turns -------------------------------------------------------------------------------
+
+    def detect(self, turn: Turn) -> Context:
+        """What kind of turn it is; nothing is called or written for it."""
+        return self._router().detect(turn)
+
+    def route(
+        self,
+        turn: Turn,
+        *,
+        k: int | None = None,
+        budget_ms: float | None = None,
+        shown: Sequence[str] = (),
+        by: str | None = None,
+    ) -> Decision:
+        """Decide a turn and log the decision, as `Crib.route`; `by` says in the log who asked."""
+        decision = self._router().route(turn, k=k, budget_ms=budget_ms, shown=shown)
+        if self._log is not None:
+            text = self._settings.telemetry.text
+            made = decision_record(decision, text=text, at=time.time())
+            self._write(self._log, made if by is None else {**made, "by": by})
+        return decision
+
+    def find_knowledge(self, query: str, *, scope: Scope | None = None) -> KnowledgeResult:
+        """The passages that answer a question, as `Crib.find_knowledge`."""
+        if not has_words(query):
+            raise QueryError("the question is empty: say in a few words what is to be known")
+        return self._router().find_knowledge(Turn(text=query, scope=scope))
+
+    def alternates(
+        self, failed_tool: str, turn: Turn, *, decision_id: str | None = None, k: int = 3
+    ) -> tuple[ToolHit, ...]:
+        """What to use in place of a failed tool, as `Crib.alternates`."""
+        from toolcrib.router.alternates import alternates
+        from toolcrib.router.tools import compatible
+
+        if k < 1:
+            raise QueryError(f"k is {k}; at least one tool must be asked for")
+        found = alternates(
+            self._tools.find,
+            self._tools.get(failed_tool),
+            turn.text,
+            excluded=self._failed(decision_id) if decision_id else (),
+            scope=turn.scope,
+            where=compatible(self._settings.tools, turn.max_sensitivity),
+            k=k,
+        )
+        return tuple(found)
+
+    # -- what came of them -------------------------------------------------------------------
+
+    def report_outcome(
+        self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
+    ) -> None:
+        """Remember and log how a call ended; a log that others ask for it must have taken it."""
+        self._failures.report(decision_id, tool, outcome)
+        if self._log is not None:
+            record = outcome_record(decision_id, tool, outcome, at=time.time(), took_ms=took_ms)
+            if isinstance(self._log, FailureLog):
+                self._log.write(record)
+            else:
+                self._write(self._log, record)
+
+    def feedback(self, decision_id: str, said: Mapping[str, Any]) -> None:
+        """Log what would have been right for a decision, as `Crib.feedback`."""
+        if self._log is None:
+            raise SettingsError(
+                "feedback is kept in the log of decisions, and there is none: set telemetry.path",
+            )
+        try:
+            given = Feedback.model_validate(said)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"])) or "feedback"
+            raise FeedbackError(f"{place}: {first['msg']}") from error
+        if self._log.find(decision_id) is None:
+            raise UnknownDecisionError(f"there is no decision {decision_id!r}")
+        text = self._settings.telemetry.text
+        self._log.write(feedback_record(decision_id, given, text=text, at=time.time()))
+
+    def _failed(self, decision_id: str) -> tuple[str, ...]:
+        """The tools that failed for a decision, also where another process heard of it."""
+        known = tuple(self._failures.of(decision_id))
+        if isinstance(self._log, FailureLog):
+            known += self._log.failed(decision_id)
+        return known
+
+    def _write(self, log: DecisionLog, record: Mapping[str, Any]) -> None:
+        """A log that cannot be written loses its record, never the answer."""
+        try:
+            log.write(record)
+        except StoreError:
+            logger.warning("a decision could not be logged", exc_info=True)
+
+    # -- labels ------------------------------------------------------------------------------
+
+    def learn_labels(self) -> None:
+        """Keep what was fitted of the settings' labels beside the index, as `Crib.learn_labels`."""
+        from toolcrib.router.context.model import write_context
+
+        with self._making:
+            model = self._model()
+            if model is not None and not is_shipped(model):
+                text = base64.b64encode(write_context(model)).decode("ascii")
+                store = self._tools.store
+                store.write_meta({**store.read_meta(), META_KEY: text})
+                self._fitted = text, model
+
+    def close(self) -> None:
+        """Let go of the log."""
+        if self._log is not None:
+            self._log.close()
+
+    # -- what turns are decided by -----------------------------------------------------------
+
+    def _router(self) -> Router:
+        """The router over the tools and collections that there are now."""
+        with self._making:
+            # Read before they are looked at: what changes meanwhile must be seen next time.
+            version = self._tools.version, self._knowledge and self._knowledge.version
+            if self._made is None or self._made[0] != version:
+                self._made = version, self._make_router()
+            return self._made[1]
+
+    def _make_router(self) -> Router:
+        from toolcrib.router.router import Router, RouterParts
+        from toolcrib.router.tools import ToolSelector
+
+        tools, settings = self._tools, self._settings
+        model = self._model()
+        records = [r.payload for r in tools.store.scroll(fields=("name", "server"))]
+        names = (each["name"] for each in records if _is_identifier(each["name"]))
+        servers = sorted({each["server"] for each in records if each["server"]})
+        detector = make_detector(settings.context, model, names, servers)
+        parts = RouterParts(
+            retriever=tools.retriever,
+            selector=ToolSelector(tools.store, settings.tools),
+            tool_settings=settings.tools,
+            detector=detector,
+            stranger=make_detector(settings.context, model, ()),
+            dense=tools.dense,
+            limits=settings.limits,
+            knowledge=self._knowledge_router(detector),
+            gate_decides=settings.gate.is_explicit,
+        )
+        return Router(parts, self._clock, self._costs)
+
+    def _knowledge_router(self, detector: Detector) -> KnowledgeRouter | None:
+        knowledge, settings, reranker = self._knowledge, self._settings, self._tools.reranker
+        if knowledge is None or not knowledge.exists or not settings.knowledge.enabled:
+            return None
+        from toolcrib.retrieval.rerank import PassageReranker
+        from toolcrib.router.knowledge import KnowledgeRouter
+
+        second = None
+        if reranker is not None:
+            second = PassageReranker(reranker, settings.rerank, self._clock)
+        return KnowledgeRouter(
+            knowledge.retriever(),
+            knowledge.catalogue,
+            settings.knowledge,
+            detector.aliases,
+            second,
+        )
+
+    def _model(self) -> ContextModel | None:
+        """What turns are read by, fitted once; anew where another process kept something else."""
+        kept = self._tools.store.read_meta().get(META_KEY)
+        if self._fitted is None or self._fitted[0] != kept:
+            known = None if kept is None else base64.b64decode(kept)
+            self._fitted = (
+                kept,
+                make_context_model(self._settings.context, self._tools.dense, known),
+            )
+        return self._fitted[1]
+
+
+def _is_identifier(name: str) -> bool:
+    """Whether a name is none of a sentence's words: `web_search` is none, `search` is one."""
+    return not name.isalpha() or not (name.islower() or name.istitle())
+
+
+def make_context_model(
+    settings: ContextSettings, dense: DenseEncoder, kept: bytes | None = None
+) -> ContextModel | None:
+    """What turns are read by: the shipped model, `kept` where it holds, or one fitted here.
+
+    None where the settings want cues alone. Fitting takes some seconds for each field that has
+    labels of its own, a minute or two for other cues or another encoder.
+
+    Raises:
+        SettingsError: labels or cues cannot be read.
+    """
+    from toolcrib.router.context.cues import load_cues
+    from toolcrib.router.context.entities import EntityFinder
+    from toolcrib.router.context.labels import label_sets
+    from toolcrib.router.context.model import (
+        fit_context,
+        identity_of,
+        read_context,
+        shipped_context,
+    )
+
+    if settings.detector == "heuristic":
+        return None
+    cues = load_cues(Path(settings.cues) if settings.cues else None)
+    shipped = shipped_context(cues)
+    is_default = not settings.labels and not settings.cues
+    if is_default and shipped.identity["encoder"] == dense.name:
+        return shipped
+    sets = label_sets({field: Path(file) for field, file in settings.labels.items()})
+    if kept is not None:
+        own = read_context(kept, cues)
+        if own.identity == identity_of(sets, cues, dense):
+            return own
+    return fit_context(sets, cues, EntityFinder(settings.gazetteers), dense, shipped)
+
+
+def is_shipped(model: ContextModel) -> bool:
+    """Whether a model is the one that comes with the package."""
+    from toolcrib.router.context.cues import load_cues
+    from toolcrib.router.context.model import shipped_context
+
+    return model.identity == shipped_context(load_cues()).identity
+
+
+def make_detector(
+    settings: ContextSettings,
+    model: ContextModel | None,
+    names: Iterable[str],
+    services: Iterable[str] = (),
+) -> Detector:
+    """What reads turns by a model, or by cues alone.
+
+    `names` are those of the registry's tools, `services` those of its servers.
+    """
+    from toolcrib.router.context.cues import load_cues
+    from toolcrib.router.context.detector import SemanticDetector
+    from toolcrib.router.context.entities import EntityFinder
+    from toolcrib.router.context.rules import HeuristicDetector
+
+    given = {"service": tuple(services), **settings.gazetteers}
+    finder = EntityFinder(given, names, region=settings.region)
+    by_cues = HeuristicDetector(load_cues(Path(settings.cues) if settings.cues else None), finder)
+    return by_cues if model is None else SemanticDetector(model, finder, by_cues)
