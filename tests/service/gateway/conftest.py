@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,21 +22,21 @@ from toolcrib import Settings, wiring
 from toolcrib.namespaces import DEFAULT
 from toolcrib.router.context.settings import ContextSettings
 from toolcrib.service.gateway.config import read_config
-from toolcrib.service.gateway.gateway import Gateway
-from toolcrib.service.gateway.judging import Judge
-from toolcrib.service.gateway.terms import Backing, Manner, Purpose
-from toolcrib.service.gateway.upstream import Rhythm
+from toolcrib.service.gateway.gateway import Gateway, GatewayOptions
+from toolcrib.service.gateway.index import Approval, Storage
+from toolcrib.service.gateway.upstream import Intervals
 from toolcrib.service.lock_file import LockFile
 from toolcrib.service.quarantine import Quarantine
 from toolcrib.settings import EncoderSettings, GatewaySettings
 from toolcrib.store.ledger import Ledger
 
 SERVERS = Path(__file__).parent / "servers"
-QUICK = Rhythm(ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1, patience_s=5.0)
+QUICK = Intervals(ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1, patience_s=5.0)
 LONG_S = 30.0
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Each gateway makes an index of some hundred files, which takes a disk longer than all else."""
 
+OPTIONS = [option.name for option in fields(GatewayOptions)]
 ECHO = {"name": "echo", "description": "Repeat what is said."}
 
 
@@ -103,20 +103,26 @@ class Behind:
         self,
         servers: dict[str, Any],
         *,
-        purpose: Purpose | None = None,
-        manner: Manner | None = None,
         locks: bool = False,
         only: tuple[str, ...] = (),
-        **chosen: Any,
+        **how: Any,
     ) -> Gateway:
-        """A gateway, quick to notice, whose index is in the folder."""
-        settings = quick_settings(**chosen)
+        """A gateway, quick to notice, whose index is in the folder; `how` are options or settings.
+
+        Without more it has one client, as over stdio.
+        """
+        options = {key: how.pop(key) for key in OPTIONS if key in how}
+        settings = quick_settings(**how)
         ledger = self.ledger()
-        judge = Judge(LockFile(self.lock), Quarantine(ledger, DEFAULT), locks=locks)
-        manner = manner or Manner(self.say, is_shared=True, rhythm=QUICK)
-        configs = read_config(self.config(**servers), {}, only)
-        backing = Backing(str(self.store), ledger, judge)
-        return Gateway(configs, settings, backing, purpose=purpose, manner=manner)
+        approval = Approval(LockFile(self.lock), Quarantine(ledger, DEFAULT), locks=locks)
+        return Gateway(
+            read_config(self.config(**servers), {}, only),
+            settings,
+            Storage(str(self.store), ledger, approval),
+            GatewayOptions(
+                **{"report": self.say, "is_shared": True, "intervals": QUICK, **options}
+            ),
+        )
 
     def say(self, level: str, text: str) -> None:
         """Remember what the operator is told."""
@@ -153,9 +159,8 @@ async def hanging(client: Client[Any], name: str) -> asyncio.Task[Any]:
 async def ready(gateway: Gateway) -> None:
     """Wait until every server has been connected to, or tried."""
     async with asyncio.timeout(LONG_S):
-        await gateway.stock.is_open.wait()
-        for upstream in gateway.upstreams.values():
-            await upstream.settled.wait()
+        await gateway.index.is_open.wait()
+        await gateway.pool.settled()
 
 
 def quick_settings(**chosen: Any) -> Settings:

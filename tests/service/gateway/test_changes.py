@@ -52,9 +52,7 @@ async def test_a_server_that_tells_of_no_change_is_asked_now_and_then(behind: Be
 async def test_only_what_changed_is_encoded_again(behind: Behind):
     written: list[str] = []
     servers = {"post": behind.entry("post", NEWS, ECHO)}
-    gateway = behind.make(servers)
-    object.__setattr__(gateway._manner, "listener", lambda told: written.extend(told.ids))
-    async with behind.client(gateway) as client:
+    async with behind.client(servers, progress=lambda told: written.extend(told.ids)) as client:
         behind.offer("post", NEWS, ECHO, FAX)
         await client.call_tool("post_announce", {})
         await until(lambda: "post/send_fax" in written)

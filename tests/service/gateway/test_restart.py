@@ -42,9 +42,7 @@ async def test_what_is_known_is_not_encoded_again(behind: Behind):
     async with behind.client(servers):
         pass
     written: list[str] = []
-    gateway = behind.make(servers)
-    object.__setattr__(gateway._manner, "listener", lambda told: written.extend(told.ids))
-    async with behind.client(gateway) as client:
+    async with behind.client(servers, progress=lambda told: written.extend(told.ids)) as client:
         assert len((await found(client))["tools"]) == 2
 
     assert written == []
@@ -104,7 +102,7 @@ async def test_a_folder_that_another_process_holds_is_left_to_it(behind: Behind,
 
 async def test_what_a_server_listed_last_and_cannot_be_read_is_told_of(behind: Behind):
     gateway = behind.make({"post": GONE})
-    gateway._backing.ledger.put("listings/default", Entry("post", 1.0, {"tools": [{"name": 7}]}))
+    gateway._storage.ledger.put("listings/default", Entry("post", 1.0, {"tools": [{"name": 7}]}))
     async with behind.client(gateway) as client:
         assert (await found(client))["tools"] == []
 

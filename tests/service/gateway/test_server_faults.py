@@ -22,7 +22,6 @@ from tests.service.gateway.conftest import (
     until,
     web_server,
 )
-from toolcrib.service.gateway.terms import Manner
 
 DIE = {"name": "die", "does": "die"}
 DEAF = {"name": "deaf", "does": "deaf"}
@@ -92,8 +91,8 @@ async def test_a_server_that_answers_no_more_is_ended_and_started_again(behind: 
     pids = behind.folder / "pids"
     half_dead = behind.entry("half", DEAF, ECHO, options=("--started", str(pids)))
 
-    manner = Manner(behind.say, is_shared=True, rhythm=replace(QUICK, pong_s=2.0))
-    async with behind.client({"half": half_dead}, manner=manner, call_timeout_s=0.5) as client:
+    patient = replace(QUICK, pong_s=2.0)
+    async with behind.client({"half": half_dead}, intervals=patient, call_timeout_s=0.5) as client:
         timed_out = await said(client, "half_deaf")
         await until(lambda: len(pids.read_text().split()) == 2)
         await until(lambda: nothing_missing(client))
@@ -125,14 +124,13 @@ async def test_a_server_that_never_answers_keeps_nobody_waiting(behind: Behind):
 async def test_a_slow_server_is_waited_for_and_then_named_as_missing(behind: Behind):
     start = behind.folder / "start"
     slow = behind.entry("slow", ECHO, options=("--start-with", str(start)))
-    manner = Manner(behind.say, is_shared=True, rhythm=replace(QUICK, patience_s=0.5))
     servers = {"slow": slow, "steady": behind.entry("steady", ECHO)}
-    gateway = behind.make(servers, manner=manner)
+    gateway = behind.make(servers, intervals=replace(QUICK, patience_s=0.5))
 
     async with behind.client(gateway, settled=False) as client:
         assert [tool.name for tool in await client.list_tools()] == ["find_tools", "call_tool"]
-        await gateway.stock.is_open.wait()
-        await gateway.upstreams["steady"].settled.wait()
+        await gateway.index.is_open.wait()
+        await gateway.pool["steady"].settled.wait()
         told = []
 
         async def progress(done, total, message):
@@ -166,7 +164,7 @@ async def test_a_call_waits_for_a_server_that_is_starting(behind: Behind):
     start.unlink()
     gateway = behind.make({"slow": slow})
     async with behind.client(gateway, settled=False) as client:
-        await gateway.stock.is_open.wait()
+        await gateway.index.is_open.wait()
         call = asyncio.create_task(said(client, "slow_echo", word="early"))
         await asyncio.sleep(0)
         start.touch()

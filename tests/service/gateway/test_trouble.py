@@ -9,7 +9,6 @@ from tests.service.gateway.conftest import ECHO, QUICK, Behind, texts, until
 from toolcrib import Crib
 from toolcrib.errors import StoreUnavailableError
 from toolcrib.namespaces import Namespaces
-from toolcrib.service.gateway.terms import Manner
 
 DIE = {"name": "die", "does": "die"}
 
@@ -52,8 +51,8 @@ async def test_a_failed_call_is_told_also_where_no_others_can_be_looked_for(
 
 
 async def test_who_searches_before_the_index_is_open_is_told(behind: Behind, monkeypatch):
-    manner = Manner(behind.say, is_shared=True, rhythm=replace(QUICK, patience_s=0.0))
-    gateway = behind.make({"post": behind.entry("post", ECHO)}, manner=manner)
+    impatient = replace(QUICK, patience_s=0.0)
+    gateway = behind.make({"post": behind.entry("post", ECHO)}, intervals=impatient)
     opens = Event()
     reach = Namespaces.open
 
@@ -84,7 +83,7 @@ async def test_a_call_that_fails_before_the_index_is_open_is_told_to_be_tried_ag
     monkeypatch.setattr("toolcrib.namespaces.Namespaces.open", refuse)
     gateway = behind.make(servers)
     async with behind.client(gateway, settled=False) as client:
-        await until(gateway.upstreams["post"].settled.is_set)
+        await until(gateway.pool["post"].settled.is_set)
         answer = await said(client, "post_die")
 
     assert answer.endswith("which may have been carried out. Try again later.")
@@ -95,7 +94,7 @@ async def test_an_index_that_cannot_be_opened_at_all_is_told(behind: Behind, mon
     gateway = behind.make({"post": behind.entry("post", ECHO)})
     async with behind.client(gateway, settled=False) as client:
         await until(lambda: any("a part of the gateway failed" in text for _, text in behind.said))
-        await until(gateway.upstreams["post"].settled.is_set)
+        await until(gateway.pool["post"].settled.is_set)
 
         assert await said(client, "post_echo", word="hi") == '{"word": "hi"}'
 
@@ -109,7 +108,7 @@ async def test_approvals_that_cannot_be_read_are_looked_for_again(behind: Behind
             calls.append(1)
             return refuse() if len(calls) < 3 else (len(calls),)
 
-        monkeypatch.setattr(gateway._backing.judge, "state", state)
+        monkeypatch.setattr(gateway._storage.approval, "state", state)
         await until(lambda: len(calls) > 4)
 
         assert await said(client, "post_echo", word="hi") == '{"word": "hi"}'

@@ -13,27 +13,26 @@ from tests.service.gateway.conftest import ECHO, QUICK, Behind, until
 from toolcrib.errors import OverloadedError, ServiceUnavailableError
 from toolcrib.service.gateway import upstream as upstreams
 from toolcrib.service.gateway.config import read_config
-from toolcrib.service.gateway.front import ANYONE
+from toolcrib.service.gateway.downstream import ANYONE
 from toolcrib.service.gateway.upstream import Upstream
 
 
 @asynccontextmanager
-async def running(behind: Behind, *tools, options=(), rhythm=QUICK, is_shared=False, **more):
+async def running(behind: Behind, *tools, options=(), intervals=QUICK, is_shared=False, **more):
     """A server under watch, and what it listed."""
     listed: list = []
 
-    async def take(upstream, found):
+    async def take(name, found):
         listed.append([tool["name"] for tool in found])
 
     (config,) = read_config(behind.config(post=behind.entry("post", *tools, options=options)), {})
     upstream = Upstream(
         config,
         **{"connect_s": 10.0, "retry_s": 0.2, **more},
-        rhythm=rhythm,
-        at_once=asyncio.Semaphore(8),
+        intervals=intervals,
         is_shared=is_shared,
         listed=take,
-        noticed=lambda upstream: None,
+        changed=lambda upstream: None,
     )
     task = asyncio.create_task(upstream.run())
     try:
@@ -54,35 +53,35 @@ async def test_it_is_up_once_it_has_listed_its_tools(behind: Behind):
 
 async def test_who_has_one_client_has_one_way(behind: Behind):
     async with running(behind, ECHO, is_shared=True) as (upstream, _):
-        assert await upstream.lane("a") is await upstream.lane("b")
+        assert await upstream.connection("a") is await upstream.connection("b")
 
 
 async def test_each_conversation_has_its_own_way_and_keeps_it(behind: Behind):
     async with running(behind, ECHO) as (upstream, _):
-        first, again = await asyncio.gather(upstream.lane("a"), upstream.lane("a"))
-        other = await upstream.lane("b")
+        first, again = await asyncio.gather(upstream.connection("a"), upstream.connection("a"))
+        other = await upstream.connection("b")
 
         assert first is again
-        assert len({first, other, await upstream.lane(ANYONE)}) == 3
-        assert await upstream.lane("a") is first
+        assert len({first, other, await upstream.connection(ANYONE)}) == 3
+        assert await upstream.connection("a") is first
 
 
 async def test_a_way_that_ended_is_made_anew(behind: Behind):
     async with running(behind, ECHO) as (upstream, _):
-        first = await upstream.lane("a")
-        await first.link.close()
+        first = await upstream.connection("a")
+        await first.close()
 
-        assert await upstream.lane("a") is not first
+        assert await upstream.connection("a") is not first
 
 
 async def test_there_are_so_many_ways_and_no_more(behind: Behind, monkeypatch):
-    monkeypatch.setattr(upstreams, "MAX_LANES", 1)
+    monkeypatch.setattr(upstreams, "MAX_CONNECTIONS", 1)
     async with running(behind, ECHO) as (upstream, _):
-        await upstream.lane("a")
+        await upstream.connection("a")
         with pytest.raises(OverloadedError, match="1 conversations use the server 'post'"):
-            await upstream.lane("b")
+            await upstream.connection("b")
         await upstream.leave("a")
-        await upstream.lane("b")
+        await upstream.connection("b")
 
 
 async def test_who_leaves_while_a_way_is_made_leaves_nothing_behind(behind: Behind):
@@ -93,7 +92,7 @@ async def test_who_leaves_while_a_way_is_made_leaves_nothing_behind(behind: Behi
     async with running(behind, ECHO, options=options) as (upstream, _):
         await upstream.settled.wait()
         start.unlink()
-        opening = asyncio.create_task(upstream.lane("a"))
+        opening = asyncio.create_task(upstream.connection("a"))
         await until(lambda: len(pids.read_text().split()) == 2)
         await upstream.leave("a")
         with pytest.raises(asyncio.CancelledError):
@@ -103,12 +102,12 @@ async def test_who_leaves_while_a_way_is_made_leaves_nothing_behind(behind: Behi
 
 
 async def test_a_way_that_nobody_uses_is_closed(behind: Behind):
-    rhythm = replace(QUICK, idle_s=0.3)
-    async with running(behind, ECHO, rhythm=rhythm) as (upstream, _):
-        lane = await upstream.lane("a")
-        await until(lane.link.ended.is_set)
+    intervals = replace(QUICK, idle_s=0.3)
+    async with running(behind, ECHO, intervals=intervals) as (upstream, _):
+        connection = await upstream.connection("a")
+        await until(connection.ended.is_set)
 
-        assert not (await upstream.lane(ANYONE)).link.is_over
+        assert not (await upstream.connection(ANYONE)).is_over
 
 
 async def test_a_dead_server_has_no_way_to_it(behind: Behind):
@@ -118,7 +117,7 @@ async def test_a_dead_server_has_no_way_to_it(behind: Behind):
     ):
         await upstream.settled.wait()
         with pytest.raises(ServiceUnavailableError, match="no answer to initialize"):
-            await upstream.lane("a")
+            await upstream.connection("a")
 
         assert upstream.health.state == "down"
         assert listed == []
@@ -147,5 +146,5 @@ async def test_who_waits_longer_and_longer_is_reset_by_a_life(behind: Behind):
         for lives in (1, 2, 3):
             await until(lambda: upstream.health.state == "up")
             assert len(pids.read_text().split()) == lives
-            (await upstream.lane(ANYONE)).link.give_up("that is enough")
+            (await upstream.connection(ANYONE)).give_up("that is enough")
             await until(lambda: upstream.health.state == "down")

@@ -12,6 +12,7 @@ from toolcrib.errors import ToolcribError
 from toolcrib.extras import import_extra
 from toolcrib.records import Sensitivity
 from toolcrib.service.cli.opening import Servers, Tags
+from toolcrib.service.cli.screen import index_progress
 from toolcrib.service.problems import exit_code
 from toolcrib.settings import load_settings
 
@@ -60,24 +61,29 @@ def gateway(
     Standard output belongs to the protocol; whatever there is to say goes to standard error.
     """
     import_extra("fastmcp", "the gateway", "gateway")
-    from toolcrib.service.gateway.launch import Order, run
-    from toolcrib.service.gateway.news import lines
+    from toolcrib.service.gateway.gateway import GatewayOptions
+    from toolcrib.service.gateway.serve import ServeOptions, serve, stderr_reporter
 
-    say = lines(as_json=json)
+    report = stderr_reporter(as_json=json)
     try:
         settings = load_settings(context.obj)
-        order = Order(
+        serving = ServeOptions(
             config=config,
             env=os.environ,
             address=(host, port) if transport == "http" else None,
             store=store,
             lock=lock,
             servers=tuple(server or ()),
-            tags=frozenset(tag) if tag else None,
-            max_sensitivity=max_sensitivity,
-            pinned=tuple(pin or ()),
         )
-        run(order, settings, say)
+        with index_progress() as progress:
+            options = GatewayOptions(
+                tags=frozenset(tag) if tag else None,
+                max_sensitivity=max_sensitivity,
+                pinned=tuple(pin or ()),
+                report=report,
+                progress=progress,
+            )
+            serve(serving, settings, options)
     except ToolcribError as error:
-        say("error", str(error))
+        report("error", str(error))
         raise typer.Exit(exit_code(error)) from None
