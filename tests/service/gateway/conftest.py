@@ -32,11 +32,14 @@ from toolcrib.store.ledger import Ledger
 
 SERVERS = Path(__file__).parent / "servers"
 QUICK = Intervals(ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1, patience_s=5.0)
-LONG_S = 30.0
+LONG_S = 120.0
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Each gateway makes an index of some hundred files, which takes a disk longer than all else."""
 
 OPTIONS = [option.name for option in fields(GatewayOptions)]
+ANNOUNCE = {"name": "announce", "description": "Announce a change.", "does": "announce"}
+FAX = {"name": "send_fax", "description": "Send a fax to somebody."}
+DIE = {"name": "die", "does": "die"}
 ECHO = {"name": "echo", "description": "Repeat what is said."}
 
 
@@ -46,6 +49,32 @@ async def until(condition: Callable[[], Any]) -> None:
         # Nothing tells of what other processes do.
         while not (await met if inspect.isawaitable(met := condition()) else met):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
+
+
+async def names(client: Client[Any]) -> list[str]:
+    """The names of the tools that a client is shown."""
+    return [tool.name for tool in await client.list_tools()]
+
+
+async def until_listed(client: Client[Any], *expected: str) -> None:
+    """Wait until a client is shown these tools and no others."""
+
+    async def is_so() -> bool:
+        return await names(client) == list(expected)
+
+    await until(is_so)
+
+
+async def said(client: Client[Any], name: str, /, **arguments: Any) -> str:
+    """The first text of what a call answers, be it an error."""
+    return texts(await client.call_tool(name, arguments, raise_on_error=False))[0]
+
+
+async def found(client: Client[Any], query: str = "echo", k: int | None = 9) -> dict[str, Any]:
+    """The answer to a search."""
+    result = await client.call_tool("find_tools", {"query": query, "k": k})
+    assert json.loads(texts(result)[0]) == result.structured_content
+    return result.structured_content
 
 
 def texts(result: Any) -> list[str]:
@@ -165,7 +194,7 @@ async def ready(gateway: Gateway) -> None:
 
 def quick_settings(**chosen: Any) -> Settings:
     """Settings without a model, under which nothing takes long."""
-    quick = {"retry_s": 0.2, "connect_timeout_s": 10.0, "call_timeout_s": 10.0, "pass_through": 0}
+    quick = {"retry_s": 0.2, "connect_timeout_s": 60.0, "call_timeout_s": 10.0, "pass_through": 0}
     return Settings(
         encoder=EncoderSettings(dense="deterministic"),
         context=ContextSettings(detector="heuristic"),

@@ -87,14 +87,14 @@ async def test_a_call_that_takes_too_long_is_cancelled_and_others_are_named(behi
     tell = {"name": "tell", "does": "tell"}
     servers = {"town": behind.entry("town", HANG, tell), "office": behind.entry("office", ROOM)}
 
-    async with behind.client(servers, call_timeout_s=0.5) as client:
+    async with behind.client(servers, call_timeout_s=2.0) as client:
         await client.call_tool("find_tools", {"query": "a hall for a meeting"})
         result = await call(client, "town_reserve_hall")
         told = await call(client, "town_tell")
 
     assert result.is_error
     assert texts(result)[0].startswith(
-        "town_reserve_hall: it gave no answer within 0.5 s. "
+        "town_reserve_hall: it gave no answer within 2 s. "
         "The call was cancelled, but may have been carried out.\n"
         "Other tools that may do it:\n- office_book_room: Book a meeting room."
     )

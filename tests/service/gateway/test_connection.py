@@ -47,10 +47,10 @@ def to(behind: Behind, *tools, options=()):
 async def test_a_conversation_from_its_beginning_to_its_end(behind: Behind, options):
     connection = to(behind, ECHO, options=options)
 
-    await connection.open(10)
+    await connection.open(60)
     assert [tool["name"] for tool in await connection.tools()] == ["echo"]
     assert (await call(connection, "echo", {"a": 1})).structured_content == {"given": {"a": 1}}
-    assert await connection.is_alive(10)
+    assert await connection.is_alive(60)
     await until(lambda: connection.tells_changes)
     await connection.close()
 
@@ -99,7 +99,7 @@ async def test_who_stops_waiting_leaves_no_process_behind(behind: Behind):
 
 async def test_the_end_of_a_server_is_noticed_with_its_last_words(behind: Behind):
     connection = to(behind, DIE)
-    await connection.open(10)
+    await connection.open(60)
     with pytest.raises(MCPError, match="Connection closed"):
         await call(connection, "die", {})
     await until(connection.ended.is_set)
@@ -110,7 +110,7 @@ async def test_the_end_of_a_server_is_noticed_with_its_last_words(behind: Behind
 async def test_a_server_that_is_deaf_is_not_alive_and_is_ended_all_the_same(behind: Behind):
     pids = behind.folder / "pids"
     connection = to(behind, DEAF, options=("--started", str(pids)))
-    await connection.open(10)
+    await connection.open(60)
     caller = Nobody()
     calling = asyncio.create_task(call(connection, "deaf", {}, caller))
     await caller.begun.wait()
@@ -129,7 +129,7 @@ async def test_a_server_that_is_deaf_is_not_alive_and_is_ended_all_the_same(behi
 async def test_a_server_without_tools_has_none():
     entry = ("-c", NO_TOOLS)
     connection = Connection(StdioTarget(sys.executable, entry), has_one_caller=True)
-    await connection.open(10)
+    await connection.open(60)
 
     assert await connection.tools() == []
     assert not connection.tells_changes
@@ -153,7 +153,7 @@ for line in sys.stdin:
 async def test_who_asks_without_end_is_not_answered_without_end(behind: Behind, monkeypatch):
     monkeypatch.setattr("toolcrib.service.gateway.connection.MAX_ROUNDS", 3)
     connection = to(behind, ENDLESS, options=("--modern",))
-    await connection.open(10)
+    await connection.open(60)
     with pytest.raises(ServiceUnavailableError, match="asks for more input after 3 rounds"):
         await call(connection, "elicit", {})
     await connection.close()
@@ -179,5 +179,5 @@ async def test_a_process_that_writes_and_writes_is_not_held_up(behind: Behind):
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", script, stderr=words.file
         )
-        assert await asyncio.wait_for(process.wait(), 30) == 0
+        assert await asyncio.wait_for(process.wait(), 120) == 0
         await until(lambda: words.line == "end")

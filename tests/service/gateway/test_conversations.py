@@ -6,7 +6,7 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
 
-from tests.service.gateway.conftest import Behind, hanging, ready, texts, until
+from tests.service.gateway.conftest import Behind, hanging, ready, said, until
 
 COUNT = {"name": "count", "does": "count"}
 ASK = {"name": "elicit", "does": "elicit"}
@@ -17,10 +17,6 @@ def apart(behind: Behind, *tools, **chosen):
     pids = behind.folder / "pids"
     servers = {"post": behind.entry("post", *tools, options=("--started", str(pids)))}
     return behind.make(servers, is_shared=False, **chosen), pids
-
-
-async def said(client, name):
-    return texts(await client.call_tool(name, {}, raise_on_error=False))[0]
 
 
 async def test_each_session_has_its_own_at_the_server(behind: Behind):

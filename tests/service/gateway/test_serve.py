@@ -47,17 +47,6 @@ async def test_where_not_even_memory_can_be_used_that_is_told(report, monkeypatc
         await StoreThread().open(":memory:", quick_settings(), report)
 
 
-def test_approvals_are_kept_beside_the_index(tmp_path, report, said):
-    ledger = open_ledger(str(tmp_path), quick_settings(), report, needed=True)
-    ledger.put("keys", Entry("a", 1.0, {}))
-    ledger.close()
-
-    again = open_ledger(str(tmp_path), quick_settings(), report, needed=False)
-    assert "keys" in again.shelves()
-    again.close()
-    assert said == []
-
-
 def test_approvals_that_cannot_be_kept_are_in_memory_unless_keys_hang_on_them(
     tmp_path, report, said
 ):

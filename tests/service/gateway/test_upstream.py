@@ -1,4 +1,4 @@
-"""A server that is watched, and the ways that conversations have to it."""
+"""A server that is watched, and the connections that conversations have to it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from toolcrib.service.gateway.config import read_config
 from toolcrib.service.gateway.downstream import ANYONE
 from toolcrib.service.gateway.upstream import Upstream
 
+QUICKER = replace(QUICK, connect_s=60.0, retry_s=0.2)
+
 
 @asynccontextmanager
-async def running(behind: Behind, *tools, options=(), intervals=QUICK, is_shared=False, **more):
+async def running(behind: Behind, *tools, options=(), is_shared=False, **intervals):
     """A server under watch, and what it listed."""
     listed: list = []
 
@@ -27,12 +29,7 @@ async def running(behind: Behind, *tools, options=(), intervals=QUICK, is_shared
 
     (config,) = read_config(behind.config(post=behind.entry("post", *tools, options=options)), {})
     upstream = Upstream(
-        config,
-        **{"connect_s": 10.0, "retry_s": 0.2, **more},
-        intervals=intervals,
-        is_shared=is_shared,
-        listed=take,
-        changed=lambda upstream: None,
+        config, take, lambda _: None, replace(QUICKER, **intervals), is_shared=is_shared
     )
     task = asyncio.create_task(upstream.run())
     try:
@@ -51,12 +48,12 @@ async def test_it_is_up_once_it_has_listed_its_tools(behind: Behind):
         assert listed == [["echo"]]
 
 
-async def test_who_has_one_client_has_one_way(behind: Behind):
+async def test_one_client_has_one_connection(behind: Behind):
     async with running(behind, ECHO, is_shared=True) as (upstream, _):
         assert await upstream.connection("a") is await upstream.connection("b")
 
 
-async def test_each_conversation_has_its_own_way_and_keeps_it(behind: Behind):
+async def test_each_conversation_has_its_own_connection_and_keeps_it(behind: Behind):
     async with running(behind, ECHO) as (upstream, _):
         first, again = await asyncio.gather(upstream.connection("a"), upstream.connection("a"))
         other = await upstream.connection("b")
@@ -66,7 +63,7 @@ async def test_each_conversation_has_its_own_way_and_keeps_it(behind: Behind):
         assert await upstream.connection("a") is first
 
 
-async def test_a_way_that_ended_is_made_anew(behind: Behind):
+async def test_a_connection_that_ended_is_made_anew(behind: Behind):
     async with running(behind, ECHO) as (upstream, _):
         first = await upstream.connection("a")
         await first.close()
@@ -74,7 +71,7 @@ async def test_a_way_that_ended_is_made_anew(behind: Behind):
         assert await upstream.connection("a") is not first
 
 
-async def test_there_are_so_many_ways_and_no_more(behind: Behind, monkeypatch):
+async def test_there_are_so_many_connections_and_no_more(behind: Behind, monkeypatch):
     monkeypatch.setattr(upstreams, "MAX_CONNECTIONS", 1)
     async with running(behind, ECHO) as (upstream, _):
         await upstream.connection("a")
@@ -84,7 +81,7 @@ async def test_there_are_so_many_ways_and_no_more(behind: Behind, monkeypatch):
         await upstream.connection("b")
 
 
-async def test_who_leaves_while_a_way_is_made_leaves_nothing_behind(behind: Behind):
+async def test_who_leaves_while_a_connection_is_made_leaves_nothing_behind(behind: Behind):
     pids = behind.folder / "pids"
     start = behind.folder / "start"
     start.touch()
@@ -101,16 +98,15 @@ async def test_who_leaves_while_a_way_is_made_leaves_nothing_behind(behind: Behi
         assert ends(int(pids.read_text().split()[1]))
 
 
-async def test_a_way_that_nobody_uses_is_closed(behind: Behind):
-    intervals = replace(QUICK, idle_s=0.3)
-    async with running(behind, ECHO, intervals=intervals) as (upstream, _):
+async def test_a_connection_that_nobody_uses_is_closed(behind: Behind):
+    async with running(behind, ECHO, idle_s=0.3) as (upstream, _):
         connection = await upstream.connection("a")
         await until(connection.ended.is_set)
 
         assert not (await upstream.connection(ANYONE)).is_over
 
 
-async def test_a_dead_server_has_no_way_to_it(behind: Behind):
+async def test_a_dead_server_has_no_connection(behind: Behind):
     async with running(behind, ECHO, options=("--start-with", "never"), connect_s=0.3) as (
         upstream,
         listed,
@@ -124,13 +120,11 @@ async def test_a_dead_server_has_no_way_to_it(behind: Behind):
 
 
 async def test_a_server_that_does_not_list_its_tools_in_time_is_down(behind: Behind):
-    async with running(behind, ECHO, options=("--list-after", "60"), connect_s=2.0) as (
-        upstream,
-        _,
-    ):
-        await upstream.settled.wait()
+    slow = ("--list-after", "600")
+    async with running(behind, ECHO, options=slow, connect_s=2.0) as (upstream, _):
+        await until(lambda: upstream.health.reason == "it did not list its tools within 2 s")
 
-        assert upstream.health.reason == "it did not list its tools within 2 s"
+        assert upstream.health.state == "down"
 
 
 async def test_a_server_that_refuses_to_list_its_tools_is_down(behind: Behind):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -86,14 +86,11 @@ class Gateway:
         self.index = index = GatewayIndex(
             overlays, storage, self._report, self._changed.set, options.progress
         )
+        intervals = replace(
+            options.intervals, connect_s=chosen.connect_timeout_s, retry_s=chosen.retry_s
+        )
         self.pool = UpstreamPool(
-            configs,
-            connect_s=chosen.connect_timeout_s,
-            retry_s=chosen.retry_s,
-            listed=index.receive,
-            changed=self._health_changed,
-            intervals=options.intervals,
-            is_shared=options.is_shared,
+            configs, index.receive, self._health_changed, intervals, is_shared=options.is_shared
         )
         budgets = CallBudgets(chosen.max_calls)
         self._search = GatewaySearch(

@@ -44,14 +44,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How often what is looked at; the settings have what users may want to change.
+    """How long what may take, and how often what is looked at.
 
-    A server is asked for a sign of life every `ping_s`, with `pong_s` to give it; one that does
-    not tell of changes is asked for its tools every `refresh_s`. Approvals are looked for every
-    `poll_s`. A search waits `patience_s` for servers that are still starting. A conversation's
-    own connections are closed after `idle_s` without a call, and an open question after that too.
+    A server has `connect_s` to shake hands, and as long to list its tools; a dead one is tried
+    again after `retry_s`, then ever less often. It is asked for a sign of life every `ping_s`,
+    with `pong_s` to give it; one that does not tell of changes is asked for its tools every
+    `refresh_s`. Approvals are looked for every `poll_s`. A search waits `patience_s` for servers
+    that are still starting. A conversation's own connections are closed after `idle_s` without a
+    call, and an open question after that too.
     """
 
+    connect_s: float = 20.0
+    retry_s: float = 5.0
     ping_s: float = 15.0
     pong_s: float = 5.0
     refresh_s: float = 60.0
@@ -80,23 +84,19 @@ class Upstream:
     def __init__(
         self,
         config: ServerConfig,
-        *,
-        connect_s: float,
-        retry_s: float,
         listed: Callable[[str, list[Any]], Awaitable[None]],
         changed: Callable[[Upstream], None],
-        intervals: Intervals | None = None,
+        intervals: Intervals,
+        *,
         is_shared: bool = False,
         at_once: asyncio.Semaphore | None = None,
     ) -> None:
         self.config = config
         self.settled = asyncio.Event()
         self._tried = asyncio.Event()
-        self._connect_s, self._retry_s = connect_s, retry_s
-        self._intervals = intervals or Intervals()
-        self._at_once = at_once or asyncio.Semaphore(1)
+        self._listed, self._changed, self._intervals = listed, changed, intervals
         self._is_shared = is_shared
-        self._listed, self._changed = listed, changed
+        self._at_once = at_once or asyncio.Semaphore(1)
         self._main: Connection | None = None
         self._own: dict[str, Connection] = {}
         self._opening: dict[str, asyncio.Task[Connection]] = {}
@@ -118,14 +118,14 @@ class Upstream:
         target = self.config.target
         if target is None:
             return
-        wait_s = self._retry_s
+        wait_s = retry_s = self._intervals.retry_s
         try:
             while True:
                 was_up_at = await self._one_life(target)
-                if was_up_at is not None and monotonic() - was_up_at > self._retry_s:
-                    wait_s = self._retry_s
+                if was_up_at is not None and monotonic() - was_up_at > retry_s:
+                    wait_s = retry_s
                 await asyncio.sleep(wait_s)
-                wait_s = min(2 * wait_s, SLOWEST * self._retry_s)
+                wait_s = min(2 * wait_s, SLOWEST * retry_s)
         finally:
             await self.close()
 
@@ -134,7 +134,7 @@ class Upstream:
         connection, up_at = Connection(target, has_one_caller=self._is_shared), None
         try:
             async with self._at_once:
-                await connection.open(self._connect_s)
+                await connection.open(self._intervals.connect_s)
                 tools = await self._tools(connection)
             self._main, up_at = connection, monotonic()
             self._turn("up", "")
@@ -178,11 +178,11 @@ class Upstream:
 
     async def _tools(self, connection: Connection) -> list[Any]:
         try:
-            async with asyncio.timeout(self._connect_s):
+            async with asyncio.timeout(self._intervals.connect_s):
                 return await connection.tools()
         except TimeoutError:
             raise ServiceUnavailableError(
-                f"it did not list its tools within {self._connect_s:g} s",
+                f"it did not list its tools within {self._intervals.connect_s:g} s",
             ) from None
 
     def _turn(self, state: UpstreamState, reason: str) -> None:
@@ -203,7 +203,7 @@ class Upstream:
         """
         if not self._tried.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._tried.wait(), self._connect_s)
+                await asyncio.wait_for(self._tried.wait(), self._intervals.connect_s)
         if self._main is None or self._main.is_over:
             raise ServiceUnavailableError(self.health.reason or "the server does not answer")
         if self._is_shared or key == ANYONE:
@@ -223,7 +223,7 @@ class Upstream:
                     f"{MAX_CONNECTIONS} conversations use the server {self.name!r} already",
                 )
             connection = Connection(self.config.target, has_one_caller=True)
-            await connection.open(self._connect_s)
+            await connection.open(self._intervals.connect_s)
         finally:
             del self._opening[key]
         self._own[key] = connection
@@ -264,28 +264,19 @@ class UpstreamPool:
     def __init__(
         self,
         configs: Iterable[ServerConfig],
-        *,
-        connect_s: float,
-        retry_s: float,
         listed: Callable[[str, list[Any]], Awaitable[None]],
         changed: Callable[[Upstream], None],
         intervals: Intervals,
+        *,
         is_shared: bool = False,
     ) -> None:
         at_once = asyncio.Semaphore(AT_ONCE)
         self.intervals = intervals
         self._upstreams = {
-            config.name: Upstream(
-                config,
-                connect_s=connect_s,
-                retry_s=retry_s,
-                listed=listed,
-                changed=changed,
-                intervals=intervals,
-                is_shared=is_shared,
-                at_once=at_once,
+            each.name: Upstream(
+                each, listed, changed, intervals, is_shared=is_shared, at_once=at_once
             )
-            for config in configs
+            for each in configs
         }
 
     def __getitem__(self, name: str) -> Upstream:
