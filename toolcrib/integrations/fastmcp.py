@@ -35,7 +35,7 @@ __all__ = [
     "definition",
     "failure",
     "found",
-    "spoken",
+    "structured_answer",
     "unknown_tool",
 ]
 
@@ -175,10 +175,10 @@ def found(result: FindResult, tools: Sequence[Mapping[str, Any]], **notes: Any) 
         answer["note"] = NOTHING_FITS
     elif result.fallback:
         answer["note"] = NOT_SURE
-    return spoken({**answer, **{key: note for key, note in notes.items() if note}})
+    return structured_answer({**answer, **{key: note for key, note in notes.items() if note}})
 
 
-def spoken(answer: dict[str, Any]) -> ToolResult:
+def structured_answer(answer: dict[str, Any]) -> ToolResult:
     """An answer for programs, with the same as text for models."""
     text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
     return ToolResult(content=[TextContent(type="text", text=text)], structured_content=answer)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from toolcrib.service.gateway.arguments import argument_errors, matches_pattern, parameters
+from toolcrib.service.gateway.arguments import argument_errors, describe_parameters, matches_pattern
 
 ORDER = {
     "type": "object",
@@ -197,7 +197,7 @@ def test_what_fits_is_what_the_schema_library_says(given):
 
 
 def test_parameters_are_told_in_one_line():
-    told = parameters(
+    told = describe_parameters(
         {
             "properties": {
                 "b": {},
@@ -214,5 +214,7 @@ def test_parameters_are_told_in_one_line():
         "a (text, required), b (anything), c (a whole number or null), d (see its schema), "
         "e (anything)"
     )
-    assert parameters({}) == "no arguments"
-    assert parameters({"properties": {f"p{n}": {} for n in range(30)}}).endswith("and 10 more")
+    assert describe_parameters({}) == "no arguments"
+    assert describe_parameters({"properties": {f"p{n}": {} for n in range(30)}}).endswith(
+        "and 10 more"
+    )

@@ -12,7 +12,7 @@ from tests.indexers.readers.mcp_servers.launch import closed_port, ends
 from tests.service.gateway.conftest import ECHO, Behind, until
 from toolcrib.errors import ServiceUnavailableError
 from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget
-from toolcrib.service.gateway.connection import Connection, StderrTail
+from toolcrib.service.gateway.connection import StderrTail, UpstreamConnection
 
 DEAF = {"name": "deaf", "does": "deaf"}
 DIE = {"name": "die", "does": "die"}
@@ -40,7 +40,9 @@ async def call(connection, name, arguments, caller=None):
 
 def to(behind: Behind, *tools, options=()):
     entry = behind.entry("post", *tools, options=options)
-    return Connection(StdioTarget(entry["command"], tuple(entry["args"])), has_one_caller=True)
+    return UpstreamConnection(
+        StdioTarget(entry["command"], tuple(entry["args"])), has_one_caller=True
+    )
 
 
 @pytest.mark.parametrize("options", [(), ("--modern",)], ids=["handshake", "since 2026"])
@@ -77,7 +79,7 @@ async def test_a_connection_that_was_never_opened_is_closed_easily(behind: Behin
     ids=["no command", "ends", "silent", "nobody there"],
 )
 async def test_who_cannot_be_reached_is_told_why(target, reason):
-    connection = Connection(target, has_one_caller=True)
+    connection = UpstreamConnection(target, has_one_caller=True)
     with pytest.raises(ServiceUnavailableError, match=reason):
         await connection.open(0.5 if target == StdioTarget("sleep", ("60",)) else 20)
 
@@ -128,7 +130,7 @@ async def test_a_server_that_is_deaf_is_not_alive_and_is_ended_all_the_same(behi
 
 async def test_a_server_without_tools_has_none():
     entry = ("-c", NO_TOOLS)
-    connection = Connection(StdioTarget(sys.executable, entry), has_one_caller=True)
+    connection = UpstreamConnection(StdioTarget(sys.executable, entry), has_one_caller=True)
     await connection.open(60)
 
     assert await connection.tools() == []

@@ -62,7 +62,7 @@ def gateway(
     """
     import_extra("fastmcp", "the gateway", "gateway")
     from toolcrib.service.gateway.gateway import GatewayOptions
-    from toolcrib.service.gateway.serve import ServeOptions, serve, stderr_reporter
+    from toolcrib.service.gateway.serve import ServeOptions, serve_gateway, stderr_reporter
 
     report = stderr_reporter(as_json=json)
     try:
@@ -83,7 +83,7 @@ def gateway(
                 report=report,
                 progress=progress,
             )
-            serve(serving, settings, options)
+            serve_gateway(serving, settings, options)
     except ToolcribError as error:
         report("error", str(error))
         raise typer.Exit(exit_code(error)) from None

@@ -23,7 +23,7 @@ from toolcrib.indexers.readers.mcp_list import is_object
 from toolcrib.indexers.readers.schemas import rewritten
 from toolcrib.indexers.readers.spec import kind_of
 
-__all__ = ["argument_errors", "matches_pattern", "parameters"]
+__all__ = ["argument_errors", "describe_parameters", "matches_pattern"]
 
 PATIENCE_S = 0.25
 """A schema can be made to be worked on for ever; what takes longer is left to the server."""
@@ -208,7 +208,7 @@ def _lines(error: Any) -> Iterator[str]:
             yield _cut(str(error.message))
 
 
-def parameters(schema: Mapping[str, Any]) -> str:
+def describe_parameters(schema: Mapping[str, Any]) -> str:
     """What a tool takes, in one line: names, types, and which are required."""
     known, required = _properties(schema), schema.get("required")
     needed = cast("list[Any]", required) if isinstance(required, list) else []

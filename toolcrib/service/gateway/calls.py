@@ -22,9 +22,9 @@ from toolcrib.integrations.fastmcp import failure
 from toolcrib.records import Outcome, Scope, ToolHit
 from toolcrib.router.error_rules import classify
 from toolcrib.router.recovery import Failures, alternates
-from toolcrib.service.gateway.arguments import argument_errors, parameters
+from toolcrib.service.gateway.arguments import argument_errors, describe_parameters
 from toolcrib.service.gateway.catalog import CatalogEntry
-from toolcrib.service.gateway.connection import Connection, PendingCall
+from toolcrib.service.gateway.connection import PendingCall, UpstreamConnection
 from toolcrib.service.gateway.downstream import ClientRequest, conversation_key
 from toolcrib.service.gateway.index import GatewayIndex
 from toolcrib.service.gateway.upstream import UpstreamPool
@@ -155,7 +155,7 @@ class _Call:
     """A call under way, and what is known of it."""
 
     entry: CatalogEntry
-    connection: Connection
+    connection: UpstreamConnection
     pending: PendingCall
     budget: CallBudget
     key: str
@@ -243,7 +243,7 @@ class CallRunner:
             listed = "\n".join(f"- {line}" for line in wrong)
             return failure(
                 f"The call was not made: the arguments do not fit the schema of {entry.name}.\n"
-                f"{listed}\nIt takes: {parameters(entry.spec.input_schema)}."
+                f"{listed}\nIt takes: {describe_parameters(entry.spec.input_schema)}."
             )
         budget = self._budgets.of(request.key)
         if not budget.take():

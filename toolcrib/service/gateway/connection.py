@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from mcp.client._transport import ReadStream
     from mcp.shared.message import SessionMessage
 
-__all__ = ["Connection", "PendingCall", "StderrTail", "first_of"]
+__all__ = ["PendingCall", "StderrTail", "UpstreamConnection", "first_of"]
 
 CLOSING_S = 3.0
 """How long a server may take to end by itself, before it is ended."""
@@ -207,7 +207,7 @@ class PendingCall:
                 self._run_clock()
 
 
-class Connection:
+class UpstreamConnection:
     """A session with one server that stays open; made to be opened once.
 
     Nothing in the protocol says to which call belongs what a server asks or tells meanwhile.

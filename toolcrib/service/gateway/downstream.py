@@ -40,7 +40,7 @@ from mcp.types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 __all__ = [
-    "ANYONE",
+    "SHARED",
     "ClientRequest",
     "InputAnswer",
     "Level",
@@ -49,7 +49,7 @@ __all__ = [
     "conversation_key",
 ]
 
-ANYONE = ""
+SHARED = ""
 """The key of those who cannot be told from one another."""
 
 InputAnswer: TypeAlias = InputResponse | ErrorData
@@ -76,7 +76,7 @@ def conversation_key(context: Context) -> str:
     if context.session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return f"session {context.session_id}"
     token = get_access_token()
-    return f"key {token.client_id}" if token is not None else ANYONE
+    return f"key {token.client_id}" if token is not None else SHARED
 
 
 def _reaches(level: str, least: str | None) -> bool:

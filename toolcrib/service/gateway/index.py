@@ -27,10 +27,10 @@ from toolcrib.service.lock_file import LockFile
 from toolcrib.service.quarantine import Held, Quarantine
 from toolcrib.settings import Settings
 from toolcrib.store.ledger import Entry, Ledger
+from toolcrib.wiring import MEMORY
 
-__all__ = ["MEMORY", "Approval", "GatewayIndex", "Screening", "Storage", "StoreThread"]
+__all__ = ["Approval", "GatewayIndex", "Screening", "Storage", "StoreThread"]
 
-MEMORY = ":memory:"
 
 LISTINGS = "listings/default"
 """What each server listed last: what is served before it is connected to again."""

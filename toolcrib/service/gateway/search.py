@@ -28,7 +28,7 @@ from toolcrib.integrations.fastmcp import (
     definition,
     failure,
     found,
-    spoken,
+    structured_answer,
     unknown_tool,
 )
 from toolcrib.records import FindResult, Scope, ToolSpec
@@ -206,7 +206,7 @@ class GatewaySearch(ToolcribSearchTransform):
             return failure(f"{error}.")
         except StoreError as error:
             return failure(f"The documents cannot be searched at the moment: {error}.")
-        return spoken(answer)
+        return structured_answer(answer)
 
     def _answered(self, query: str, scope: Scope) -> dict[str, Any]:
         """The passages that answer a question, with how sure that is."""

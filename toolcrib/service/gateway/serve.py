@@ -26,14 +26,14 @@ from toolcrib.service.gateway.auth import KeyVerifier
 from toolcrib.service.gateway.config import read_config
 from toolcrib.service.gateway.downstream import Level, Reporter
 from toolcrib.service.gateway.gateway import Gateway, GatewayOptions
-from toolcrib.service.gateway.index import MEMORY, Approval, Storage
+from toolcrib.service.gateway.index import Approval, Storage
 from toolcrib.service.keys import KeyRing
 from toolcrib.service.lock_file import LockFile
 from toolcrib.service.quarantine import Quarantine
 from toolcrib.settings import Settings
 from toolcrib.store.ledger import Entry, Ledger
 
-__all__ = ["ServeOptions", "report_warnings", "serve", "stderr_reporter"]
+__all__ = ["ServeOptions", "report_warnings", "serve_gateway", "stderr_reporter"]
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 PATH = "/mcp"
@@ -59,7 +59,7 @@ class ServeOptions:
     servers: tuple[str, ...] = ()
 
 
-def serve(serving: ServeOptions, settings: Settings, options: GatewayOptions) -> None:
+def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOptions) -> None:
     """Serve until the client leaves, or somebody interrupts.
 
     Raises:
@@ -101,7 +101,7 @@ def open_ledger(location: str, settings: Settings, report: Reporter, *, needed: 
         if needed:
             raise
         report("warning", f"approvals are kept in memory, for this run alone: {error}")
-        return wiring.open_ledger(MEMORY, settings)
+        return wiring.open_ledger(wiring.MEMORY, settings)
     return opened
 
 

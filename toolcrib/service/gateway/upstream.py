@@ -19,8 +19,8 @@ from toolcrib.indexers.readers.mcp_session import is_closed
 from toolcrib.indexers.readers.mcp_target import HttpTarget, Target
 from toolcrib.records import Scope
 from toolcrib.service.gateway.config import ServerConfig
-from toolcrib.service.gateway.connection import Connection, first_of
-from toolcrib.service.gateway.downstream import ANYONE
+from toolcrib.service.gateway.connection import UpstreamConnection, first_of
+from toolcrib.service.gateway.downstream import SHARED
 
 __all__ = ["Intervals", "Upstream", "UpstreamHealth", "UpstreamPool", "UpstreamState"]
 
@@ -97,9 +97,9 @@ class Upstream:
         self._listed, self._changed, self._intervals = listed, changed, intervals
         self._is_shared = is_shared
         self._at_once = at_once or asyncio.Semaphore(1)
-        self._main: Connection | None = None
-        self._own: dict[str, Connection] = {}
-        self._opening: dict[str, asyncio.Task[Connection]] = {}
+        self._main: UpstreamConnection | None = None
+        self._own: dict[str, UpstreamConnection] = {}
+        self._opening: dict[str, asyncio.Task[UpstreamConnection]] = {}
         self.health = UpstreamHealth("starting", "it is being connected to", monotonic())
         if config.target is None:
             self.health = UpstreamHealth("unusable", config.problem, monotonic())
@@ -131,7 +131,7 @@ class Upstream:
 
     async def _one_life(self, target: Target) -> float | None:
         """From connecting to the end; gives when it was up, None if it never was."""
-        connection, up_at = Connection(target, has_one_caller=self._is_shared), None
+        connection, up_at = UpstreamConnection(target, has_one_caller=self._is_shared), None
         try:
             async with self._at_once:
                 await connection.open(self._intervals.connect_s)
@@ -154,7 +154,7 @@ class Upstream:
         self.settled.set()
         return up_at
 
-    async def _watch(self, connection: Connection) -> None:
+    async def _watch(self, connection: UpstreamConnection) -> None:
         """Follow changes of the tools until the connection ends, or the server is silent."""
         listed_at = monotonic()
         while not connection.ended.is_set():
@@ -167,7 +167,7 @@ class Upstream:
                 await self._check(connection)
             await self._close_idle()
 
-    async def _check(self, connection: Connection) -> None:
+    async def _check(self, connection: UpstreamConnection) -> None:
         # A server that works on a call may well be too busy to answer; calls have a limit.
         pong_s = self._intervals.pong_s
         if connection.is_busy or await connection.is_alive(pong_s):
@@ -176,7 +176,7 @@ class Upstream:
             connection.give_up(f"it gave no sign of life within {pong_s:g} s")
         await connection.close()
 
-    async def _tools(self, connection: Connection) -> list[Any]:
+    async def _tools(self, connection: UpstreamConnection) -> list[Any]:
         try:
             async with asyncio.timeout(self._intervals.connect_s):
                 return await connection.tools()
@@ -194,7 +194,7 @@ class Upstream:
 
     # -- calling -------------------------------------------------------------------------------
 
-    async def connection(self, key: str) -> Connection:
+    async def connection(self, key: str) -> UpstreamConnection:
         """A conversation's connection to the server; the main one where nobody can be told apart.
 
         Raises:
@@ -206,7 +206,7 @@ class Upstream:
                 await asyncio.wait_for(self._tried.wait(), self._intervals.connect_s)
         if self._main is None or self._main.is_over:
             raise ServiceUnavailableError(self.health.reason or "the server does not answer")
-        if self._is_shared or key == ANYONE:
+        if self._is_shared or key == SHARED:
             return self._main
         known = self._own.get(key)
         if known is not None and not known.is_over:
@@ -215,21 +215,21 @@ class Upstream:
             self._opening[key] = asyncio.create_task(self._open(key))
         return await asyncio.shield(self._opening[key])
 
-    async def _open(self, key: str) -> Connection:
+    async def _open(self, key: str) -> UpstreamConnection:
         assert self.config.target is not None
         try:
             if len(self._own) >= MAX_CONNECTIONS:
                 raise OverloadedError(
                     f"{MAX_CONNECTIONS} conversations use the server {self.name!r} already",
                 )
-            connection = Connection(self.config.target, has_one_caller=True)
+            connection = UpstreamConnection(self.config.target, has_one_caller=True)
             await connection.open(self._intervals.connect_s)
         finally:
             del self._opening[key]
         self._own[key] = connection
         return connection
 
-    async def check(self, connection: Connection) -> None:
+    async def check(self, connection: UpstreamConnection) -> None:
         """Look whether the server is still there, after a call of it failed."""
         await self._check(connection)
         if self._main is not None and self._main is not connection:
@@ -254,8 +254,10 @@ class Upstream:
     async def _close_idle(self) -> None:
         for key, each in list(self._own.items()):
             is_idle = monotonic() - each.used_at > self._intervals.idle_s and not each.is_busy
-            if each.is_over or is_idle:
-                await self.leave(key)
+            # Another one may be opened in its place at this moment: that is left alone.
+            if (each.is_over or is_idle) and self._own.get(key) is each:
+                del self._own[key]
+                await each.close()
 
 
 class UpstreamPool:
