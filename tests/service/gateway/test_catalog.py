@@ -84,10 +84,6 @@ def test_a_tool_is_known_by_its_id_and_by_its_own_name_where_only_one_has_it():
     assert catalog.named("send") is None
 
 
-def test_disabled_tools_are_not_on_offer():
-    assert len(ToolCatalog([tool("post", "send", enabled=False)])) == 0
-
-
 def test_the_tools_of_one_server_are_replaced_and_the_others_are_the_same():
     before = ToolCatalog([tool("post", "send"), tool("fax", "dial")])
     after = before.replaced({"fax": [tool("fax", "hang")]})
