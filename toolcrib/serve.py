@@ -153,24 +153,29 @@ def gateway(
     Standard output belongs to the protocol; whatever there is to say goes to standard error.
     """
     import_extra("fastmcp", "the gateway", "gateway")
-    from toolcrib.gateway.launch import Order, run
-    from toolcrib.gateway.news import lines
+    from toolcrib.gateway.gateway import GatewayOptions
+    from toolcrib.gateway.serve import ServeOptions, serve_gateway, stderr_reporter
 
-    say = lines(as_json=json)
+    report = stderr_reporter(as_json=json)
     try:
         settings = load_settings(context.obj)
-        order = Order(
+        serving = ServeOptions(
             config=config,
             env=os.environ,
             address=(host, port) if transport == "http" else None,
             store=store,
             lock=lock,
             servers=tuple(server or ()),
-            tags=frozenset(tag) if tag else None,
-            max_sensitivity=max_sensitivity,
-            pinned=tuple(pin or ()),
         )
-        run(order, settings, say)
+        with index_progress() as progress:
+            options = GatewayOptions(
+                tags=frozenset(tag) if tag else None,
+                max_sensitivity=max_sensitivity,
+                pinned=tuple(pin or ()),
+                report=report,
+                progress=progress,
+            )
+            serve_gateway(serving, settings, options)
     except ToolcribError as error:
-        say("error", str(error))
+        report("error", str(error))
         raise typer.Exit(exit_code(error)) from None

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,20 +22,23 @@ from toolcrib import Settings, build
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.gateway.config import read_config
-from toolcrib.gateway.gateway import Gateway
-from toolcrib.gateway.judging import Judge
-from toolcrib.gateway.terms import Backing, Manner, Purpose
-from toolcrib.gateway.upstream import Rhythm
+from toolcrib.gateway.gateway import Gateway, GatewayOptions
+from toolcrib.gateway.index import Approval, Storage
+from toolcrib.gateway.upstream import Intervals
 from toolcrib.settings import ContextSettings, EncoderSettings, GatewaySettings
 from toolcrib.store.records_db.base import RecordsDb
 from toolcrib.tenants import DEFAULT
 
 SERVERS = Path(__file__).parent / "servers"
-QUICK = Rhythm(ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1, patience_s=5.0)
-LONG_S = 30.0
+QUICK = Intervals(ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1, patience_s=5.0)
+LONG_S = 120.0
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Each gateway makes an index of some hundred files, which takes a disk longer than all else."""
 
+OPTIONS = [option.name for option in fields(GatewayOptions)]
+ANNOUNCE = {"name": "announce", "description": "Announce a change.", "does": "announce"}
+FAX = {"name": "send_fax", "description": "Send a fax to somebody."}
+DIE = {"name": "die", "does": "die"}
 ECHO = {"name": "echo", "description": "Repeat what is said."}
 
 
@@ -45,6 +48,32 @@ async def until(condition: Callable[[], Any]) -> None:
         # Nothing tells of what other processes do.
         while not (await met if inspect.isawaitable(met := condition()) else met):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
+
+
+async def names(client: Client[Any]) -> list[str]:
+    """The names of the tools that a client is shown."""
+    return [tool.name for tool in await client.list_tools()]
+
+
+async def until_listed(client: Client[Any], *expected: str) -> None:
+    """Wait until a client is shown these tools and no others."""
+
+    async def is_so() -> bool:
+        return await names(client) == list(expected)
+
+    await until(is_so)
+
+
+async def said(client: Client[Any], name: str, /, **arguments: Any) -> str:
+    """The first text of what a call answers, be it an error."""
+    return texts(await client.call_tool(name, arguments, raise_on_error=False))[0]
+
+
+async def found(client: Client[Any], query: str = "echo", k: int | None = 9) -> dict[str, Any]:
+    """The answer to a search."""
+    result = await client.call_tool("find_tools", {"query": query, "k": k})
+    assert json.loads(texts(result)[0]) == result.structured_content
+    return result.structured_content
 
 
 def texts(result: Any) -> list[str]:
@@ -102,20 +131,26 @@ class Behind:
         self,
         servers: dict[str, Any],
         *,
-        purpose: Purpose | None = None,
-        manner: Manner | None = None,
         locks: bool = False,
         only: tuple[str, ...] = (),
-        **chosen: Any,
+        **how: Any,
     ) -> Gateway:
-        """A gateway, quick to notice, whose index is in the folder."""
-        settings = quick_settings(**chosen)
+        """A gateway, quick to notice, whose index is in the folder; `how` are options or settings.
+
+        Without more it has one client, as over stdio.
+        """
+        options = {key: how.pop(key) for key in OPTIONS if key in how}
+        settings = quick_settings(**how)
         ledger = self.ledger()
-        judge = Judge(LockFile(self.lock), Quarantine(ledger, DEFAULT), locks=locks)
-        manner = manner or Manner(self.say, is_shared=True, rhythm=QUICK)
-        configs = read_config(self.config(**servers), {}, only)
-        backing = Backing(str(self.store), ledger, judge)
-        return Gateway(configs, settings, backing, purpose=purpose, manner=manner)
+        approval = Approval(LockFile(self.lock), Quarantine(ledger, DEFAULT), locks=locks)
+        return Gateway(
+            read_config(self.config(**servers), {}, only),
+            settings,
+            Storage(str(self.store), ledger, approval),
+            GatewayOptions(
+                **{"report": self.say, "is_shared": True, "intervals": QUICK, **options}
+            ),
+        )
 
     def say(self, level: str, text: str) -> None:
         """Remember what the operator is told."""
@@ -152,14 +187,13 @@ async def hanging(client: Client[Any], name: str) -> asyncio.Task[Any]:
 async def ready(gateway: Gateway) -> None:
     """Wait until every server has been connected to, or tried."""
     async with asyncio.timeout(LONG_S):
-        await gateway.stock.is_open.wait()
-        for upstream in gateway.upstreams.values():
-            await upstream.settled.wait()
+        await gateway.index.is_open.wait()
+        await gateway.pool.settled()
 
 
 def quick_settings(**chosen: Any) -> Settings:
     """Settings without a model, under which nothing takes long."""
-    quick = {"retry_s": 0.2, "connect_timeout_s": 10.0, "call_timeout_s": 10.0, "pass_through": 0}
+    quick = {"retry_s": 0.2, "connect_timeout_s": 60.0, "call_timeout_s": 10.0, "pass_through": 0}
     return Settings(
         encoder=EncoderSettings(dense="deterministic"),
         context=ContextSettings(detector="heuristic"),

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from toolcrib.gateway.arguments import faults
-from toolcrib.gateway.faults import parameters
+from toolcrib.gateway.arguments import argument_errors, describe_parameters, matches_pattern
 
 ORDER = {
     "type": "object",
@@ -70,23 +69,25 @@ def branching(depth: int):
     ],
 )
 def test_what_is_wrong_is_told_with_its_place_and_what_is_allowed(given, told):
-    assert list(faults(ORDER, given)) == told
+    assert list(argument_errors(ORDER, given)) == told
 
 
 def test_no_more_is_told_than_can_be_mended_at_once():
     many = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(20)}}
 
-    assert len(faults(many, {f"p{n}": n for n in range(20)})) == 5
+    assert len(argument_errors(many, {f"p{n}": n for n in range(20)})) == 5
 
 
 def test_where_nothing_is_allowed_that_is_told():
     nothing = {"type": "object", "additionalProperties": False}
 
-    assert faults(nothing, {"x": 1}) == ("arguments: there is no property 'x'; it takes none",)
+    assert argument_errors(nothing, {"x": 1}) == (
+        "arguments: there is no property 'x'; it takes none",
+    )
 
 
 def test_long_values_are_cut():
-    (told,) = faults({"properties": {"x": {"type": "integer"}}}, {"x": "y" * 10_000})
+    (told,) = argument_errors({"properties": {"x": {"type": "integer"}}}, {"x": "y" * 10_000})
 
     assert len(told) < 300
 
@@ -103,7 +104,7 @@ def test_long_values_are_cut():
 def test_the_draft_is_the_one_that_the_schema_names(draft, schema, given, fits):
     one = {"$schema": draft, "properties": {"n": {"type": "number", "minimum": 1, **schema}}}
 
-    assert bool(faults(one, {"n": given})) is not fits
+    assert bool(argument_errors(one, {"n": given})) is not fits
 
 
 @pytest.mark.parametrize(
@@ -121,26 +122,66 @@ def test_the_draft_is_the_one_that_the_schema_names(draft, schema, given, fits):
     ids=["type", "shape", "draft", "elsewhere", "nowhere", "endless", "huge", "branching"],
 )
 def test_what_cannot_be_checked_is_left_to_the_server(schema):
-    assert faults(schema, {"x": {"x": 1}}) == ()
+    assert argument_errors(schema, {"x": {"x": 1}}) == ()
 
 
-def test_patterns_hold_where_they_can_be_trusted():
+def test_patterns_hold_in_schemas():
     date = {"properties": {"d": {"pattern": r"^\d{4}-\d{2}-\d{2}$"}}}
-    evil = {"properties": {"d": {"pattern": r"^(\d+)+$"}}}
     keys = {"patternProperties": {"^(x+)+$": {"type": "string"}}, "additionalProperties": False}
 
-    assert faults(date, {"d": "today"}) == (r"d: must match the pattern ^\d{4}-\d{2}-\d{2}$",)
-    assert not faults(date, {"d": "2026-11-22"})
-    assert not faults(date, {"d": 7})
-    assert not faults(evil, {"d": "1" * 40 + "x"})
-    assert not faults(keys, {"x" * 40 + "y": 7})
+    assert argument_errors(date, {"d": "today"}) == (
+        r"d: must match the pattern ^\d{4}-\d{2}-\d{2}$",
+    )
+    assert not argument_errors(date, {"d": "2026-11-22"})
+    assert not argument_errors(date, {"d": 7})
+    assert not argument_errors(keys, {"x" * 40 + "y": 7})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "matches"),
+    [
+        (r"^[a-z]+$", "abc", True),
+        (r"^[a-z]+$", "abc1", False),
+        (r"^[^@\s]+@[^@\s]+\.[a-z]{2,}$", "no mail", False),
+        (r"^(red|green|blue)$", "grey", False),
+        (r"(?i)^yes?$", "NO", False),
+        (r"^(ab)+$", "aba", False),
+        (r"^[a-z]+$", "Müller", False),
+    ],
+)
+def test_patterns_are_held_to(pattern, text, matches):
+    assert matches_pattern(pattern, text) is matches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"^(\w+)\1$", "x"),
+        (r"^(?=.*\d)x", "y"),
+        (r"((a*){5000}){5000}", "b"),
+        (r"^\w+$", "Müller!"),
+        (r"^[a-z]+$", "1" * 5_000),
+        ("(", "7"),
+        ("\ud800", "7"),
+    ],
+    ids=["back", "ahead", "large", "letters", "long", "none", "surrogate"],
+)
+def test_what_only_the_server_can_tell_is_left_to_it(pattern, text):
+    assert matches_pattern(pattern, text)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"^(a+)+$", "(a|a)*b", "a?" * 40 + "a" * 40 + "b", r".*.*.*.*x", r"(\d+)*x"]
+)
+def test_patterns_that_keep_other_engines_busy_for_years_are_held_to_at_once(pattern):
+    assert not matches_pattern(pattern, "a" * 60 + "!")
 
 
 def test_lists_are_compared_for_equal_items_only_while_that_is_quick():
     unique = {"properties": {"x": {"uniqueItems": True}}}
 
-    assert faults(unique, {"x": [1, 1]}) == ("x: [1, 1] has non-unique elements",)
-    assert not faults(unique, {"x": [{"a": 1}] * 5_000})
+    assert argument_errors(unique, {"x": [1, 1]}) == ("x: [1, 1] has non-unique elements",)
+    assert not argument_errors(unique, {"x": [{"a": 1}] * 5_000})
 
 
 simple = st.recursive(
@@ -152,11 +193,11 @@ simple = st.recursive(
 
 @given(st.dictionaries(st.sampled_from([*ORDER["properties"], "else"]), simple))
 def test_what_fits_is_what_the_schema_library_says(given):
-    assert bool(faults(ORDER, given)) is not Draft202012Validator(ORDER).is_valid(given)
+    assert bool(argument_errors(ORDER, given)) is not Draft202012Validator(ORDER).is_valid(given)
 
 
 def test_parameters_are_told_in_one_line():
-    told = parameters(
+    told = describe_parameters(
         {
             "properties": {
                 "b": {},
@@ -173,5 +214,7 @@ def test_parameters_are_told_in_one_line():
         "a (text, required), b (anything), c (a whole number or null), d (see its schema), "
         "e (anything)"
     )
-    assert parameters({}) == "no arguments"
-    assert parameters({"properties": {f"p{n}": {} for n in range(30)}}).endswith("and 10 more")
+    assert describe_parameters({}) == "no arguments"
+    assert describe_parameters({"properties": {f"p{n}": {} for n in range(30)}}).endswith(
+        "and 10 more"
+    )

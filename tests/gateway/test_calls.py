@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.gateway.conftest import Behind, texts, until
+from toolcrib.gateway import calls
+from toolcrib.gateway.calls import CallBudgets, PendingInputs
 
 ROOM = {
     "name": "book_room",
@@ -83,14 +87,14 @@ async def test_a_call_that_takes_too_long_is_cancelled_and_others_are_named(behi
     tell = {"name": "tell", "does": "tell"}
     servers = {"town": behind.entry("town", HANG, tell), "office": behind.entry("office", ROOM)}
 
-    async with behind.client(servers, call_timeout_s=0.5) as client:
+    async with behind.client(servers, call_timeout_s=2.0) as client:
         await client.call_tool("find_tools", {"query": "a hall for a meeting"})
         result = await call(client, "town_reserve_hall")
         told = await call(client, "town_tell")
 
     assert result.is_error
     assert texts(result)[0].startswith(
-        "town_reserve_hall: it gave no answer within 0.5 s. "
+        "town_reserve_hall: it gave no answer within 2 s. "
         "The call was cancelled, but may have been carried out.\n"
         "Other tools that may do it:\n- office_book_room: Book a meeting room."
     )
@@ -167,3 +171,65 @@ async def test_how_calls_ended_is_logged(behind: Behind):
         ("desk/ask_desk", "failure"),
         ("desk/book_room", "success"),
     ]
+
+
+def test_a_search_begins_a_budget_with_all_its_calls():
+    budgets = CallBudgets(2)
+    first = budgets.begin("ada", "a room")
+
+    assert [first.take() for _ in range(3)] == [True, True, False]
+    second = budgets.begin("ada", "a hall")
+    assert budgets.of("ada") is second
+    assert second.take()
+    assert first.id != second.id
+
+
+def test_who_has_not_searched_has_a_budget_too_and_the_longest_unused_are_forgotten(monkeypatch):
+    monkeypatch.setattr(calls, "MAX_CONVERSATIONS", 1)
+    budgets = CallBudgets(1)
+
+    assert [budgets.of("ada").take() for _ in range(2)] == [True, False]
+    budgets.begin("bob", "x")
+    assert budgets.of("ada").take()
+
+
+@pytest.fixture
+def waiting():
+    """Calls that wait for their client, and those that were cancelled."""
+    pending, cancelled = PendingInputs(60.0), []
+
+    def put(who, name="send"):
+        entry = SimpleNamespace(spec=SimpleNamespace(id=f"post/{name}"))
+        cancel = SimpleNamespace(cancel=lambda: cancelled.append(who))
+        call = SimpleNamespace(key=who, entry=entry, pending=cancel)
+        return call, pending.put(call)
+
+    return pending, put, cancelled
+
+
+def test_a_call_that_waits_is_given_back_once_and_to_nobody_else(waiting):
+    pending, put, cancelled = waiting
+    call, state = put("ada")
+
+    assert pending.take(state, "bob", "post/send") is None
+    assert pending.take(state, "ada", "post/read") is None
+    assert pending.take("another", "ada", "post/send") is None
+    assert pending.take(state, "ada", "post/send") is call
+    assert pending.take(state, "ada", "post/send") is None
+    assert cancelled == []
+
+
+def test_a_call_that_nobody_comes_back_for_is_cancelled(waiting, monkeypatch):
+    pending, put, cancelled = waiting
+    for who in ("ada", "bob", "ada", "eve"):
+        put(who)
+
+    pending.leave("ada")
+    assert cancelled == ["ada", "ada"]
+    monkeypatch.setattr(calls, "MAX_PENDING", 2)
+    put("fay")
+    assert cancelled == ["ada", "ada", "bob"]
+    monkeypatch.setattr(pending, "_keep_s", -1.0)
+    put("late")
+    pending.close()
+    assert cancelled == ["ada", "ada", "bob", "eve", "fay", "late"]

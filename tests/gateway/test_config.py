@@ -34,25 +34,12 @@ def test_servers_are_read_as_editors_write_them(read, key):
     assert remote.target == HttpTarget("https://example.com/mcp", {"Authorization": "Bearer none"})
 
 
-def test_comments_and_trailing_commas_are_no_mistake(read):
-    (post,) = read('{"servers": {/* ours */ "post": {"command": "post",},}} // end')
-
-    assert post.target == StdioTarget("post")
-
-
 def test_a_server_that_cannot_be_used_keeps_no_other_from_being_used(read):
     post, remote = read({"mcpServers": {"post": LOCAL, "remote": REMOTE}})
 
     assert post.target is None
     assert post.problem.startswith("env.TOKEN needs the environment variable 'TOKEN'")
     assert remote.target is not None
-
-
-def test_switched_off_servers_are_left_out(read):
-    off = {**LOCAL, "disabled": True}
-    assert [each.name for each in read({"mcpServers": {"off": off, "remote": REMOTE}})] == [
-        "remote"
-    ]
 
 
 def test_only_the_servers_asked_for_are_taken(read):

@@ -6,8 +6,7 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
 
-from tests.gateway.conftest import QUICK, Behind, hanging, ready, texts, until
-from toolcrib.gateway.terms import Manner
+from tests.gateway.conftest import Behind, hanging, ready, said, until
 
 COUNT = {"name": "count", "does": "count"}
 ASK = {"name": "elicit", "does": "elicit"}
@@ -17,12 +16,7 @@ def apart(behind: Behind, *tools, **chosen):
     """A gateway as it is over HTTP, where clients are many."""
     pids = behind.folder / "pids"
     servers = {"post": behind.entry("post", *tools, options=("--started", str(pids)))}
-    manner = Manner(behind.say, rhythm=QUICK)
-    return behind.make(servers, manner=manner, **chosen), pids
-
-
-async def said(client, name):
-    return texts(await client.call_tool(name, {}, raise_on_error=False))[0]
+    return behind.make(servers, is_shared=False, **chosen), pids
 
 
 async def test_each_session_has_its_own_at_the_server(behind: Behind):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -53,7 +52,7 @@ def serving(behind: Behind, *options: str) -> Generator[str]:
         finally:
             process.send_signal(signal.SIGTERM)
             process.stderr.read()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         assert process.stdout.read() == ""
 
 
@@ -194,22 +193,3 @@ async def test_a_clients_key_reaches_no_server(guarded):
     assert told["headers"]["x-ours"] == "1"
     assert "authorization" not in told["headers"]
     assert text not in json.dumps(told)
-
-
-def test_a_port_that_is_taken_is_told(behind: Behind):
-    config = behind.config(post=behind.entry("post", ECHO))
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
-        done = subprocess.run(
-            [*COMMAND, str(config), "--store", "s", "--transport", "http", "--port", port],
-            cwd=behind.folder,
-            env=ENV,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    assert done.returncode == 2
-    assert f"cannot listen at 127.0.0.1:{port}: " in done.stderr

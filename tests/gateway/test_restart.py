@@ -8,19 +8,23 @@ import sys
 
 import pytest
 
-from tests.gateway.conftest import ECHO, Behind, quick_settings, ready, texts
+from tests.gateway.conftest import (
+    ECHO,
+    FAX,
+    Behind,
+    found,
+    names,
+    quick_settings,
+    ready,
+    said,
+    texts,
+)
 from toolcrib import Crib
 from toolcrib.errors import StoreUnavailableError
 from toolcrib.records import Collection, ToolSpec
 from toolcrib.store.records_db.base import DbRow
 
-FAX = {"name": "send_fax", "description": "Send a fax to somebody."}
 GONE = {"command": "no-such-command"}
-
-
-async def found(client, query="echo"):
-    answer = await client.call_tool("find_tools", {"query": query, "k": 9})
-    return answer.structured_content
 
 
 async def test_tools_are_known_before_their_server_is_reached_again(behind: Behind):
@@ -29,12 +33,12 @@ async def test_tools_are_known_before_their_server_is_reached_again(behind: Behi
 
     async with behind.client({"post": GONE}) as client:
         answer = await found(client)
-        called = await client.call_tool("post_echo", {}, raise_on_error=False)
+        called = await said(client, "post_echo")
 
     assert [tool["name"] for tool in answer["tools"]] == ["post_echo"]
     assert answer["tools"][0]["unavailable"].startswith("[cannot be called now")
     assert answer["missing"][0]["server"] == "post"
-    assert texts(called)[0].startswith("The server 'post' does not answer")
+    assert called.startswith("The server 'post' does not answer")
 
 
 async def test_what_is_known_is_not_encoded_again(behind: Behind):
@@ -42,9 +46,7 @@ async def test_what_is_known_is_not_encoded_again(behind: Behind):
     async with behind.client(servers):
         pass
     written: list[str] = []
-    gateway = behind.make(servers)
-    object.__setattr__(gateway._manner, "listener", lambda told: written.extend(told.ids))
-    async with behind.client(gateway) as client:
+    async with behind.client(servers, progress=lambda told: written.extend(told.ids)) as client:
         assert len((await found(client))["tools"]) == 2
 
     assert written == []
@@ -104,7 +106,7 @@ async def test_a_folder_that_another_process_holds_is_left_to_it(behind: Behind,
 
 async def test_what_a_server_listed_last_and_cannot_be_read_is_told_of(behind: Behind):
     gateway = behind.make({"post": GONE})
-    gateway._backing.ledger.put("listings/default", DbRow("post", 1.0, {"tools": [{"name": 7}]}))
+    gateway._storage.ledger.put("listings/default", DbRow("post", 1.0, {"tools": [{"name": 7}]}))
     async with behind.client(gateway) as client:
         assert (await found(client))["tools"] == []
 
@@ -121,9 +123,9 @@ async def test_documents_are_found_where_there_are_any(behind: Behind, monkeypat
     async with behind.client({"post": behind.entry("post", ECHO)}) as client:
         knowledge = (await client.list_tools())[-1]
         answer = await client.call_tool("find_knowledge", {"query": "how many days of leave"})
-        empty = await client.call_tool("find_knowledge", {"query": " "}, raise_on_error=False)
+        empty = await said(client, "find_knowledge", query=" ")
         monkeypatch.setattr(Crib, "find_knowledge", refuse)
-        failed = await client.call_tool("find_knowledge", {"query": "x"}, raise_on_error=False)
+        failed = await said(client, "find_knowledge", query="x")
 
     assert knowledge.name == "find_knowledge"
     assert knowledge.description.endswith("Here are: handbook (How we work.).")
@@ -131,8 +133,8 @@ async def test_documents_are_found_where_there_are_any(behind: Behind, monkeypat
     assert "thirty days" in passage["text"]
     assert passage["citation"].startswith("Leave (")
     assert json.loads(texts(answer)[0]) == answer.structured_content
-    assert "say in a few words" in texts(empty)[0]
-    assert texts(failed) == ["The documents cannot be searched at the moment: it is away."]
+    assert "say in a few words" in empty
+    assert failed == "The documents cannot be searched at the moment: it is away."
 
 
 def refuse(*_given, **_more):
@@ -143,7 +145,7 @@ async def test_without_documents_there_is_no_search_for_them(behind: Behind):
     gateway = behind.make({"post": behind.entry("post", ECHO)})
     async with behind.client(gateway) as client:
         await ready(gateway)
-        assert [tool.name for tool in await client.list_tools()] == ["find_tools", "call_tool"]
-        called = await client.call_tool("find_knowledge", {"query": "x"}, raise_on_error=False)
+        assert await names(client) == ["find_tools", "call_tool"]
+        called = await said(client, "find_knowledge", query="x")
 
-    assert texts(called)[0].startswith("There is no tool 'find_knowledge'")
+    assert called.startswith("There is no tool 'find_knowledge'")

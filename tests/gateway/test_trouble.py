@@ -5,21 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from threading import Event
 
-from tests.gateway.conftest import ECHO, QUICK, Behind, texts, until
+from tests.gateway.conftest import DIE, ECHO, QUICK, Behind, said, until
 from toolcrib import Crib
 from toolcrib.errors import StoreUnavailableError
-from toolcrib.gateway.terms import Manner
 from toolcrib.tenants import Tenants
-
-DIE = {"name": "die", "does": "die"}
 
 
 def refuse(*_given, **_more):
     raise StoreUnavailableError("the store does not answer")
-
-
-async def said(client, name, **arguments):
-    return texts(await client.call_tool(name, arguments, raise_on_error=False))[0]
 
 
 async def test_a_search_that_fails_says_so(behind: Behind, monkeypatch):
@@ -52,8 +45,8 @@ async def test_a_failed_call_is_told_also_where_no_others_can_be_looked_for(
 
 
 async def test_who_searches_before_the_index_is_open_is_told(behind: Behind, monkeypatch):
-    manner = Manner(behind.say, is_shared=True, rhythm=replace(QUICK, patience_s=0.0))
-    gateway = behind.make({"post": behind.entry("post", ECHO)}, manner=manner)
+    impatient = replace(QUICK, patience_s=0.0)
+    gateway = behind.make({"post": behind.entry("post", ECHO)}, intervals=impatient)
     opens = Event()
     reach = Tenants.open
 
@@ -75,29 +68,19 @@ async def test_a_result_is_not_lost_where_it_cannot_be_taken_down(behind: Behind
         assert await said(client, "post_echo", word="hi") == '{"word": "hi"}'
 
 
-async def test_a_call_that_fails_before_the_index_is_open_is_told_to_be_tried_again(
+async def test_without_any_index_tools_can_be_called_and_a_failed_one_tried_again(
     behind: Behind, monkeypatch
 ):
-    servers = {"post": behind.entry("post", DIE)}
-    async with behind.client(servers):
-        pass
+    servers = {"post": behind.entry("post", DIE, ECHO)}
     monkeypatch.setattr("toolcrib.tenants.Tenants.open", refuse)
     gateway = behind.make(servers)
     async with behind.client(gateway, settled=False) as client:
-        await until(gateway.upstreams["post"].settled.is_set)
+        await until(gateway.pool["post"].settled.is_set)
+        await until(lambda: any("a part of the gateway failed" in text for _, text in behind.said))
+        assert await said(client, "post_echo", word="hi") == '{"word": "hi"}'
         answer = await said(client, "post_die")
 
     assert answer.endswith("which may have been carried out. Try again later.")
-
-
-async def test_an_index_that_cannot_be_opened_at_all_is_told(behind: Behind, monkeypatch):
-    monkeypatch.setattr("toolcrib.tenants.Tenants.open", refuse)
-    gateway = behind.make({"post": behind.entry("post", ECHO)})
-    async with behind.client(gateway, settled=False) as client:
-        await until(lambda: any("a part of the gateway failed" in text for _, text in behind.said))
-        await until(gateway.upstreams["post"].settled.is_set)
-
-        assert await said(client, "post_echo", word="hi") == '{"word": "hi"}'
 
 
 async def test_approvals_that_cannot_be_read_are_looked_for_again(behind: Behind, monkeypatch):
@@ -109,7 +92,7 @@ async def test_approvals_that_cannot_be_read_are_looked_for_again(behind: Behind
             calls.append(1)
             return refuse() if len(calls) < 3 else (len(calls),)
 
-        monkeypatch.setattr(gateway._backing.judge, "state", state)
+        monkeypatch.setattr(gateway._storage.approval, "state", state)
         await until(lambda: len(calls) > 4)
 
         assert await said(client, "post_echo", word="hi") == '{"word": "hi"}'

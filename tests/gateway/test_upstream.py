@@ -1,4 +1,4 @@
-"""A server that is watched, and the ways that conversations have to it."""
+"""A server that is watched, and the connections that conversations have to it."""
 
 from __future__ import annotations
 
@@ -13,27 +13,23 @@ from tests.indexers.readers.mcp_servers.launch import ends
 from toolcrib.errors import OverloadedError, ServiceUnavailableError
 from toolcrib.gateway import upstream as upstreams
 from toolcrib.gateway.config import read_config
-from toolcrib.gateway.front import ANYONE
+from toolcrib.gateway.downstream import SHARED
 from toolcrib.gateway.upstream import Upstream
+
+QUICKER = replace(QUICK, connect_s=60.0, retry_s=0.2)
 
 
 @asynccontextmanager
-async def running(behind: Behind, *tools, options=(), rhythm=QUICK, is_shared=False, **more):
+async def running(behind: Behind, *tools, options=(), is_shared=False, **intervals):
     """A server under watch, and what it listed."""
     listed: list = []
 
-    async def take(upstream, found):
+    async def take(name, found):
         listed.append([tool["name"] for tool in found])
 
     (config,) = read_config(behind.config(post=behind.entry("post", *tools, options=options)), {})
     upstream = Upstream(
-        config,
-        **{"connect_s": 10.0, "retry_s": 0.2, **more},
-        rhythm=rhythm,
-        at_once=asyncio.Semaphore(8),
-        is_shared=is_shared,
-        listed=take,
-        noticed=lambda upstream: None,
+        config, take, lambda _: None, replace(QUICKER, **intervals), is_shared=is_shared
     )
     task = asyncio.create_task(upstream.run())
     try:
@@ -52,40 +48,40 @@ async def test_it_is_up_once_it_has_listed_its_tools(behind: Behind):
         assert listed == [["echo"]]
 
 
-async def test_who_has_one_client_has_one_way(behind: Behind):
+async def test_one_client_has_one_connection(behind: Behind):
     async with running(behind, ECHO, is_shared=True) as (upstream, _):
-        assert await upstream.lane("a") is await upstream.lane("b")
+        assert await upstream.connection("a") is await upstream.connection("b")
 
 
-async def test_each_conversation_has_its_own_way_and_keeps_it(behind: Behind):
+async def test_each_conversation_has_its_own_connection_and_keeps_it(behind: Behind):
     async with running(behind, ECHO) as (upstream, _):
-        first, again = await asyncio.gather(upstream.lane("a"), upstream.lane("a"))
-        other = await upstream.lane("b")
+        first, again = await asyncio.gather(upstream.connection("a"), upstream.connection("a"))
+        other = await upstream.connection("b")
 
         assert first is again
-        assert len({first, other, await upstream.lane(ANYONE)}) == 3
-        assert await upstream.lane("a") is first
+        assert len({first, other, await upstream.connection(SHARED)}) == 3
+        assert await upstream.connection("a") is first
 
 
-async def test_a_way_that_ended_is_made_anew(behind: Behind):
+async def test_a_connection_that_ended_is_made_anew(behind: Behind):
     async with running(behind, ECHO) as (upstream, _):
-        first = await upstream.lane("a")
-        await first.link.close()
+        first = await upstream.connection("a")
+        await first.close()
 
-        assert await upstream.lane("a") is not first
+        assert await upstream.connection("a") is not first
 
 
-async def test_there_are_so_many_ways_and_no_more(behind: Behind, monkeypatch):
-    monkeypatch.setattr(upstreams, "MAX_LANES", 1)
+async def test_there_are_so_many_connections_and_no_more(behind: Behind, monkeypatch):
+    monkeypatch.setattr(upstreams, "MAX_CONNECTIONS", 1)
     async with running(behind, ECHO) as (upstream, _):
-        await upstream.lane("a")
+        await upstream.connection("a")
         with pytest.raises(OverloadedError, match="1 conversations use the server 'post'"):
-            await upstream.lane("b")
+            await upstream.connection("b")
         await upstream.leave("a")
-        await upstream.lane("b")
+        await upstream.connection("b")
 
 
-async def test_who_leaves_while_a_way_is_made_leaves_nothing_behind(behind: Behind):
+async def test_who_leaves_while_a_connection_is_made_leaves_nothing_behind(behind: Behind):
     pids = behind.folder / "pids"
     start = behind.folder / "start"
     start.touch()
@@ -93,7 +89,7 @@ async def test_who_leaves_while_a_way_is_made_leaves_nothing_behind(behind: Behi
     async with running(behind, ECHO, options=options) as (upstream, _):
         await upstream.settled.wait()
         start.unlink()
-        opening = asyncio.create_task(upstream.lane("a"))
+        opening = asyncio.create_task(upstream.connection("a"))
         await until(lambda: len(pids.read_text().split()) == 2)
         await upstream.leave("a")
         with pytest.raises(asyncio.CancelledError):
@@ -102,36 +98,33 @@ async def test_who_leaves_while_a_way_is_made_leaves_nothing_behind(behind: Behi
         assert ends(int(pids.read_text().split()[1]))
 
 
-async def test_a_way_that_nobody_uses_is_closed(behind: Behind):
-    rhythm = replace(QUICK, idle_s=0.3)
-    async with running(behind, ECHO, rhythm=rhythm) as (upstream, _):
-        lane = await upstream.lane("a")
-        await until(lane.link.ended.is_set)
+async def test_a_connection_that_nobody_uses_is_closed(behind: Behind):
+    async with running(behind, ECHO, idle_s=0.3) as (upstream, _):
+        connection = await upstream.connection("a")
+        await until(connection.ended.is_set)
 
-        assert not (await upstream.lane(ANYONE)).link.is_over
+        assert not (await upstream.connection(SHARED)).is_over
 
 
-async def test_a_dead_server_has_no_way_to_it(behind: Behind):
+async def test_a_dead_server_has_no_connection(behind: Behind):
     async with running(behind, ECHO, options=("--start-with", "never"), connect_s=0.3) as (
         upstream,
         listed,
     ):
         await upstream.settled.wait()
         with pytest.raises(ServiceUnavailableError, match="no answer to initialize"):
-            await upstream.lane("a")
+            await upstream.connection("a")
 
         assert upstream.health.state == "down"
         assert listed == []
 
 
 async def test_a_server_that_does_not_list_its_tools_in_time_is_down(behind: Behind):
-    async with running(behind, ECHO, options=("--list-after", "60"), connect_s=2.0) as (
-        upstream,
-        _,
-    ):
-        await upstream.settled.wait()
+    slow = ("--list-after", "600")
+    async with running(behind, ECHO, options=slow, connect_s=2.0) as (upstream, _):
+        await until(lambda: upstream.health.reason == "it did not list its tools within 2 s")
 
-        assert upstream.health.reason == "it did not list its tools within 2 s"
+        assert upstream.health.state == "down"
 
 
 async def test_a_server_that_refuses_to_list_its_tools_is_down(behind: Behind):
@@ -147,5 +140,5 @@ async def test_who_waits_longer_and_longer_is_reset_by_a_life(behind: Behind):
         for lives in (1, 2, 3):
             await until(lambda: upstream.health.state == "up")
             assert len(pids.read_text().split()) == lives
-            (await upstream.lane(ANYONE)).link.give_up("that is enough")
+            (await upstream.connection(SHARED)).give_up("that is enough")
             await until(lambda: upstream.health.state == "down")

@@ -12,7 +12,7 @@ from fastmcp.server.middleware import Middleware
 from fastmcp.tools import Tool
 
 from toolcrib import Crib, Settings
-from toolcrib.integrations import fastmcp_index
+from toolcrib.integrations import fastmcp as integration
 from toolcrib.integrations.fastmcp import ToolcribSearchTransform
 from toolcrib.settings import EncoderSettings
 
@@ -209,7 +209,7 @@ async def test_only_what_changed_is_encoded_again(office, transform, monkeypatch
 
 
 async def test_tools_that_nobody_sees_any_more_are_let_go_of(office, transform, monkeypatch):
-    monkeypatch.setattr(fastmcp_index, "SPARE", 0)
+    monkeypatch.setattr(integration, "SPARE", 0)
     async with Client(office) as client:
         await found(client, "mail")
         office.disable(names={"add", "book_room"})

@@ -1,47 +1,32 @@
-"""The gateway: all of its parts, put together and kept running."""
+"""Gateway: upstream servers, catalog, index, search and calls, joined to one MCP server."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import anyio
 from fastmcp import FastMCP
 from fastmcp.server.auth import AuthProvider
-from fastmcp.server.context import Context
-from fastmcp.server.dependencies import get_access_token
-from fastmcp.tools.base import ToolResult
 
 from toolcrib import __version__
-from toolcrib.errors import ToolcribError
-from toolcrib.gateway.calls import Calls
-from toolcrib.gateway.catalogue import Offer
+from toolcrib.gateway.calls import Alternatives, CallBudgets, CallRunner
+from toolcrib.gateway.catalog import CatalogProvider
 from toolcrib.gateway.config import ServerConfig
-from toolcrib.gateway.front import Front, front_key
-from toolcrib.gateway.knowledge import Knowledge
-from toolcrib.gateway.news import Level, News
-from toolcrib.gateway.offering import OfferedTool, Offering
-from toolcrib.gateway.opening import open_store
+from toolcrib.gateway.downstream import Level, Notifications, Reporter
+from toolcrib.gateway.index import GatewayIndex, Storage, StoreThread
 from toolcrib.gateway.search import GatewaySearch, UnknownTools
-from toolcrib.gateway.stock import Stock
-from toolcrib.gateway.substitutes import Substitutes
-from toolcrib.gateway.terms import Backing, Manner, Purpose
-from toolcrib.gateway.turns import Turns
-from toolcrib.gateway.upstream import Upstream
-from toolcrib.gateway.waiting import Waiting
-from toolcrib.records import Scope
+from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
+from toolcrib.indexers.writer import Listener
+from toolcrib.records import Scope, Sensitivity
 from toolcrib.settings import Settings
-from toolcrib.tenants import Tenants
 
-__all__ = ["Gateway"]
-
-AT_ONCE = 8
-"""Servers that are connected to at the same time."""
+__all__ = ["Gateway", "GatewayOptions"]
 
 INSTRUCTIONS = (
     "Tools of several servers. Where you do not see the one that you need, call find_tools with "
@@ -51,6 +36,27 @@ INSTRUCTIONS = (
 logger = logging.getLogger(__name__)
 
 
+def _silent(level: Level, text: str) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayOptions:
+    """What one gateway is for, and how it goes about it.
+
+    Only tools with one of `tags`, no more sensitive than `max_sensitivity`; `pinned` ones, by
+    id, are shown always. `is_shared`: there is but one client, as over stdio.
+    """
+
+    tags: frozenset[str] | None = None
+    max_sensitivity: Sensitivity | None = None
+    pinned: tuple[str, ...] = ()
+    is_shared: bool = False
+    report: Reporter = _silent
+    progress: Listener | None = None
+    intervals: Intervals = field(default_factory=Intervals)
+
+
 class Gateway:
     """Stands in front of servers as one MCP server, which is `server`."""
 
@@ -58,107 +64,79 @@ class Gateway:
         self,
         configs: Sequence[ServerConfig],
         settings: Settings,
-        backing: Backing,
+        storage: Storage,
+        options: GatewayOptions | None = None,
         *,
-        purpose: Purpose | None = None,
-        manner: Manner | None = None,
         auth: AuthProvider | None = None,
     ) -> None:
-        purpose, self._manner = purpose or Purpose(), manner or Manner()
-        self._settings, self._backing = settings, backing
-        self._stir = asyncio.Event()
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._engine: asyncio.Future[Tenants] | None = None
-        # A folder's lock can be given back only by the thread that took it.
-        self._keeper = ThreadPoolExecutor(1, "toolcrib-store")
-        self._shown: object = None
-
-        self._pinned = (*settings.gateway.pinned, *purpose.pinned)
-        self._scope = Scope(
+        self._settings, self._storage = settings, storage
+        self._options = options = options or GatewayOptions()
+        chosen, self._pinned = settings.gateway, (*settings.gateway.pinned, *options.pinned)
+        scope = Scope(
             servers=frozenset(config.name for config in configs),
-            tags=purpose.tags,
-            max_sensitivity=purpose.max_sensitivity,
+            tags=options.tags,
+            max_sensitivity=options.max_sensitivity,
         )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._changed = asyncio.Event()
+        self._store = StoreThread()
+        self._notifications = Notifications(self._leave)
         overlays = {config.name: config.overlay for config in configs}
-        self.stock = Stock(overlays, backing, self._say, self._stir.set)
-        at_once = asyncio.Semaphore(AT_ONCE)
-        self.upstreams = {config.name: self._upstream(config, at_once) for config in configs}
-        self._waiting = Waiting(self.upstreams, self.stock, self._manner.rhythm.patience_s)
-        turns = Turns(settings.gateway.max_calls)
-        self._search = self._searching(turns)
-        self._calls = self._calling(turns)
-        self._offering = Offering(
-            lambda: self.stock.catalogue, self._scope, self._waiting.note, self._run
+        self.index = index = GatewayIndex(
+            overlays, storage, self._report, self._changed.set, options.progress
         )
-        self._news = News(self._leave)
-        self.server = self._served(auth)
-
-    def _searching(self, turns: Turns) -> GatewaySearch:
-        return GatewaySearch(
-            self.stock,
-            self._waiting,
-            turns,
-            scope=self._scope,
-            settings=self._settings.gateway,
-            pinned=self._pinned,
-            key_of=_key,
+        intervals = replace(
+            options.intervals, connect_s=chosen.connect_timeout_s, retry_s=chosen.retry_s
         )
-
-    def _calling(self, turns: Turns) -> Calls:
-        return Calls(
-            self.upstreams,
-            turns,
-            Substitutes(self.stock, self._search.scope, self._waiting.dead),
-            timeout_s=self._settings.gateway.call_timeout_s,
-            idle_s=self._manner.rhythm.idle_s,
+        self.pool = UpstreamPool(
+            configs, index.receive, self._health_changed, intervals, is_shared=options.is_shared
         )
-
-    def _upstream(self, config: ServerConfig, at_once: asyncio.Semaphore) -> Upstream:
-        chosen = self._settings.gateway
-        return Upstream(
-            config,
-            connect_s=chosen.connect_timeout_s,
-            retry_s=chosen.retry_s,
-            rhythm=self._manner.rhythm,
-            at_once=at_once,
-            is_shared=self._manner.is_shared,
-            listed=self._listed,
-            noticed=self._noticed,
+        budgets = CallBudgets(chosen.max_calls)
+        self._search = GatewaySearch(
+            index, self.pool, budgets, scope=scope, settings=chosen, pinned=self._pinned
         )
-
-    def _served(self, auth: AuthProvider | None) -> FastMCP:
-        @asynccontextmanager
-        async def lifespan(_: FastMCP) -> AsyncGenerator[None]:
-            async with self.running():
-                yield
-
-        server = FastMCP(
+        self._calls = CallRunner(
+            self.pool,
+            budgets,
+            Alternatives(index, self._search.scope, self.pool.not_up),
+            self._notifications.level,
+            timeout_s=chosen.call_timeout_s,
+        )
+        self._provider = CatalogProvider(
+            lambda: index.catalog, scope, self.pool.note, self._calls.call
+        )
+        self.server = FastMCP(
             name="toolcrib",
             version=__version__,
             instructions=INSTRUCTIONS,
             auth=auth,
-            lifespan=lifespan,
-            providers=[self._offering],
+            lifespan=self._lifespan,
+            providers=[self._provider],
             transforms=[self._search],
-            middleware=[UnknownTools(self._search, self._waiting)],
+            middleware=[UnknownTools(self._search)],
             dereference_schemas=False,
             mask_error_details=True,
         )
-        self._news.join(server)
-        return server
+        self._notifications.join(self.server)
 
     # -- running -------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _lifespan(self, _server: FastMCP) -> AsyncGenerator[None]:
+        async with self.running():
+            yield
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Connect to all servers and keep it so for the time of the block; does not wait."""
         self._loop = asyncio.get_running_loop()
-        for work in (self._open(), self._follow_approvals(), self._broadcast()):
-            self._spawn(work)
-        for upstream in self.upstreams.values():
+        self._spawn(self._open())
+        self._spawn(self.index.follow_approvals(self._options.intervals.poll_s))
+        self._spawn(self._notifications.follow(self._changed, self._shown))
+        for upstream in self.pool:
             if upstream.config.problem:
-                self._say("error", f"{upstream.name}: {upstream.config.problem}")
+                self._report("error", f"{upstream.name}: {upstream.config.problem}")
             self._spawn(upstream.run())
         try:
             yield
@@ -167,21 +145,27 @@ class Gateway:
                 await self.close()
 
     async def close(self) -> None:
-        """End every conversation and let go of the index; a second call does nothing."""
+        """End every connection and let go of the index; a second call does nothing."""
         self._loop = None
         self._calls.close()
-        self._news.close()
+        self._notifications.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(upstream.close() for upstream in self.upstreams.values()))
-        await self.stock.close()
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            with suppress(ToolcribError):
-                opened = await engine
-                await asyncio.get_running_loop().run_in_executor(self._keeper, opened.close)
-        self._keeper.shutdown(wait=False)
+        await self.pool.close()
+        await self.index.close()
+        await self._store.close()
+
+    async def _open(self) -> None:
+        crib = await self._store.open(
+            self._storage.location, self._settings, self._report, self._options.progress
+        )
+        await self.index.work(self._search.open, crib)
+        await self.index.open(crib)
+        await self.pool.settled()
+        unknown = [tool_id for tool_id in self._pinned if self.index.catalog.get(tool_id) is None]
+        if unknown:
+            self._report("warning", f"there is no tool {unknown[0]!r} to pin; an id is SERVER/NAME")
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.create_task(work)
@@ -192,80 +176,27 @@ class Gateway:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a part of the gateway failed", exc_info=error)
-            self._say("error", f"a part of the gateway failed: {error}")
-
-    async def _open(self) -> None:
-        location, listener = self._backing.location, self._manner.listener
-        opening = partial(open_store, location, self._settings, self._say, listener)
-        self._engine = asyncio.get_running_loop().run_in_executor(self._keeper, opening)
-        crib = (await asyncio.shield(self._engine)).crib()
-        self._search.open(await self.stock.work(Knowledge, crib))
-        await self.stock.open(crib, listener)
-        await asyncio.gather(*(each.settled.wait() for each in self.upstreams.values()))
-        unknown = [tool_id for tool_id in self._pinned if self.stock.catalogue.get(tool_id) is None]
-        if unknown:
-            self._say("warning", f"there is no tool {unknown[0]!r} to pin; an id is SERVER/NAME")
-
-    async def _follow_approvals(self) -> None:
-        """Look now and then whether somebody has approved something."""
-        seen: object = None
-        told: str | None = None
-        while True:
-            try:
-                # Looked at before the review: what is approved in the midst of it is seen then.
-                now = await asyncio.to_thread(self._backing.judge.state)
-                if now != seen or self.stock.problem:
-                    await self.stock.review()
-                seen, told = now, None
-            except ToolcribError as error:
-                if str(error) != told:
-                    logger.warning("approvals cannot be read: %s", error)
-                told = str(error)
-            await asyncio.sleep(self._manner.rhythm.poll_s)
-
-    async def _broadcast(self) -> None:
-        """Tell clients whenever what they are shown is something else."""
-        while True:
-            await self._stir.wait()
-            self._stir.clear()
-            shown = self._seen()
-            if shown != self._shown:
-                self._shown = shown
-                await self._news.tools_changed()
-
-    def _seen(self) -> object:
-        tools = self._search.shown(self._offering.tools(), self._scope)
-        digests = [isinstance(tool, OfferedTool) and tool.offer.payload["digest"] for tool in tools]
-        return digests, [(tool.name, tool.description) for tool in tools]
+            self._report("error", f"a part of the gateway failed: {error}")
 
     # -- what happens --------------------------------------------------------------------------
 
-    async def _run(self, offer: Offer, arguments: dict[str, Any], context: Context) -> ToolResult:
-        key = _key(context)
-        front = Front.of(context, key, self._news.level(key))
-        return await self._calls.call(offer, arguments, context, front)
+    def _shown(self) -> object:
+        return self._search.fingerprint(self._provider.tools())
 
-    async def _listed(self, upstream: Upstream, tools: list[Any]) -> None:
-        await self.stock.receive(upstream.name, tools)
-
-    def _noticed(self, upstream: Upstream) -> None:
+    def _health_changed(self, upstream: Upstream) -> None:
         health = upstream.health
         if health.state == "down":
-            self._say("warning", f"{upstream.name}: down: {health.reason}; it is tried again")
-        self._stir.set()
+            self._report("warning", f"{upstream.name}: down: {health.reason}; it is tried again")
+        self._changed.set()
 
     async def _leave(self, key: str) -> None:
         """A conversation is over: what it used is closed."""
         self._calls.leave(key)
-        await asyncio.gather(*(upstream.leave(key) for upstream in self.upstreams.values()))
+        await self.pool.leave(key)
 
-    def _say(self, level: Level, text: str) -> None:
+    def _report(self, level: Level, text: str) -> None:
         """Tell the operator and the clients; from any thread."""
-        self._manner.say(level, text)
+        self._options.report(level, text)
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(lambda: self._spawn(self._news.log(level, text)))
-
-
-def _key(context: Context) -> str:
-    token = get_access_token()
-    return front_key(context, token.client_id if token is not None else None)
+            log = partial(self._notifications.log, level, text)
+            self._loop.call_soon_threadsafe(lambda: self._spawn(log()))

@@ -1,9 +1,12 @@
-"""What clients see of the gateway: a search in place of a long list, and where they end up."""
+"""Search of the gateway: what clients see in place of a long list, and where calls of it go."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import groupby
 from typing import Annotated, Any
 
 from fastmcp.exceptions import NotFoundError
@@ -15,29 +18,30 @@ from fastmcp.tools.base import Tool, ToolResult
 from fastmcp.utilities.versions import VersionSpec
 from mcp.types import CallToolRequestParams, TextContent
 
+from toolcrib.crib import Crib
+from toolcrib.encoders.lexical import split_identifier
 from toolcrib.errors import QueryError, StoreError
 from toolcrib.gateway.auth import reach
-from toolcrib.gateway.catalogue import RESERVED, Offer
-from toolcrib.gateway.knowledge import Knowledge
-from toolcrib.gateway.offering import OfferedTool
-from toolcrib.gateway.stock import Stock
-from toolcrib.gateway.summary import summary
-from toolcrib.gateway.turns import Turns
-from toolcrib.gateway.waiting import Waiting
-from toolcrib.integrations.fastmcp import ToolcribSearchTransform
-from toolcrib.integrations.fastmcp_answers import (
+from toolcrib.gateway.calls import CallBudgets
+from toolcrib.gateway.catalog import RESERVED, CatalogEntry, GatewayTool
+from toolcrib.gateway.downstream import conversation_key
+from toolcrib.gateway.index import GatewayIndex
+from toolcrib.gateway.upstream import UpstreamPool
+from toolcrib.integrations.fastmcp import (
+    MAX_FOUND,
     SEARCHES,
+    ToolcribSearchTransform,
     definition,
     failure,
     found,
-    spoken,
+    structured_answer,
     unknown_tool,
 )
-from toolcrib.records import FindResult, Scope
+from toolcrib.records import FindResult, Scope, ToolSpec
 from toolcrib.settings import GatewaySettings
 from toolcrib.store.filters import from_scope
 
-__all__ = ["GatewaySearch", "UnknownTools"]
+__all__ = ["GatewaySearch", "UnknownTools", "summary"]
 
 FIND, _, KNOWLEDGE = RESERVED
 
@@ -47,34 +51,31 @@ Question = Annotated[str, "What is to be known, as a question or in a few words"
 class GatewaySearch(ToolcribSearchTransform):
     """Shows everything where it is little; else the search, what is pinned, what is always active.
 
-    `scope` is what this gateway is for; a key narrows it. `key_of` names a conversation.
+    `scope` is what this gateway is for; a key narrows it. `pinned` are ids of tools.
     """
 
     def __init__(
         self,
-        stock: Stock,
-        waiting: Waiting,
-        turns: Turns,
+        index: GatewayIndex,
+        pool: UpstreamPool,
+        budgets: CallBudgets,
         *,
         scope: Scope,
         settings: GatewaySettings,
-        pinned: Sequence[str],
-        key_of: Callable[[Context], str],
+        pinned: Sequence[str] = (),
     ) -> None:
         super().__init__(k=settings.k)
-        self._stock = stock
-        self._waiting = waiting
-        self._turns = turns
-        self._scope = scope
+        self._tools, self._pool, self._budgets = index, pool, budgets
+        self._scope, self._pinned = scope, pinned
         self._pass_through = settings.pass_through
-        self._pinned = pinned
-        self._key_of = key_of
-        self._knowledge: Knowledge | None = None
-        self._asking_tool = self._asking()
+        self._crib: Crib | None = None
+        self._with_passages = frozenset[str]()
+        self._knowledge_search = self._make_knowledge_search()
 
-    def open(self, knowledge: Knowledge) -> None:
-        """Answer questions from these collections too."""
-        self._knowledge = knowledge
+    def open(self, crib: Crib) -> None:
+        """Answer questions too from the collections that have passages."""
+        self._crib, known = crib, crib.list_collections()
+        self._with_passages = frozenset(each.name for each, count in known if count)
 
     def scope(self) -> Scope:
         """What whoever is being answered may use."""
@@ -86,19 +87,30 @@ class GatewaySearch(ToolcribSearchTransform):
         """What a client is listed, out of all that there is: FastMCP looks at keys after this."""
         scope = self.scope()
         where = from_scope(scope)
-        reach = (tool for tool in tools if isinstance(tool, OfferedTool) and tool.offer.fits(where))
-        return self.shown(list(reach), scope)
+        offered = (each for each in tools if isinstance(each, GatewayTool))
+        return self.shown([tool for tool in offered if tool.entry.fits(where)], scope)
 
-    def shown(self, offered: Sequence[OfferedTool], scope: Scope) -> list[Tool]:
+    def shown(self, offered: Sequence[GatewayTool], scope: Scope) -> list[Tool]:
         """What a client with this scope is listed, when these are all that it may use."""
         knowledge = self._knowledge_tool(scope)
         others: list[Tool] = [knowledge] if knowledge is not None else []
-        if len(offered) <= self._pass_through and self._waiting.is_complete:
+        is_complete = all(
+            each.health.state == "unusable" or self._tools.knows(each.name) for each in self._pool
+        )
+        if len(offered) <= self._pass_through and is_complete:
             return [*offered, *others]
-        by_id = {tool.offer.spec.id: tool for tool in offered}
+        by_id = {tool.entry.spec.id: tool for tool in offered}
         pinned = [by_id[tool_id] for tool_id in self._pinned if tool_id in by_id]
-        active = [tool for tool in offered if tool.offer.spec.always_active and tool not in pinned]
-        return [*pinned, *active, self._search_for(offered), self._make_call_tool(), *others]
+        active = [tool for tool in offered if tool.entry.spec.always_active and tool not in pinned]
+        behind = summary(each.entry.spec for each in offered)
+        search = _with_note(self._make_search_tool(), "Here are tools of", behind)
+        return [*pinned, *active, search, self._make_call_tool(), *others]
+
+    def fingerprint(self, offered: Sequence[GatewayTool]) -> object:
+        """Something that is another thing when a client without a key is shown another list."""
+        tools = self.shown(offered, self._scope)
+        digests = [isinstance(tool, GatewayTool) and tool.entry.spec.digest for tool in tools]
+        return digests, [(tool.name, tool.description) for tool in tools]
 
     async def get_tool(
         self, name: str, call_next: GetToolNext, *, version: VersionSpec | None = None
@@ -108,21 +120,22 @@ class GatewaySearch(ToolcribSearchTransform):
             return self._knowledge_tool(self.scope())
         return await super().get_tool(name, call_next, version=version)
 
-    def _search_for(self, offered: Sequence[OfferedTool]) -> Tool:
-        """The search, with a description that says what it may find."""
-        tool = self._make_search_tool()
-        behind = summary(each.offer.spec for each in offered)
-        told = f"{tool.description}\n\nHere are tools of: {behind}." if behind else tool.description
-        return tool.model_copy(update={"description": told})
-
     def _knowledge_tool(self, scope: Scope) -> Tool | None:
-        about = self._knowledge.about(scope) if self._knowledge is not None else ""
-        if not about:
-            return None
-        told = f"{self._asking_tool.description}\n\nHere are: {about}."
-        return self._asking_tool.model_copy(update={"description": told})
+        about = self._collections_in(scope)
+        return _with_note(self._knowledge_search, "Here are", about) if about else None
 
-    def _asking(self) -> Tool:
+    def _collections_in(self, scope: Scope) -> str:
+        """The collections with passages within a scope, in a line."""
+        if self._crib is None or not self._with_passages:
+            return ""
+        known = self._crib.knowledge.catalogue.within(scope, None)
+        named = (each for each in known if each.name in self._with_passages)
+        return "; ".join(
+            f"{each.name} ({each.description[:MAX_CHARS]})" if each.description else each.name
+            for each in sorted(named, key=lambda each: each.name)
+        )
+
+    def _make_knowledge_search(self) -> Tool:
         async def find_knowledge(query: Question) -> ToolResult:
             """Find passages of documents that answer a question, each with where it stands."""
             return await self._ask(query)
@@ -132,74 +145,91 @@ class GatewaySearch(ToolcribSearchTransform):
     # -- what they do ------------------------------------------------------------------------
 
     async def _find(self, ctx: Context, query: str, k: int | None) -> ToolResult:
-        await self._waiting.wait(ctx)
-        if not self._stock.is_open.is_set():
+        await self.wait(ctx)
+        if not self._tools.is_open.is_set():
             return failure("The index of tools is still being opened. Search again in a moment.")
         # What FastMCP hides from this caller, by whatever means, is not found either.
         visible = {tool.name for tool in await self.get_tool_catalog(ctx)}
         scope = self.scope()
         try:
-            result = await self._stock.work(self._searched, query, k, scope)
+            result = await self._tools.work(self._searched, query, k, scope)
         except QueryError as error:
             return failure(f"{error}.")
         except StoreError as error:
             return failure(f"The search does not work at the moment: {error}.")
-        self._turns.begin(self._key_of(ctx), query)
-        offers = [self._stock.catalogue.get(hit.id) for hit in result.tools]
-        here = [self._defined(each) for each in offers if each is not None and each.name in visible]
-        return found(result, here, missing=self._waiting.missing(scope))
+        self._budgets.begin(conversation_key(ctx), query)
+        entries = [self._tools.catalog.get(hit.id) for hit in result.tools]
+        here = [
+            self._defined(each) for each in entries if each is not None and each.name in visible
+        ]
+        return found(result, here, missing=self._pool.missing(scope))
 
     def _searched(self, query: str, k: int | None, scope: Scope) -> FindResult:
-        most = min(max(1, k or self._max_results), 50)
-        return self._stock.crib.find_tools(query, most, scope=scope)
+        most = min(max(1, k or self._max_results), MAX_FOUND)
+        return self._tools.crib.find_tools(query, most, scope=scope)
 
-    def _defined(self, offer: Offer) -> dict[str, Any]:
-        spec = offer.spec
+    def _defined(self, entry: CatalogEntry) -> dict[str, Any]:
+        spec, note = entry.spec, self._pool.note(entry.spec.server)
         schema: dict[str, Any] = {"type": "object", "properties": {}, **spec.input_schema}
-        told = {"name": offer.name, "description": spec.description, "inputSchema": schema}
-        note = self._waiting.note(spec.server)
+        told = {"name": entry.name, "description": spec.description, "inputSchema": schema}
         return definition(told) | ({"unavailable": note} if note else {})
 
     async def _call(self, ctx: Context, name: str, arguments: Mapping[str, Any] | None) -> Any:
         for is_last in (False, True):
             names = {tool.name for tool in await self.get_tool_catalog(ctx)}
-            offer = self._stock.catalogue.named(name)
-            if offer is not None and offer.name in names:
-                return await ctx.fastmcp.call_tool(offer.name, dict(arguments or {}))
-            if not is_last and not await self._waiting.wait(ctx):
+            entry = self._tools.catalog.named(name)
+            if entry is not None and entry.name in names:
+                return await ctx.fastmcp.call_tool(entry.name, dict(arguments or {}))
+            if not is_last and not await self.wait(ctx):
                 break
         return await self.unknown(ctx, name)
+
+    async def wait(self, ctx: Context) -> bool:
+        """Wait a little for the index and for servers that are starting; False if for nothing."""
+        return await self._pool.wait(ctx, self._tools.is_open)
 
     async def unknown(self, ctx: Context, name: str) -> ToolResult:
         """The answer to a call of a tool that is not there, or not for this caller, or not yet."""
         names = [tool.name for tool in await self.get_tool_catalog(ctx)]
-        missing = [each["server"] for each in self._waiting.missing(self.scope())]
+        missing = [each["server"] for each in self._pool.missing(self.scope())]
         answer = unknown_tool(name, names, FIND)
         if not missing:
             return answer
         more = f"Not there at the moment are the tools of: {', '.join(missing)}."
-        return answer.model_copy(
-            update={"content": [*answer.content, TextContent(type="text", text=more)]}
-        )
+        content = [*answer.content, TextContent(type="text", text=more)]
+        return answer.model_copy(update={"content": content})
 
     async def _ask(self, query: str) -> ToolResult:
-        if self._knowledge is None:
-            return failure("There are no documents here.")
         try:
-            answer = await self._stock.work(self._knowledge.find, query, self.scope())
+            answer = await self._tools.work(self._answered, query, self.scope())
         except QueryError as error:
             return failure(f"{error}.")
         except StoreError as error:
             return failure(f"The documents cannot be searched at the moment: {error}.")
-        return spoken(answer)
+        return structured_answer(answer)
+
+    def _answered(self, query: str, scope: Scope) -> dict[str, Any]:
+        """The passages that answer a question, with how sure that is."""
+        assert self._crib is not None
+        answer = self._crib.find_knowledge(query, scope=scope).as_dict()
+        kept = ("verdict", "confidence", "reason")
+        shown = ("citation", "source", "collection", "text")
+        passages = [{key: each[key] for key in shown} for each in answer["passages"]]
+        return {**{key: answer[key] for key in kept if answer[key]}, "passages": passages}
+
+
+def _with_note(tool: Tool, what: str, about: str) -> Tool:
+    """A search whose description says what it may find: else an agent would not use it."""
+    if not about:
+        return tool
+    return tool.model_copy(update={"description": f"{tool.description}\n\n{what}: {about}."})
 
 
 class UnknownTools(Middleware):
     """Answers a call of a tool that is not there with the names that are like it."""
 
-    def __init__(self, search: GatewaySearch, waiting: Waiting) -> None:
+    def __init__(self, search: GatewaySearch) -> None:
         self._search = search
-        self._waiting = waiting
 
     async def on_call_tool(
         self,
@@ -213,7 +243,69 @@ class UnknownTools(Middleware):
         except NotFoundError:
             if asked is None:
                 raise
-        if await self._waiting.wait(asked):
+        if await self._search.wait(asked):
             with suppress(NotFoundError):
                 return await call_next(context)
         return await self._search.unknown(asked, context.message.name)
+
+
+# -- what is behind the search, in a few words ---------------------------------------------------
+
+MAX_CHARS = 120
+MAX_SERVERS = 15
+MAX_WORDS = 6
+
+WORD = re.compile(r"[a-z]{3,16}")
+"""Single plain words: they come from servers that nobody vouches for."""
+
+PLAIN = re.compile(r"[^\w .-]+")
+
+_VERBS = (
+    "add all and are batch call can cancel check clear close convert copy count create "
+    "current data delete describe disable download edit enable end execute export fetch file "
+    "find for from generate get has help import info init insert into item items list load "
+    "make manage many move multiple new not open parse patch ping post put query read remove "
+    "rename reset resource result results retrieve return returns run save search send set "
+    "show start status stop submit sync test that the this tool tools update upload use user "
+    "using validate value view with write you your"
+)
+TOO_COMMON = frozenset(_VERBS.split())
+"""What tools do says little; what they do it to says much."""
+
+
+def summary(tools: Iterable[ToolSpec]) -> str:
+    """The servers, how many tools each has, and what they are about; the same for the same tools.
+
+    Of what servers say of themselves only single words come in.
+    """
+    ordered = sorted(tools, key=lambda tool: (tool.server, tool.id))
+    groups = [(name, list(group)) for name, group in groupby(ordered, lambda tool: tool.server)]
+    groups.sort(key=lambda group: (-len(group[1]), group[0]))
+    shown = [_server(name, group) for name, group in groups[:MAX_SERVERS]]
+    if len(groups) > MAX_SERVERS:
+        shown.append(f"and {len(groups) - MAX_SERVERS} more servers")
+    return "; ".join(shown)
+
+
+def _server(name: str, tools: list[ToolSpec]) -> str:
+    own = set(_words(name))
+    counted = Counter(word for tool in tools for word in set(_topics(tool)) - own)
+    told = Counter(word for tool in tools for word in set(_words(tool.description)))
+    # Each in one number only: "issue" or "issues".
+    best: dict[str, str] = {}
+    for word in sorted(counted, key=lambda word: (-counted[word], -told[word], word)):
+        best.setdefault(word.removesuffix("s"), word)
+    about = f": {', '.join(list(best.values())[:MAX_WORDS])}" if best else ""
+    many = "1 tool" if len(tools) == 1 else f"{len(tools)} tools"
+    plain = " ".join(PLAIN.sub(" ", name).split())
+    return f"{plain[:40]} ({many}{about})"
+
+
+def _topics(tool: ToolSpec) -> Iterator[str]:
+    """The words of a tool's name and category that say what it is about."""
+    return (word for word in (*_words(tool.name), *_words(tool.category)) if word not in TOO_COMMON)
+
+
+def _words(text: str) -> Iterator[str]:
+    lowered = (word.lower() for word in split_identifier(text))
+    return (word for word in lowered if WORD.fullmatch(word))

@@ -1,46 +1,61 @@
-"""One server behind the gateway: connected to, watched, connected to again when it died."""
+"""Upstream: a server behind the gateway, connected to, watched, and connected to again."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal, TypeAlias
 
+from fastmcp.server.context import Context
 from mcp import MCPError
 from pydantic import ValidationError
 
 from toolcrib.errors import OverloadedError, ServiceUnavailableError
 from toolcrib.gateway.config import ServerConfig
-from toolcrib.gateway.front import ANYONE
-from toolcrib.gateway.lane import Lane
+from toolcrib.gateway.connection import UpstreamConnection, first_of
+from toolcrib.gateway.downstream import SHARED
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.indexers.readers.mcp_session import is_closed
+from toolcrib.records import Scope
 
-__all__ = ["Health", "Rhythm", "State", "Upstream"]
+__all__ = ["Intervals", "Upstream", "UpstreamHealth", "UpstreamPool", "UpstreamState"]
 
-State: TypeAlias = Literal["starting", "up", "down", "unusable"]
+UpstreamState: TypeAlias = Literal["starting", "up", "down", "unusable"]
 
-MAX_LANES = 64
+AT_ONCE = 8
+"""Servers that are connected to at the same time."""
+
+MAX_CONNECTIONS = 64
 SLOWEST = 12
 """A server that stays dead is tried at last after so many times the first wait."""
+
+WORDS = {
+    "starting": "is still being connected to",
+    "down": "does not answer",
+    "unusable": "is misconfigured",
+}
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
-    """How often what is looked at; the settings have what users may want to change.
+class Intervals:
+    """How long what may take, and how often what is looked at.
 
-    A server is asked for a sign of life every `ping_s`, with `pong_s` to give it; one that does
-    not tell of changes is asked for its tools every `refresh_s`. Approvals are looked for every
-    `poll_s`. A search waits `patience_s` for servers that are still starting. A conversation's
-    own links are closed after `idle_s` without a call, and an open question after that too.
+    A server has `connect_s` to shake hands, and as long to list its tools; a dead one is tried
+    again after `retry_s`, then ever less often. It is asked for a sign of life every `ping_s`,
+    with `pong_s` to give it; one that does not tell of changes is asked for its tools every
+    `refresh_s`. Approvals are looked for every `poll_s`. A search waits `patience_s` for servers
+    that are still starting. A conversation's own connections are closed after `idle_s` without a
+    call, and an open question after that too.
     """
 
+    connect_s: float = 20.0
+    retry_s: float = 5.0
     ping_s: float = 15.0
     pong_s: float = 5.0
     refresh_s: float = 60.0
@@ -50,50 +65,44 @@ class Rhythm:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class UpstreamHealth:
     """How a server is, why, and since when (seconds of the monotonic clock)."""
 
-    state: State
+    state: UpstreamState
     reason: str
     since: float
 
 
 class Upstream:
-    """Keeps a link to a server; `run` never ends by itself and raises nothing.
+    """Keeps a connection to a server; `run` never ends by itself and raises nothing.
 
-    `is_shared`: there is but one client, so that all calls may go over the one link. `listed`
-    gets the tools as they came whenever they may have changed, `noticed` is told when the
-    health has changed.
+    `is_shared`: there is but one client, so that all calls may go over the one connection.
+    `listed` gets the server's name and its tools as they came whenever they may have changed,
+    `changed` is called when the health has. `settled` is set once it was connected to, or tried.
     """
 
     def __init__(
         self,
         config: ServerConfig,
+        listed: Callable[[str, list[Any]], Awaitable[None]],
+        changed: Callable[[Upstream], None],
+        intervals: Intervals,
         *,
-        connect_s: float,
-        retry_s: float,
-        rhythm: Rhythm,
-        at_once: asyncio.Semaphore,
-        is_shared: bool,
-        listed: Callable[[Upstream, list[Any]], Awaitable[None]],
-        noticed: Callable[[Upstream], None],
+        is_shared: bool = False,
+        at_once: asyncio.Semaphore | None = None,
     ) -> None:
         self.config = config
         self.settled = asyncio.Event()
         self._tried = asyncio.Event()
-        self._connect_s = connect_s
-        self._retry_s = retry_s
-        self._rhythm = rhythm
-        self._at_once = at_once
+        self._listed, self._changed, self._intervals = listed, changed, intervals
         self._is_shared = is_shared
-        self._listed = listed
-        self._noticed = noticed
-        self._main: Lane | None = None
-        self._lanes: dict[str, Lane] = {}
-        self._opening: dict[str, asyncio.Task[Lane]] = {}
-        self.health = Health("starting", "it is being connected to", monotonic())
+        self._at_once = at_once or asyncio.Semaphore(1)
+        self._main: UpstreamConnection | None = None
+        self._own: dict[str, UpstreamConnection] = {}
+        self._opening: dict[str, asyncio.Task[UpstreamConnection]] = {}
+        self.health = UpstreamHealth("starting", "it is being connected to", monotonic())
         if config.target is None:
-            self.health = Health("unusable", config.problem, monotonic())
+            self.health = UpstreamHealth("unusable", config.problem, monotonic())
             self.settled.set()
             self._tried.set()
 
@@ -109,156 +118,233 @@ class Upstream:
         target = self.config.target
         if target is None:
             return
-        wait_s = self._retry_s
+        wait_s = retry_s = self._intervals.retry_s
         try:
             while True:
                 was_up_at = await self._one_life(target)
-                if was_up_at is not None and monotonic() - was_up_at > self._retry_s:
-                    wait_s = self._retry_s
+                if was_up_at is not None and monotonic() - was_up_at > retry_s:
+                    wait_s = retry_s
                 await asyncio.sleep(wait_s)
-                wait_s = min(2 * wait_s, SLOWEST * self._retry_s)
+                wait_s = min(2 * wait_s, SLOWEST * retry_s)
         finally:
             await self.close()
 
     async def _one_life(self, target: Target) -> float | None:
         """From connecting to the end; gives when it was up, None if it never was."""
-        lane, up_at = Lane(target, is_one_callers=self._is_shared), None
+        connection, up_at = UpstreamConnection(target, has_one_caller=self._is_shared), None
         try:
             async with self._at_once:
-                await lane.link.open(self._connect_s)
-                tools = await self._tools(lane)
-            self._main, up_at = lane, monotonic()
+                await connection.open(self._intervals.connect_s)
+                tools = await self._tools(connection)
+            self._main, up_at = connection, monotonic()
             self._turn("up", "")
-            await self._listed(self, tools)
+            await self._listed(self.name, tools)
             self.settled.set()
-            await self._watch(lane)
+            await self._watch(connection)
         except Exception as error:
             logger.debug("the server %r failed", self.name, exc_info=True)
-            lane.link.give_up(_in_words(error))
+            connection.give_up(_in_words(error))
         finally:
             self._main = None
-            await asyncio.shield(lane.link.close())
+            await asyncio.shield(connection.close())
         if isinstance(target, HttpTarget):
             # Its sessions died with it; a process of another conversation may well live on.
             await self.close()
-        self._turn("down", lane.link.reason)
+        self._turn("down", connection.reason)
         self.settled.set()
         return up_at
 
-    async def _watch(self, lane: Lane) -> None:
-        """Follow changes of the tools until the link ends, or the server stops to answer."""
-        link, listed_at = lane.link, monotonic()
-        while not link.ended.is_set():
-            waits = [asyncio.create_task(event.wait()) for event in (link.ended, link.changed)]
-            try:
-                await asyncio.wait(
-                    waits, timeout=self._rhythm.ping_s, return_when=asyncio.FIRST_COMPLETED
-                )
-            finally:
-                for wait in waits:
-                    wait.cancel()
-            is_due = monotonic() - listed_at >= self._rhythm.refresh_s
-            if link.changed.is_set() or (is_due and not link.tells_changes):
+    async def _watch(self, connection: UpstreamConnection) -> None:
+        """Follow changes of the tools until the connection ends, or the server is silent."""
+        listed_at = monotonic()
+        while not connection.ended.is_set():
+            await first_of(self._intervals.ping_s, connection.ended, connection.changed)
+            is_due = monotonic() - listed_at >= self._intervals.refresh_s
+            if connection.changed.is_set() or (is_due and not connection.tells_changes):
                 listed_at = monotonic()
-                await self._listed(self, await self._tools(lane))
-            elif not link.ended.is_set():
-                await self._check(lane)
+                await self._listed(self.name, await self._tools(connection))
+            elif not connection.ended.is_set():
+                await self._check(connection)
             await self._close_idle()
 
-    async def _check(self, lane: Lane) -> None:
+    async def _check(self, connection: UpstreamConnection) -> None:
         # A server that works on a call may well be too busy to answer; calls have a limit.
-        if lane.is_busy or await lane.link.is_alive(self._rhythm.pong_s):
+        pong_s = self._intervals.pong_s
+        if connection.is_busy or await connection.is_alive(pong_s):
             return
-        if not lane.link.is_over:
-            lane.link.give_up(f"it gave no sign of life within {self._rhythm.pong_s:g} s")
-        await lane.link.close()
+        if not connection.is_over:
+            connection.give_up(f"it gave no sign of life within {pong_s:g} s")
+        await connection.close()
 
-    async def _tools(self, lane: Lane) -> list[Any]:
+    async def _tools(self, connection: UpstreamConnection) -> list[Any]:
         try:
-            async with asyncio.timeout(self._connect_s):
-                return await lane.link.tools()
+            async with asyncio.timeout(self._intervals.connect_s):
+                return await connection.tools()
         except TimeoutError:
             raise ServiceUnavailableError(
-                f"it did not list its tools within {self._connect_s:g} s",
+                f"it did not list its tools within {self._intervals.connect_s:g} s",
             ) from None
 
-    def _turn(self, state: State, reason: str) -> None:
+    def _turn(self, state: UpstreamState, reason: str) -> None:
         changed = state != self.health.state
-        since = monotonic() if changed else self.health.since
-        self.health = Health(state, reason, since)
+        self.health = UpstreamHealth(state, reason, monotonic() if changed else self.health.since)
         self._tried.set()
         if changed:
-            self._noticed(self)
+            self._changed(self)
 
     # -- calling -------------------------------------------------------------------------------
 
-    async def lane(self, key: str) -> Lane:
-        """The way of a conversation to the server; of nobody's in particular, the main one.
+    async def connection(self, key: str) -> UpstreamConnection:
+        """A conversation's connection to the server; the main one where nobody can be told apart.
 
         Raises:
             ServiceUnavailableError: the server is dead, or does not let us in again.
             OverloadedError: too many conversations use the server.
         """
         if not self._tried.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._tried.wait(), self._connect_s)
-        if self._main is None or self._main.link.is_over:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._tried.wait(), self._intervals.connect_s)
+        if self._main is None or self._main.is_over:
             raise ServiceUnavailableError(self.health.reason or "the server does not answer")
-        if self._is_shared or key == ANYONE:
+        if self._is_shared or key == SHARED:
             return self._main
-        known = self._lanes.get(key)
-        if known is not None and not known.link.is_over:
+        known = self._own.get(key)
+        if known is not None and not known.is_over:
             return known
         if key not in self._opening:
-            self._opening[key] = asyncio.create_task(self._open_lane(key))
+            self._opening[key] = asyncio.create_task(self._open(key))
         return await asyncio.shield(self._opening[key])
 
-    async def _open_lane(self, key: str) -> Lane:
+    async def _open(self, key: str) -> UpstreamConnection:
         assert self.config.target is not None
         try:
-            if len(self._lanes) >= MAX_LANES:
+            if len(self._own) >= MAX_CONNECTIONS:
                 raise OverloadedError(
-                    f"{MAX_LANES} conversations use the server {self.name!r} already",
+                    f"{MAX_CONNECTIONS} conversations use the server {self.name!r} already",
                 )
-            lane = Lane(self.config.target, is_one_callers=True)
-            await lane.link.open(self._connect_s)
+            connection = UpstreamConnection(self.config.target, has_one_caller=True)
+            await connection.open(self._intervals.connect_s)
         finally:
             del self._opening[key]
-        self._lanes[key] = lane
-        return lane
+        self._own[key] = connection
+        return connection
 
-    async def doubt(self, lane: Lane) -> None:
+    async def check(self, connection: UpstreamConnection) -> None:
         """Look whether the server is still there, after a call of it failed."""
-        await self._check(lane)
-        if self._main is not None and self._main is not lane:
+        await self._check(connection)
+        if self._main is not None and self._main is not connection:
             await self._check(self._main)
 
     async def leave(self, key: str) -> None:
         """A conversation is over: close what it used."""
         if key in self._opening:
             self._opening[key].cancel()
-        lane = self._lanes.pop(key, None)
-        if lane is not None:
-            await lane.link.close()
+        connection = self._own.pop(key, None)
+        if connection is not None:
+            await connection.close()
 
     async def close(self) -> None:
-        """End every conversation with the server."""
+        """End every connection to the server."""
         for opening in self._opening.values():
             opening.cancel()
-        lanes = [*self._lanes.values(), *([self._main] if self._main else [])]
-        self._lanes.clear()
-        await asyncio.gather(*(lane.link.close() for lane in lanes))
+        connections = [*self._own.values(), *([self._main] if self._main else [])]
+        self._own.clear()
+        await asyncio.gather(*(each.close() for each in connections))
 
     async def _close_idle(self) -> None:
-        for key, lane in list(self._lanes.items()):
-            idle_s = monotonic() - lane.used_at
-            if lane.link.is_over or (idle_s > self._rhythm.idle_s and not lane.is_busy):
-                await self.leave(key)
+        for key, each in list(self._own.items()):
+            is_idle = monotonic() - each.used_at > self._intervals.idle_s and not each.is_busy
+            # Another one may be opened in its place at this moment: that is left alone.
+            if (each.is_over or is_idle) and self._own.get(key) is each:
+                del self._own[key]
+                await each.close()
+
+
+class UpstreamPool:
+    """All servers behind the gateway. What it tells of them has no word of theirs."""
+
+    def __init__(
+        self,
+        configs: Iterable[ServerConfig],
+        listed: Callable[[str, list[Any]], Awaitable[None]],
+        changed: Callable[[Upstream], None],
+        intervals: Intervals,
+        *,
+        is_shared: bool = False,
+    ) -> None:
+        at_once = asyncio.Semaphore(AT_ONCE)
+        self.intervals = intervals
+        self._upstreams = {
+            each.name: Upstream(
+                each, listed, changed, intervals, is_shared=is_shared, at_once=at_once
+            )
+            for each in configs
+        }
+
+    def __getitem__(self, name: str) -> Upstream:
+        return self._upstreams[name]
+
+    def __iter__(self) -> Iterator[Upstream]:
+        return iter(self._upstreams.values())
+
+    def not_up(self) -> tuple[str, ...]:
+        """The servers whose tools cannot be called."""
+        return tuple(each.name for each in self if each.health.state != "up")
+
+    def note(self, server: str) -> str:
+        """Why a server's tools cannot be called; empty where they can, or soon will."""
+        state = self[server].health.state
+        is_dead = state in {"down", "unusable"}
+        return f"[cannot be called now: its server {WORDS[state]}]" if is_dead else ""
+
+    def missing(self, scope: Scope) -> list[dict[str, Any]]:
+        """The servers whose tools cannot be called now, and for how long that has been so."""
+        return [
+            {
+                "server": each.name,
+                "state": WORDS[each.health.state],
+                "for_s": round(monotonic() - each.health.since),
+            }
+            for each in self
+            if each.health.state != "up" and (scope.servers is None or each.name in scope.servers)
+        ]
+
+    async def wait(self, context: Context, *others: asyncio.Event) -> bool:
+        """Wait for what is still starting, a bounded time, and tell the caller how far it is.
+
+        Whether there was anything to wait for.
+        """
+        events = [*others, *(each.settled for each in self)]
+        waits = {asyncio.create_task(event.wait()) for event in events if not event.is_set()}
+        waited, until = bool(waits), monotonic() + self.intervals.patience_s
+        try:
+            while waits and (left := until - monotonic()) > 0:
+                done = len(events) - len(waits)
+                await context.report_progress(done, len(events), "connecting to servers")
+                _, waits = await asyncio.wait(
+                    waits, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                )
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return waited
+
+    async def settled(self) -> None:
+        """Wait until every server was connected to, or tried."""
+        await asyncio.gather(*(each.settled.wait() for each in self))
+
+    async def leave(self, key: str) -> None:
+        """A conversation is over: close what it used."""
+        await asyncio.gather(*(each.leave(key) for each in self))
+
+    async def close(self) -> None:
+        """End every connection."""
+        await asyncio.gather(*(each.close() for each in self))
 
 
 def _in_words(error: Exception) -> str:
     if isinstance(error, MCPError) and is_closed(error):
-        # How it ended is known to the link.
+        # How it ended is known to the connection.
         return ""
     if isinstance(error, MCPError):
         return f"it answered with the error {error.message[:200]!r} (code {error.code})"

@@ -1,9 +1,13 @@
-"""Our search for any FastMCP server: `mcp.add_transform(ToolcribSearchTransform())`."""
+"""FastMCP integration: a search for any server by `add_transform(ToolcribSearchTransform())`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 from toolcrib.errors import MissingExtraError, QueryError
@@ -12,21 +16,28 @@ try:
     from fastmcp.server.context import Context
     from fastmcp.server.transforms.search.base import BaseSearchTransform
     from fastmcp.tools.base import Tool, ToolResult
+    from mcp.types import TextContent, ToolAnnotations
 except ImportError as missing:
     raise MissingExtraError("the search of a FastMCP server", "gateway") from missing
 
-from toolcrib.integrations.fastmcp_answers import (
-    SEARCHES,
-    definition,
-    failure,
-    found,
-    unknown_tool,
-)
-from toolcrib.integrations.fastmcp_index import VisibleTools
-from toolcrib.records import FindResult
+from toolcrib.crib import Crib
+from toolcrib.indexers.readers.mcp import tool_specs
+from toolcrib.records import FindResult, ToolSpec
 from toolcrib.settings import Settings
+from toolcrib.store.base import point_id
+from toolcrib.store.filters import HasId
 
-__all__ = ["ToolcribSearchTransform"]
+__all__ = [
+    "MAX_FOUND",
+    "SEARCHES",
+    "ToolcribSearchTransform",
+    "VisibleTools",
+    "definition",
+    "failure",
+    "found",
+    "structured_answer",
+    "unknown_tool",
+]
 
 FIND = "find_tools"
 CALL = "call_tool"
@@ -130,3 +141,154 @@ class ToolcribSearchTransform(BaseSearchTransform):
 def _defined(tool: Tool) -> dict[str, Any]:
     described = tool.to_mcp_tool()
     return definition(described.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+# -- answers to a model --------------------------------------------------------------------------
+
+SEARCHES = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+"""What is said of a tool that only looks things up."""
+
+NOTHING_FITS = (
+    "No tool here fits. Say in other words what the tool must do, or go on without one; "
+    "do not call a tool that was not listed."
+)
+NOT_SURE = "None fits for sure; this is the general one that is nearest."
+
+MAX_NEAREST = 5
+
+
+def definition(described: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model needs of an MCP tool to call it: its name, what it does, its arguments."""
+    kept = ("name", "description", "inputSchema")
+    return {key: described[key] for key in kept if described.get(key)}
+
+
+def found(result: FindResult, tools: Sequence[Mapping[str, Any]], **notes: Any) -> ToolResult:
+    """The answer to a search: `tools` are definitions, best first; `notes` stand beside them.
+
+    That nothing fits is said in so many words: an agent must not take the next best.
+    """
+    answer: dict[str, Any] = {"tools": list(tools), "verdict": result.verdict}
+    if result.confidence is not None:
+        answer["confidence"] = round(result.confidence, 3)
+    if not tools:
+        answer["note"] = NOTHING_FITS
+    elif result.fallback:
+        answer["note"] = NOT_SURE
+    return structured_answer({**answer, **{key: note for key, note in notes.items() if note}})
+
+
+def structured_answer(answer: dict[str, Any]) -> ToolResult:
+    """An answer for programs, with the same as text for models."""
+    text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+    return ToolResult(content=[TextContent(type="text", text=text)], structured_content=answer)
+
+
+def failure(text: str) -> ToolResult:
+    """An answer that says what went wrong and what to do."""
+    return ToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+
+
+def unknown_tool(name: str, names: Iterable[str], search: str) -> ToolResult:
+    """The answer to a call of a tool that is not in reach; `names` are those that are."""
+    close = nearest(name, names)
+    hint = f" Did you mean {', '.join(close)}?" if close else ""
+    return failure(
+        f"There is no tool {name[:100]!r}.{hint} Call {search} to see what there is, and use a "
+        "name exactly as it stands in its answer.",
+    )
+
+
+def nearest(name: str, names: Iterable[str], most: int = MAX_NEAREST) -> list[str]:
+    """The names most like one that is unknown, best first; case is no difference."""
+    known: dict[str, str] = {}
+    for each in names:
+        known.setdefault(each.casefold(), each)
+    return [known[each] for each in get_close_matches(name.casefold(), known, n=most, cutoff=0.5)]
+
+
+# -- the index -----------------------------------------------------------------------------------
+
+SPARE = 1000
+"""Tools that nobody sees at the moment, yet that are kept: one caller's view hides another's."""
+
+
+class VisibleTools:
+    """Finds tools among those that are handed in; safe for several threads.
+
+    Callers may see different tools, and of one name different versions, so a tool stands in
+    the index under its name and digest, and each search is narrowed to what its caller sees.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._settings = settings
+        self._crib: Crib | None = None
+        self._lock = threading.Lock()
+        self._read: dict[str, tuple[Tool, ToolSpec]] = {}
+        self._kept: OrderedDict[str, None] = OrderedDict()
+
+    def find(self, tools: Sequence[Tool], query: str, k: int) -> FindResult:
+        """The tools among these that fit a query; a hit's `name` is the tool's.
+
+        Raises:
+            QueryError: a query without words.
+        """
+        with self._lock:
+            specs = [spec for tool in tools if (spec := self._spec(tool)) is not None]
+            crib = self._synced(specs)
+        seen = HasId(frozenset(point_id(spec.id) for spec in specs))
+        return crib.find_tools(query, k, where=None if len(specs) == len(self._kept) else seen)
+
+    def close(self) -> None:
+        """Let go of the index."""
+        with self._lock:
+            if self._crib is not None:
+                self._crib.close()
+            self._crib = None
+            self._kept.clear()
+
+    def _synced(self, specs: list[ToolSpec]) -> Crib:
+        """The index with these tools in it."""
+        if self._crib is None:
+            self._crib = Crib.open(":memory:", settings=self._settings)
+        new = [spec for spec in specs if spec.id not in self._kept]
+        if new:
+            self._crib.index_tools(new)
+        for spec in specs:
+            self._kept[spec.id] = None
+            self._kept.move_to_end(spec.id)
+        self._forget(2 * len(specs) + SPARE)
+        return self._crib
+
+    def _forget(self, most: int) -> None:
+        assert self._crib is not None
+        oldest = list(self._kept)[: max(0, len(self._kept) - most)]
+        if oldest:
+            self._crib.remove_tools(*oldest)
+        for tool_id in oldest:
+            del self._kept[tool_id]
+
+    def _spec(self, tool: Tool) -> ToolSpec | None:
+        """The tool as we know it; None for one whose description cannot be read."""
+        last = self._read.get(tool.name)
+        if last is not None and _is_same(last[0], tool):
+            return last[1]
+        described = tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True)
+        for spec in tool_specs("FastMCP", "tools", [described], ""):
+            if isinstance(spec, ToolSpec):
+                known = spec.model_copy(update={"id": f"{spec.name}@{spec.digest}"})
+                self._read[tool.name] = (tool, known)
+                return known
+        return None
+
+
+def _is_same(kept: Tool, tool: Tool) -> bool:
+    """Whether two tools read alike. A server may make its tools anew for every listing."""
+    return kept is tool or (
+        kept.description == tool.description
+        and kept.parameters == tool.parameters
+        and kept.output_schema == tool.output_schema
+        and (kept.title, kept.version, kept.tags) == (tool.title, tool.version, tool.tags)
+        and kept.annotations == tool.annotations
+        and kept.meta == tool.meta
+    )

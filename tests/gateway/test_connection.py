@@ -11,8 +11,7 @@ from mcp import MCPError
 from tests.gateway.conftest import ECHO, Behind, until
 from tests.indexers.readers.mcp_servers.launch import closed_port, ends
 from toolcrib.errors import ServiceUnavailableError
-from toolcrib.gateway.last_words import LastWords
-from toolcrib.gateway.link import Link
+from toolcrib.gateway.connection import StderrTail, UpstreamConnection
 from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget
 
 DEAF = {"name": "deaf", "does": "deaf"}
@@ -20,41 +19,52 @@ DIE = {"name": "die", "does": "die"}
 ENDLESS = {"name": "elicit", "does": "again"}
 
 
-class Silence:
-    """Hears nothing and answers nothing."""
+class Nobody:
+    """A caller that cannot be asked and hears nothing but progress."""
 
-    async def answer(self, request):
+    wants_progress = True
+
+    def __init__(self):
+        self.begun = asyncio.Event()
+
+    def refusal(self, request):
         raise AssertionError(request)
 
-    async def hear(self, note):
-        raise AssertionError(note)
+    async def report_progress(self, progress, total, message):
+        self.begun.set()
+
+
+async def call(connection, name, arguments, caller=None):
+    return await connection.call(caller or Nobody(), name, arguments, None, 60.0).outcome()
 
 
 def to(behind: Behind, *tools, options=()):
     entry = behind.entry("post", *tools, options=options)
-    return Link(StdioTarget(entry["command"], tuple(entry["args"])), Silence())
+    return UpstreamConnection(
+        StdioTarget(entry["command"], tuple(entry["args"])), has_one_caller=True
+    )
 
 
 @pytest.mark.parametrize("options", [(), ("--modern",)], ids=["handshake", "since 2026"])
 async def test_a_conversation_from_its_beginning_to_its_end(behind: Behind, options):
-    link = to(behind, ECHO, options=options)
+    connection = to(behind, ECHO, options=options)
 
-    await link.open(10)
-    assert [tool["name"] for tool in await link.tools()] == ["echo"]
-    assert (await link.call("echo", {"a": 1})).structured_content == {"given": {"a": 1}}
-    assert await link.is_alive(10)
-    await until(lambda: link.tells_changes)
-    await link.close()
+    await connection.open(60)
+    assert [tool["name"] for tool in await connection.tools()] == ["echo"]
+    assert (await call(connection, "echo", {"a": 1})).structured_content == {"given": {"a": 1}}
+    assert await connection.is_alive(60)
+    await until(lambda: connection.tells_changes)
+    await connection.close()
 
-    assert link.is_over
-    assert link.ended.is_set()
-    assert not await link.is_alive(1)
+    assert connection.is_over
+    assert connection.ended.is_set()
+    assert not await connection.is_alive(1)
     with pytest.raises(ServiceUnavailableError):
-        await link.tools()
-    await link.close()
+        await connection.tools()
+    await connection.close()
 
 
-async def test_a_link_that_was_never_opened_is_closed_easily(behind: Behind):
+async def test_a_connection_that_was_never_opened_is_closed_easily(behind: Behind):
     await to(behind, ECHO).close()
 
 
@@ -69,18 +79,18 @@ async def test_a_link_that_was_never_opened_is_closed_easily(behind: Behind):
     ids=["no command", "ends", "silent", "nobody there"],
 )
 async def test_who_cannot_be_reached_is_told_why(target, reason):
-    link = Link(target, Silence())
+    connection = UpstreamConnection(target, has_one_caller=True)
     with pytest.raises(ServiceUnavailableError, match=reason):
-        await link.open(0.5 if target == StdioTarget("sleep", ("60",)) else 20)
+        await connection.open(0.5 if target == StdioTarget("sleep", ("60",)) else 20)
 
-    assert link.ended.is_set()
+    assert connection.ended.is_set()
 
 
 async def test_who_stops_waiting_leaves_no_process_behind(behind: Behind):
     pids = behind.folder / "pids"
     options = ("--started", str(pids), "--start-with", "never")
-    link = to(behind, ECHO, options=options)
-    opening = asyncio.create_task(link.open(60))
+    connection = to(behind, ECHO, options=options)
+    opening = asyncio.create_task(connection.open(60))
     await until(pids.exists)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -90,33 +100,29 @@ async def test_who_stops_waiting_leaves_no_process_behind(behind: Behind):
 
 
 async def test_the_end_of_a_server_is_noticed_with_its_last_words(behind: Behind):
-    link = to(behind, DIE)
-    await link.open(10)
+    connection = to(behind, DIE)
+    await connection.open(60)
     with pytest.raises(MCPError, match="Connection closed"):
-        await link.call("die", {})
-    await until(link.ended.is_set)
+        await call(connection, "die", {})
+    await until(connection.ended.is_set)
 
-    assert link.reason == "its process ended; its last words were 'out of luck'"
+    assert connection.reason == "its process ended; its last words were 'out of luck'"
 
 
 async def test_a_server_that_is_deaf_is_not_alive_and_is_ended_all_the_same(behind: Behind):
     pids = behind.folder / "pids"
-    link = to(behind, DEAF, options=("--started", str(pids)))
-    await link.open(10)
-    begun = asyncio.Event()
+    connection = to(behind, DEAF, options=("--started", str(pids)))
+    await connection.open(60)
+    caller = Nobody()
+    calling = asyncio.create_task(call(connection, "deaf", {}, caller))
+    await caller.begun.wait()
 
-    async def progress(progress, total, message):
-        begun.set()
+    assert not await connection.is_alive(0.3)
+    connection.give_up("it is deaf")
+    connection.give_up("something else")
+    await connection.close()
 
-    calling = asyncio.create_task(link.call("deaf", {}, progress=progress))
-    await begun.wait()
-
-    assert not await link.is_alive(0.3)
-    link.give_up("it is deaf")
-    link.give_up("something else")
-    await link.close()
-
-    assert link.reason == "it is deaf"
+    assert connection.reason == "it is deaf"
     assert ends(int(pids.read_text()))
     with pytest.raises(MCPError):
         await calling
@@ -124,12 +130,12 @@ async def test_a_server_that_is_deaf_is_not_alive_and_is_ended_all_the_same(behi
 
 async def test_a_server_without_tools_has_none():
     entry = ("-c", NO_TOOLS)
-    link = Link(StdioTarget(sys.executable, entry), Silence())
-    await link.open(10)
+    connection = UpstreamConnection(StdioTarget(sys.executable, entry), has_one_caller=True)
+    await connection.open(60)
 
-    assert await link.tools() == []
-    assert not link.tells_changes
-    await link.close()
+    assert await connection.tools() == []
+    assert not connection.tells_changes
+    await connection.close()
 
 
 NO_TOOLS = """
@@ -147,16 +153,16 @@ for line in sys.stdin:
 
 
 async def test_who_asks_without_end_is_not_answered_without_end(behind: Behind, monkeypatch):
-    monkeypatch.setattr("toolcrib.gateway.link.MAX_ROUNDS", 3)
-    link = to(behind, ENDLESS, options=("--modern",))
-    await link.open(10)
+    monkeypatch.setattr("toolcrib.gateway.connection.MAX_ROUNDS", 3)
+    connection = to(behind, ENDLESS, options=("--modern",))
+    await connection.open(60)
     with pytest.raises(ServiceUnavailableError, match="asks for more input after 3 rounds"):
-        await link.call("elicit", {})
-    await link.close()
+        await call(connection, "elicit", {})
+    await connection.close()
 
 
 async def test_of_what_a_process_writes_the_end_is_kept():
-    with LastWords() as words:
+    with StderrTail() as words:
         for number in range(300):
             words.file.write(f"line {number} " + "x" * 50 + "\n")
             words.file.flush()
@@ -171,9 +177,9 @@ async def test_of_what_a_process_writes_the_end_is_kept():
 
 async def test_a_process_that_writes_and_writes_is_not_held_up(behind: Behind):
     script = "import sys; sys.stderr.write('y' * 5_000_000 + '\\nend\\n'); sys.stderr.flush()"
-    with LastWords() as words:
+    with StderrTail() as words:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", script, stderr=words.file
         )
-        assert await asyncio.wait_for(process.wait(), 30) == 0
+        assert await asyncio.wait_for(process.wait(), 120) == 0
         await until(lambda: words.line == "end")

@@ -1,0 +1,143 @@
+"""Tools on offer: their names, safe, stable and never another tool's, and what clients see."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.gateway.catalog import RESERVED, CatalogProvider, ToolCatalog
+from toolcrib.records import Scope, ToolSpec
+
+ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+texts = st.text(min_size=1, max_size=80).filter(lambda text: any(map(str.isalnum, text)))
+specs = st.lists(
+    st.builds(lambda server, name: ToolSpec(server=server, name=name), st.text(max_size=60), texts),
+    max_size=12,
+    unique_by=lambda spec: spec.id,
+)
+
+
+def tool(server: str, name: str, **fields) -> ToolSpec:
+    return ToolSpec(server=server, name=name, **fields)
+
+
+def names(catalog):
+    return [entry.name for entry in catalog]
+
+
+def test_a_tool_is_called_by_its_server_and_its_own_name():
+    catalog = ToolCatalog([tool("post", "send"), tool("my server", "get/it"), tool("", "alone")])
+
+    assert names(catalog) == ["alone", "my_server_get_it", "post_send"]
+
+
+def test_a_server_that_is_in_the_name_already_is_not_put_there_again():
+    assert names(ToolCatalog([tool("github", "GitHub_search")])) == ["GitHub_search"]
+
+
+def test_two_tools_that_would_be_called_alike_are_both_called_otherwise():
+    catalog = ToolCatalog([tool("a", "b_c"), tool("a_b", "c"), tool("x", "y")])
+
+    one, two, other = names(catalog)
+    assert other == "x_y"
+    assert one != two
+    assert all(re.fullmatch(r"a_b_c_[0-9a-f]{6}", name) for name in (one, two))
+    assert catalog.named("a_b_c") is None
+
+
+def test_no_server_can_take_the_names_of_the_search():
+    for name in RESERVED:
+        server = name.partition("_")[0]
+        (called,) = names(ToolCatalog([tool(server, name)]))
+        assert called not in RESERVED
+
+
+@given(specs)
+def test_names_are_accepted_everywhere_and_belong_to_one_tool(specs):
+    catalog = ToolCatalog(specs)
+
+    assert all(ACCEPTED.fullmatch(name) for name in names(catalog))
+    assert len(set(names(catalog))) == len(specs)
+    for entry in catalog:
+        assert catalog.named(entry.name) is entry
+
+
+@given(specs, st.integers(0, 100))
+def test_a_name_never_comes_to_mean_another_tool(specs, cut):
+    before = ToolCatalog(specs[: cut % (len(specs) + 1)])
+    after = ToolCatalog(specs)
+
+    for entry in before:
+        found = after.named(entry.name)
+        assert found is None or found.name != entry.name or found.spec.id == entry.spec.id
+
+
+def test_a_tool_is_known_by_its_id_and_by_its_own_name_where_only_one_has_it():
+    catalog = ToolCatalog([tool("post", "send"), tool("fax", "send"), tool("fax", "dial")])
+
+    assert catalog.named("fax/send") is catalog.get("fax/send")
+    assert catalog.named("dial") is catalog.get("fax/dial")
+    assert catalog.named("send") is None
+
+
+def test_the_tools_of_one_server_are_replaced_and_the_others_are_the_same():
+    before = ToolCatalog([tool("post", "send"), tool("fax", "dial")])
+    after = before.replaced({"fax": [tool("fax", "hang")]})
+
+    assert [entry.spec.id for entry in after] == ["fax/hang", "post/send"]
+    assert after.get("post/send") is before.get("post/send")
+    assert [entry.spec.id for entry in after.of("fax")] == ["fax/hang"]
+
+
+def test_what_is_within_a_scope_is_what_a_search_could_find():
+    catalog = ToolCatalog(
+        [
+            tool("post", "send", tags=("home",)),
+            tool("post", "read", tags=("work",)),
+            tool("vault", "open", tags=("home",), sensitivity="pii"),
+        ]
+    )
+    scope = Scope(tags=frozenset({"home"}), max_sensitivity="internal")
+
+    assert [entry.spec.id for entry in catalog.within(scope)] == ["post/send"]
+    assert len(catalog.within(None)) == 3
+    assert not catalog.within(Scope(servers=frozenset()))
+
+
+def provider(note: str = "", **fields):
+    """A provider of one tool, and what it is of."""
+    now = {"catalog": ToolCatalog([tool("post", "echo", **fields)]), "note": note}
+
+    async def never(*_given):
+        raise AssertionError
+
+    made = CatalogProvider(lambda: now["catalog"], Scope(), lambda _: now["note"], never)
+    return made, now
+
+
+@pytest.mark.parametrize("wrong", [{"readOnlyHint": "perhaps"}, {"readOnlyHint": []}, {}])
+def test_hints_that_are_none_are_left_out(wrong):
+    (shown,) = provider(annotations=wrong)[0].tools()
+    assert shown.annotations is None
+
+
+def test_hints_are_shown():
+    (shown,) = provider(annotations={"title": "Echo", "readOnlyHint": True})[0].tools()
+
+    assert shown.title == "Echo"
+    assert shown.annotations.read_only_hint is True
+
+
+def test_a_tool_is_made_once_and_anew_when_something_is_to_be_noted():
+    made, now = provider()
+    (first,), (again,) = made.tools(), made.tools()
+    now["note"] = "(out of order)"
+    (noted,) = made.tools()
+
+    assert again is first
+    assert first.description is None
+    assert noted.description == "(out of order)"

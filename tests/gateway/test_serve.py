@@ -1,0 +1,77 @@
+"""The gateway as it is served: where its records are, and what the operator hears."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.gateway.conftest import quick_settings
+from toolcrib.errors import IndexMismatchError, StoreError
+from toolcrib.gateway.index import StoreThread
+from toolcrib.gateway.serve import open_ledger, report_warnings
+from toolcrib.records import ToolSpec
+from toolcrib.settings import EncoderSettings, Settings
+from toolcrib.store.records_db.base import DbRow
+from toolcrib.tenants import Tenants
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def report(said):
+    return lambda level, text: said.append((level, text))
+
+
+async def test_an_index_of_another_model_is_left_alone(tmp_path, report, said):
+    other = Settings(encoder=EncoderSettings(dense="deterministic:32"))
+    for settings in (other, quick_settings()):
+        store = StoreThread()
+        crib = await store.open(str(tmp_path), settings, report)
+        crib.index_tools([ToolSpec(name="echo", server="post")])
+        await store.close()
+
+    (told,) = said
+    assert told[1].startswith("the index is kept in memory, for this run alone: the index was")
+
+
+async def test_where_not_even_memory_can_be_used_that_is_told(report, monkeypatch):
+    def refuse(*_given, **_more):
+        raise IndexMismatchError("no")
+
+    monkeypatch.setattr(Tenants, "open", refuse)
+    with pytest.raises(IndexMismatchError):
+        await StoreThread().open(":memory:", quick_settings(), report)
+
+
+def test_approvals_that_cannot_be_kept_are_in_memory_unless_keys_hang_on_them(
+    tmp_path, report, said
+):
+    taken = tmp_path / "taken"
+    taken.write_text("a file")
+
+    with pytest.raises(StoreError):
+        open_ledger(str(taken), quick_settings(), report, needed=True)
+    ledger = open_ledger(str(taken), quick_settings(), report, needed=False)
+    ledger.put("keys", DbRow("a", 1.0, {}))
+    ledger.close()
+
+    assert said[0][1].startswith("approvals are kept in memory, for this run alone: ")
+
+
+def test_warnings_are_reported_in_one_line_with_what_is_at_the_bottom_of_them(report, said):
+    ours, theirs = logging.getLogger("toolcrib"), logging.getLogger("fastmcp")
+    before = (ours.propagate, list(ours.handlers), theirs.level)
+    with report_warnings(report):
+        logging.getLogger("toolcrib.store").info("nothing to speak of")
+        logging.getLogger("toolcrib.store").warning("slow by %s s", 3)
+        cause = ValueError("no such thing")
+        logging.getLogger("toolcrib.store").error("it failed", exc_info=cause)
+        theirs.error("not ours")
+    logging.getLogger("toolcrib.store").warning("too late")
+
+    assert said == [("warning", "slow by 3 s"), ("error", "it failed: no such thing")]
+    assert (ours.propagate, list(ours.handlers), theirs.level) == before

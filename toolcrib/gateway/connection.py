@@ -1,0 +1,568 @@
+"""Connection to one upstream server, from its handshake to its end, and the calls over it.
+
+FastMCP's own proxies relay one request of a client over a session of its own, and only where
+both sides speak one era of the protocol. `docs/gateway.md` says which cases they lose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TextIO, cast
+
+import anyio
+from mcp import ClientSession, MCPError
+from mcp.client.session import IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.inbound import x_mcp_header_map
+from mcp.types import (
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    CallToolResult,
+    CreateMessageRequest,
+    ElicitRequest,
+    ErrorData,
+    Implementation,
+    InputRequest,
+    InputRequiredResult,
+    InputResponse,
+    ListRootsRequest,
+    ToolListChangedNotification,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from toolcrib import __version__
+from toolcrib.errors import DeadlineError, ServiceUnavailableError
+from toolcrib.gateway.downstream import ClientRequest, InputAnswer
+from toolcrib.indexers.readers.base import is_object
+from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
+from toolcrib.indexers.readers.mcp_session import (
+    Talk,
+    Tap,
+    connect,
+    explain,
+    explain_silence,
+    is_closed,
+    shake_hands,
+    turn_pages,
+)
+
+if TYPE_CHECKING:
+    from mcp.client._transport import ReadStream
+    from mcp.shared.message import SessionMessage
+
+__all__ = ["PendingCall", "StderrTail", "UpstreamConnection", "first_of"]
+
+CLOSING_S = 3.0
+"""How long a server may take to end by itself, before it is ended."""
+
+MAX_PAGES = 10_000
+MAX_ROUNDS = 20
+BETWEEN_ROUNDS_S = 0.25
+
+TAIL_BYTES = 8192
+READ_BYTES = 65_536
+MAX_QUOTE_CHARS = 200
+
+MADE_UP = ("Server returned an error response", "Not Found", "Session terminated")
+"""What the SDK says for a server that answers with an HTTP status instead of an error."""
+
+logger = logging.getLogger(__name__)
+
+
+async def first_of(timeout_s: float, *events: asyncio.Event) -> None:
+    """Wait until one of the events is set, or for so long."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+@dataclass(slots=True)
+class _Question:
+    """A question that waits until its client calls again with the answer."""
+
+    request: InputRequest
+    answer: asyncio.Future[InputAnswer] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    is_sent: bool = False
+
+
+class PendingCall:
+    """A call under way. The server has `timeout_s`; the clock stands still while a client is asked.
+
+    A client that can be asked is asked at once. Another one gets the open questions as the
+    result of its call (`outcome`), and calls again with the answers (`resume`).
+    """
+
+    def __init__(self, request: ClientRequest, timeout_s: float) -> None:
+        self.request = request
+        self._timeout_s = self._left_s = timeout_s
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_late = False
+        self._asking = 0
+        self._changed = asyncio.Event()
+        self._questions: dict[str, _Question] = {}
+        self._numbered = 0
+        self._task: asyncio.Task[CallToolResult] | None = None
+
+    def start(self, task: asyncio.Task[CallToolResult]) -> None:
+        """Watch over the task that makes the call."""
+        self._task = task
+        self._run_clock()
+        task.add_done_callback(self._ended)
+
+    async def answer(self, request: InputRequest) -> InputAnswer:
+        """Bring a server's question to whoever called."""
+        if (refusal := self.request.refusal(request)) is not None:
+            return refusal
+        with self._clock_stopped():
+            if self.request.can_be_asked:
+                return await self.request.ask(request)
+            self._numbered += 1
+            key, question = f"question-{self._numbered}", _Question(request)
+            self._questions[key] = question
+            self._changed.set()
+            try:
+                return await question.answer
+            finally:
+                del self._questions[key]
+
+    async def outcome(self) -> CallToolResult | dict[str, InputRequest]:
+        """The call's result, or the questions that the client must answer first.
+
+        The call goes on while questions are open; if the caller goes away, it is cancelled.
+
+        Raises:
+            DeadlineError: the server took too long; the call is cancelled.
+            Exception: whatever the call ended with.
+        """
+        assert self._task is not None
+        try:
+            while not self._task.done():
+                self._check_time()
+                if asked := {k: q for k, q in self._questions.items() if not q.is_sent}:
+                    for question in asked.values():
+                        question.is_sent = True
+                    return {key: question.request for key, question in asked.items()}
+                self._changed.clear()
+                await self._changed.wait()
+        except BaseException:
+            self.cancel()
+            raise
+        return self._task.result()
+
+    def resume(self, request: ClientRequest, answers: Mapping[str, InputResponse]) -> None:
+        """Go on with the answers that the client brings; what it left out is not answered."""
+        self.request = request
+        missing = ErrorData(code=INVALID_REQUEST, message="the client gave no answer")
+        for key, question in self._questions.items():
+            if question.is_sent and not question.answer.done():
+                question.answer.set_result(answers.get(key, missing))
+
+    def cancel(self) -> None:
+        """Stop the call; the server is told."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _ended(self, task: asyncio.Task[CallToolResult]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        # Whatever it ended with is seen here, also where nobody waits for it any more.
+        if not task.cancelled():
+            task.exception()
+        self._changed.set()
+
+    def _check_time(self) -> None:
+        if self._is_late:
+            raise DeadlineError(f"it gave no answer within {self._timeout_s:g} s")
+
+    def _late(self) -> None:
+        self._is_late = True
+        self._changed.set()
+
+    def _run_clock(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._left_s, self._late)
+
+    @contextmanager
+    def _clock_stopped(self) -> Generator[None]:
+        assert self._timer is not None
+        if not self._asking:
+            self._timer.cancel()
+            self._left_s = self._timer.when() - asyncio.get_running_loop().time()
+        self._asking += 1
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            if not self._asking:
+                self._run_clock()
+
+
+class UpstreamConnection:
+    """A session with one server that stays open; made to be opened once.
+
+    Nothing in the protocol says to which call belongs what a server asks or tells meanwhile.
+    Where all calls have one caller (`has_one_caller`), the youngest gets it; else there must be
+    but one call.
+
+    `changed` is set when the server says that its tools are others; `ended` when the session is
+    over, and then `reason` says why. `used_at` is when the last call began or ended.
+    """
+
+    def __init__(self, target: Target, *, has_one_caller: bool) -> None:
+        self.changed = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.reason = ""
+        self.used_at = monotonic()
+        self._has_one_caller = has_one_caller
+        self._calls: list[PendingCall] = []
+        self._talk = Talk(target)
+        self._stderr = StderrTail()
+        self._ready = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._scope = anyio.CancelScope()
+        self._task: asyncio.Task[None] | None = None
+        self._session: ClientSession | None = None
+        self._listing = asyncio.Lock()
+        self._is_subscribed = False
+
+    # -- life ----------------------------------------------------------------------------------
+
+    async def open(self, timeout_s: float) -> None:
+        """Connect and shake hands.
+
+        Raises:
+            ServiceUnavailableError: the server cannot be reached; the text says why.
+        """
+        self._task = asyncio.create_task(self._live())
+        try:
+            await first_of(timeout_s, self._ready, self.ended)
+        except BaseException:
+            await self.close()
+            raise
+        if self._ready.is_set():
+            return
+        if not self.ended.is_set():
+            self.reason = explain_silence(self._talk, timeout_s, self._stderr.line)
+        await self.close()
+        raise ServiceUnavailableError(self.reason)
+
+    async def close(self) -> None:
+        """End the session, and the server if it is a process that we started."""
+        if self._task is None:
+            return
+        self._stop.set()
+        if self._ready.is_set():
+            await asyncio.wait({self._task}, timeout=CLOSING_S)
+        self._scope.cancel()
+        # The SDK's own ending of a process is shielded, and bounded.
+        await asyncio.wait({self._task})
+
+    def give_up(self, reason: str) -> None:
+        """End it for a reason that the server itself has not given."""
+        self.reason = self.reason or reason
+        self._stop.set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session has ended, or is about to."""
+        return self.ended.is_set() or self._stop.is_set()
+
+    async def _live(self) -> None:
+        try:
+            with self._scope, self._stderr:
+                async with connect(self._talk, self._stderr.file) as (incoming, outgoing):
+                    watched = _Incoming(incoming, self._talk, self._stop)
+                    async with self._relaying(watched, outgoing) as session:
+                        await shake_hands(session)
+                        self._session = session
+                        self._ready.set()
+                        await self._until_stopped(session)
+                is_process = isinstance(self._talk.target, StdioTarget)
+                what = "process ended" if is_process else "connection closed"
+                words = f"; its last words were {self._stderr.line!r}" if self._stderr.line else ""
+                self.reason = self.reason or f"its {what}{words}"
+        except Exception as error:
+            logger.debug("a connection failed", exc_info=True)
+            self.reason = self.reason or explain(self._talk, error, self._stderr.line)
+        finally:
+            self.ended.set()
+
+    def _relaying(self, incoming: Any, outgoing: Any) -> ClientSession:
+        async def sample(_context: Any, params: Any) -> Any:
+            return await self._answer(CreateMessageRequest(params=params))
+
+        async def elicit(_context: Any, params: Any) -> Any:
+            return await self._answer(ElicitRequest(params=params))
+
+        async def roots(_context: Any) -> Any:
+            return await self._answer(ListRootsRequest())
+
+        callbacks: dict[str, Any] = {
+            "sampling_callback": sample,
+            "elicitation_callback": elicit,
+            "list_roots_callback": roots,
+            "message_handler": self._notice,
+        }
+        us = Implementation(name="toolcrib", version=__version__)
+        return _RelayingSession(incoming, outgoing, **callbacks, client_info=us, log_level="debug")
+
+    async def _until_stopped(self, session: ClientSession) -> None:
+        async with anyio.create_task_group() as beside:
+            if session.protocol_version in MODERN_PROTOCOL_VERSIONS and self._says_changes:
+                beside.start_soon(self._subscribe, session)
+            else:
+                self._is_subscribed = self._says_changes
+            await self._stop.wait()
+            beside.cancel_scope.cancel()
+
+    async def _subscribe(self, session: ClientSession) -> None:
+        """Hear of changes where the protocol has them asked for."""
+        try:
+            async with listen(session, tools_list_changed=True) as changes:
+                self._is_subscribed = True
+                async for _ in changes:
+                    self.changed.set()
+        except (MCPError, SubscriptionLost):
+            logger.debug("changes are not told", exc_info=True)
+        self._is_subscribed = False
+
+    # -- what the server says of its own accord --------------------------------------------------
+
+    async def _answer(self, request: InputRequest) -> InputAnswer:
+        call = self._meant
+        if call is None:
+            why = "it cannot be told whose call this is about" if self._calls else "no call"
+            return ErrorData(code=INVALID_REQUEST, message=f"nobody can be asked: {why}")
+        return await call.answer(request)
+
+    async def _notice(self, message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self.changed.set()
+        elif not isinstance(message, Exception) and (call := self._meant) is not None:
+            await call.request.notify(message)
+
+    @property
+    def _meant(self) -> PendingCall | None:
+        """The call that what the server says is about."""
+        if not self._calls or (len(self._calls) > 1 and not self._has_one_caller):
+            return None
+        return self._calls[-1]
+
+    # -- what is asked of the server ---------------------------------------------------------
+
+    @property
+    def tells_changes(self) -> bool:
+        """Whether a change of its tools is surely heard of; it is asked now and then if not.
+
+        Over HTTP the stream of notifications may break without anybody noticing.
+        """
+        return self._is_subscribed and isinstance(self._talk.target, StdioTarget)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is under way."""
+        return bool(self._calls)
+
+    @property
+    def _says_changes(self) -> bool:
+        offered = self._live_session.server_capabilities
+        return bool(offered and offered.tools and offered.tools.list_changed)
+
+    @property
+    def _live_session(self) -> ClientSession:
+        if self._session is None or self.is_over:
+            raise ServiceUnavailableError(self.reason or "the connection is over")
+        return self._session
+
+    async def tools(self) -> list[Any]:
+        """All tools, as they came: what is wrong with one does not hide the others.
+
+        Raises:
+            MCPError, ServiceUnavailableError: the server failed.
+        """
+        session = self._live_session
+        async with self._listing:
+            self.changed.clear()
+            self._talk.tools.clear()
+            try:
+                await turn_pages(session, self._talk, MAX_PAGES)
+            except MCPError as error:
+                if error.code != METHOD_NOT_FOUND:
+                    raise
+            found = list(self._talk.tools)
+            self._talk.tools.clear()
+        _know_headers(session, found)
+        return found
+
+    def call(
+        self,
+        request: ClientRequest,
+        name: str,
+        arguments: dict[str, Any],
+        meta: Mapping[str, Any] | None,
+        timeout_s: float,
+    ) -> PendingCall:
+        """Start a call of a tool. What it ends with is its outcome."""
+        call = PendingCall(request, timeout_s)
+
+        async def report_progress(done: float, total: float | None, message: str | None) -> None:
+            await call.request.report_progress(done, total, message)
+
+        def ended(_task: asyncio.Task[CallToolResult]) -> None:
+            self._calls.remove(call)
+            self.used_at = monotonic()
+
+        progress = report_progress if request.wants_progress else None
+        task = asyncio.create_task(self._call(name, arguments, meta, progress))
+        task.add_done_callback(ended)
+        self._calls.append(call)
+        self.used_at = monotonic()
+        call.start(task)
+        return call
+
+    async def _call(
+        self, name: str, arguments: dict[str, Any], meta: Mapping[str, Any] | None, progress: Any
+    ) -> CallToolResult:
+        """Call a tool, and answer what the server wants to know meanwhile."""
+        session = self._live_session
+        answers: dict[str, InputResponse] | None = None
+        state: str | None = None
+        for _ in range(MAX_ROUNDS):
+            result = await session.call_tool(
+                name,
+                arguments,
+                progress_callback=progress,
+                input_responses=answers,
+                request_state=state,
+                meta=cast("Any", dict(meta) if meta else None),
+                allow_input_required=True,
+            )
+            if not isinstance(result, InputRequiredResult):
+                return result
+            state, answers = result.request_state, {}
+            for key, request in (result.input_requests or {}).items():
+                answer = await self._answer(request)
+                if isinstance(answer, ErrorData):
+                    raise MCPError.from_error_data(answer)
+                answers[key] = answer
+            if not answers:
+                await asyncio.sleep(BETWEEN_ROUNDS_S)
+        raise ServiceUnavailableError(f"it asks for more input after {MAX_ROUNDS} rounds")
+
+    async def is_alive(self, timeout_s: float) -> bool:
+        """Whether the server answers anything at all."""
+        try:
+            session = self._live_session
+            async with asyncio.timeout(timeout_s):
+                if (version := session.protocol_version) in MODERN_PROTOCOL_VERSIONS:
+                    await session.send_discover(str(version))
+                else:
+                    await session.send_ping()
+        except MCPError as error:
+            over_http = isinstance(self._talk.target, HttpTarget)
+            return not is_closed(error) and not (over_http and error.message in MADE_UP)
+        except (TimeoutError, ServiceUnavailableError):
+            return False
+        return True
+
+
+class _RelayingSession(ClientSession):
+    """A session that leaves results unchecked.
+
+    Whether a result fits its schema is for whoever called to say, who is told both.
+    """
+
+    async def validate_tool_result(self, name: str, result: CallToolResult) -> None:
+        """Leave the result as it is."""
+
+
+def _know_headers(session: ClientSession, tools: list[Any]) -> None:
+    """Tell the session which arguments go into headers: it has not seen the tools itself."""
+    if session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        return
+    for tool in filter(is_object, tools):
+        schema = tool.get("inputSchema")
+        if is_object(schema) and isinstance(name := tool.get("name"), str):
+            session._x_mcp_header_maps[name] = x_mcp_header_map(schema)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+class _Incoming(Tap):
+    """A tapped stream that says when it is over: `closed` is set at its end."""
+
+    def __init__(
+        self, inner: ReadStream[SessionMessage | Exception], talk: Talk, closed: asyncio.Event
+    ) -> None:
+        super().__init__(inner, talk)
+        self._closed = closed
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        """The next message; what is no MCP is kept for a failure's reason, and one is enough."""
+        try:
+            item = await super().__anext__()
+        except BaseException:
+            self._closed.set()
+            raise
+        del self._talk.noise[1:]
+        return item
+
+
+class StderrTail:
+    """A file for a process's stderr, of which only the end is kept: enough to say why it died.
+
+    A context manager in an event loop. A server may write for months: a pipe that is read at
+    once fills no disk.
+    """
+
+    def __init__(self) -> None:
+        self._tail = b""
+        self._ends: tuple[int, TextIO] | None = None
+
+    def __enter__(self) -> Self:
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        asyncio.get_running_loop().add_reader(reading, self._read)
+        self._ends = reading, os.fdopen(writing, "w", encoding="utf-8")
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        assert self._ends is not None
+        self._read()
+        (reading, writing), self._ends = self._ends, None
+        asyncio.get_running_loop().remove_reader(reading)
+        writing.close()
+        os.close(reading)
+
+    @property
+    def file(self) -> TextIO:
+        """What a process is given as its stderr."""
+        assert self._ends is not None
+        return self._ends[1]
+
+    @property
+    def line(self) -> str:
+        """The last line that is not blank, cut to be quoted; empty when there is none."""
+        self._read()
+        lines = self._tail.decode("utf-8", "replace").splitlines()
+        last = next((line for line in reversed(lines) if line.strip()), "")
+        return " ".join(last.split())[:MAX_QUOTE_CHARS]
+
+    def _read(self) -> None:
+        with suppress(BlockingIOError):
+            while self._ends is not None and (read := os.read(self._ends[0], READ_BYTES)):
+                self._tail = (self._tail + read)[-TAIL_BYTES:]

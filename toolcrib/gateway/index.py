@@ -1,0 +1,378 @@
+"""Index of the gateway: what servers list, judged, offered, and kept to be found."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shlex
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from toolcrib.access.lock_file import LockFile
+from toolcrib.access.quarantine import Held, Quarantine
+from toolcrib.build import MEMORY
+from toolcrib.crib import Crib
+from toolcrib.errors import StoreError, ToolcribError, UnknownToolError
+from toolcrib.gateway.catalog import ToolCatalog
+from toolcrib.gateway.config import Overlay
+from toolcrib.gateway.downstream import Reporter
+from toolcrib.indexers.audit import Finding, audit_all, blocks
+from toolcrib.indexers.readers.mcp import tool_specs
+from toolcrib.indexers.writer import Listener
+from toolcrib.records import Refusal, ToolSpec
+from toolcrib.settings import Settings
+from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.tenants import Tenants
+
+__all__ = ["Approval", "GatewayIndex", "Screening", "Storage", "StoreThread"]
+
+
+LISTINGS = "listings/default"
+"""What each server listed last: what is served before it is connected to again."""
+
+NEW = "new on a locked server"
+CHANGED = "changed since it was locked"
+DANGEROUS = "its text is dangerous to a model"
+
+Specs: TypeAlias = tuple[ToolSpec, ...]
+
+Result = TypeVar("Result")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Screening:
+    """What may be served, what is held back until somebody approves it, how many it locked."""
+
+    served: Specs = ()
+    held: tuple[Held, ...] = ()
+    locked: int = field(default=0, compare=False)
+
+
+class Approval:
+    """Approval of tools by the lock file, by hand, or by the audit.
+
+    A server that is in the lock file is locked: what of it is not there with its very digest is
+    held back. Of any other, what the audit lets pass is served; `locks` then locks that. All
+    servers are looked at side by side: a tool may meddle with another server's.
+    Safe for several threads.
+    """
+
+    def __init__(self, lock: LockFile, quarantine: Quarantine, *, locks: bool = False) -> None:
+        self._lock, self._quarantine, self._locks = lock, quarantine, locks
+        self._one_at_a_time = threading.Lock()
+        self._held: dict[str, str] = {}
+
+    def screen(self, listings: Mapping[str, Sequence[ToolSpec]]) -> dict[str, Screening]:
+        """Judge all tools that the servers list.
+
+        Raises:
+            ToolcribError: lock file or ledger cannot be read.
+        """
+        with self._one_at_a_time:
+            self._lock.read()
+            held_before = self._quarantine.list()
+            found: dict[str, list[Finding]] = {}
+            for finding in audit_all(spec for specs in listings.values() for spec in specs):
+                found.setdefault(finding.tool, []).append(finding)
+            screened = {
+                name: self._screened(name, specs, found) for name, specs in listings.items()
+            }
+            self._held = {h.tool_id: h.digest for one in screened.values() for h in one.held}
+            for stale in held_before:
+                if stale.server in listings and stale.tool_id not in self._held:
+                    # Somebody may have rejected it meanwhile.
+                    with suppress(UnknownToolError):
+                        self._quarantine.reject(stale.tool_id)
+            return screened
+
+    def _screened(
+        self, server: str, specs: Sequence[ToolSpec], found: Mapping[str, list[Finding]]
+    ) -> Screening:
+        is_locked = server in self._lock.servers()
+        served: list[ToolSpec] = []
+        held: list[Held] = []
+        for spec in specs:
+            findings = found.get(spec.id, [])
+            pinned = self._lock.digest(spec.id) if is_locked else None
+            may_pass = spec.digest == pinned if is_locked else not blocks(findings)
+            if may_pass or self._quarantine.approved(spec.id) == spec.digest:
+                served.append(spec)
+            else:
+                why = (CHANGED if pinned else NEW) if is_locked else DANGEROUS
+                held.append(self._hold(spec, why, findings, pinned))
+        locks = self._locks and not is_locked and bool(served)
+        if locks:
+            self._lock.approve(served)
+        return Screening(tuple(served), tuple(held), len(served) if locks else 0)
+
+    def _hold(self, spec: ToolSpec, why: str, findings: list[Finding], pinned: str | None) -> Held:
+        known = self._quarantine.held(spec.id)
+        if known is not None and (known.digest, known.reason) == (spec.digest, why):
+            return known
+        return self._quarantine.hold(spec, why, findings, was_digest=pinned)
+
+    def state(self) -> tuple[object, ...]:
+        """Something that is another thing when approvals may have changed; cheap to ask for."""
+        try:
+            stat = self._lock.path.stat()
+            written = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        except OSError:
+            written = None
+        held = list(self._held.items())
+        return written, tuple(each for each, d in held if self._quarantine.approved(each) == d)
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where the index is, the small records beside it, and who approves tools."""
+
+    location: str
+    ledger: RecordsDb
+    approval: Approval
+
+
+class StoreThread:
+    """The thread that opens the store and closes it: a folder's lock is its opener's own."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "toolcrib-store")
+        self._opened: asyncio.Future[Tenants] | None = None
+
+    async def open(
+        self, location: str, settings: Settings, report: Reporter, progress: Listener | None = None
+    ) -> Crib:
+        """Open the index at a location; it is made of what servers list, so memory will do.
+
+        Raises:
+            StoreError: not even memory can be used.
+        """
+
+        def opened() -> Tenants:
+            try:
+                return Tenants.open(location, settings=settings, progress=progress)
+            except StoreError as error:
+                if location == MEMORY:
+                    raise
+                report("warning", f"the index is kept in memory, for this run alone: {error}")
+                return Tenants.open(MEMORY, settings=settings, progress=progress)
+
+        self._opened = asyncio.get_running_loop().run_in_executor(self._thread, opened)
+        return (await asyncio.shield(self._opened)).crib()
+
+    async def close(self) -> None:
+        """Close it, also where it is only being opened; a second call does nothing."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            with suppress(ToolcribError):
+                close = (await opened).close
+                await asyncio.get_running_loop().run_in_executor(self._thread, close)
+        self._thread.shutdown(wait=False)
+
+
+class GatewayIndex:
+    """Judges what servers list, offers what passes, and keeps the index equal to that.
+
+    A tool that must not be served any more is off the `catalog` before anything else happens;
+    a new one is on it once it can be found. `changed` is called after every change. `problem`
+    says why the last judging failed, None where it did not.
+    """
+
+    def __init__(
+        self,
+        overlays: Mapping[str, Overlay],
+        storage: Storage,
+        report: Reporter,
+        changed: Callable[[], None],
+        progress: Listener | None = None,
+    ) -> None:
+        self.catalog = ToolCatalog()
+        self.is_open = asyncio.Event()
+        self.problem: str | None = None
+        self._overlays, self._storage = overlays, storage
+        self._report, self._changed, self._progress = report, changed, progress
+        self._crib: Crib | None = None
+        self._listed: dict[str, Specs] = {}
+        self._screened: dict[str, Screening] = {}
+        self._asked = self._done = 0
+        self._one_at_a_time = asyncio.Lock()
+        self._threads: set[asyncio.Task[Any]] = set()
+
+    async def work(self, job: Callable[..., Result], *given: Any, **more: Any) -> Result:
+        """Do something with index or ledger in a thread; `close` waits for it."""
+        thread = asyncio.create_task(asyncio.to_thread(job, *given, **more))
+        self._threads.add(thread)
+        thread.add_done_callback(self._threads.discard)
+        return await asyncio.shield(thread)
+
+    async def close(self) -> None:
+        """Wait until nobody is at the index any more: it must not be closed under their hands."""
+        if self._threads:
+            await asyncio.wait(self._threads)
+
+    @property
+    def crib(self) -> Crib:
+        """The crib, once it is open."""
+        assert self._crib is not None
+        return self._crib
+
+    def knows(self, server: str) -> bool:
+        """Whether the server's tools were ever listed."""
+        return server in self._screened
+
+    async def open(self, crib: Crib) -> None:
+        """Find with this crib from now on; offer what the servers listed last time."""
+        remembered = await self.work(self._remembered)
+        async with self._one_at_a_time:
+            self._crib = crib
+            for server in self._screened:
+                await self._index(server, [entry.spec for entry in self.catalog.of(server)])
+        for server, specs in remembered.items():
+            if server in self._overlays:
+                self._listed.setdefault(server, specs)
+            else:
+                await self.work(self._forget, server)
+        await self.review()
+        self.is_open.set()
+        self._changed()
+
+    async def receive(self, server: str, tools: Sequence[Any]) -> None:
+        """Take what a server lists, as it came."""
+        specs = self._read(server, tools)
+        if self._listed.get(server) == specs:
+            return
+        self._listed[server] = specs
+        await self.review()
+        await self.work(self._remember, server, specs)
+
+    async def review(self) -> None:
+        """Judge everything that is listed, and offer what passes.
+
+        Whoever comes while this goes on is done together with the others who have come by then.
+        """
+        self._asked += 1
+        mine = self._asked
+        async with self._one_at_a_time:
+            if self._done >= mine:
+                return
+            newest = self._asked
+            await self._serve(await self.work(self._judged, dict(self._listed)))
+            self._done = newest
+        self._changed()
+
+    async def _serve(self, screened: Mapping[str, Screening]) -> None:
+        """Offer and index what has passed; what must not be served any more goes first."""
+        offers = await self.work(self._overlaid, screened)
+        self.catalog = await self.work(self.catalog.narrowed, offers)
+        changed = [each for each in screened if screened[each] != self._screened.get(each)]
+        for server in changed:
+            await self._index(server, offers[server])
+        self.catalog = await self.work(self.catalog.replaced, offers)
+        self._screened = dict(screened)
+        for server in changed:
+            self._tell(server, screened[server])
+
+    def _overlaid(self, screened: Mapping[str, Screening]) -> dict[str, list[ToolSpec]]:
+        return {
+            server: [self._overlays[server].on(spec) for spec in each.served]
+            for server, each in screened.items()
+        }
+
+    def _judged(self, listed: Mapping[str, Specs]) -> dict[str, Screening]:
+        try:
+            screened = self._storage.approval.screen(listed)
+        except ToolcribError as error:
+            # What cannot be judged is not served; what was judged before still is.
+            last, self.problem = self.problem, str(error)
+            if last != self.problem:
+                self._report(
+                    "error", f"tools cannot be judged, so new ones are not served: {error}"
+                )
+            before = {server: list(each.served) for server, each in self._screened.items()}
+            return {
+                server: Screening(tuple(s for s in specs if s in before.get(server, ())))
+                for server, specs in listed.items()
+            }
+        self.problem = None
+        return screened
+
+    async def _index(self, server: str, specs: Sequence[ToolSpec]) -> None:
+        """Make the index equal to what is offered of a server, where there is an index yet."""
+        if self._crib is None:
+            return
+        more: dict[str, Any] = {"server": server, "prune": True, "progress": self._progress}
+        try:
+            await self.work(self._crib.index_tools, specs, **more)
+        except StoreError as error:
+            text = f"{server}: its tools can be called, but not all found: {error}"
+            self._report("error", text)
+
+    def _read(self, server: str, tools: Sequence[Any]) -> Specs:
+        """What a server's list says, a wrong tool left out; of two of one name, the first."""
+        specs: dict[str, ToolSpec] = {}
+        for item in tool_specs(server, "tools", list(tools), server):
+            if isinstance(item, Refusal):
+                self._report("warning", f"{server}: {item.place} is left out: {item.reason}")
+            elif specs.setdefault(item.id, item) is not item:
+                text = f"{server}: it lists {item.name!r} twice; the first is taken"
+                self._report("warning", text)
+        return tuple(specs.values())
+
+    def _tell(self, server: str, screened: Screening) -> None:
+        served, held = len(screened.served), len(screened.held)
+        text = f"{server}: {served} tool{'' if served == 1 else 's'}"
+        text += f", {screened.locked} locked" if screened.locked else ""
+        if held:
+            place = shlex.quote(self._storage.location)
+            text += f", {held} held back: see `toolcrib approve --list --store {place}`"
+        self._report("warning" if held else "info", text)
+
+    async def follow_approvals(self, poll_s: float) -> None:
+        """Look now and then whether somebody has approved something."""
+        seen: object = None
+        told: str | None = None
+        while True:
+            try:
+                # Looked at before the review: what is approved in the midst of it is seen then.
+                now = await asyncio.to_thread(self._storage.approval.state)
+                if now != seen or self.problem:
+                    await self.review()
+                seen, told = now, None
+            except ToolcribError as error:
+                if str(error) != told:
+                    logger.warning("approvals cannot be read: %s", error)
+                told = str(error)
+            await asyncio.sleep(poll_s)
+
+    # -- what is remembered ------------------------------------------------------------------
+
+    def _remembered(self) -> dict[str, Specs]:
+        try:
+            kept = list(self._storage.ledger.read(LISTINGS))
+            return {
+                entry.id: tuple(map(ToolSpec.model_validate, entry.body["tools"])) for entry in kept
+            }
+        except (StoreError, KeyError, TypeError, ValueError) as error:
+            self._report("warning", f"what servers listed last time cannot be read: {error}")
+            return {}
+
+    def _remember(self, server: str, specs: Specs) -> None:
+        tools = [spec.model_dump(mode="json", exclude_defaults=True) for spec in specs]
+        try:
+            self._storage.ledger.put(LISTINGS, DbRow(server, time.time(), {"tools": tools}))
+        except StoreError as error:
+            self._report("warning", f"{server}: what it lists cannot be kept: {error}")
+
+    def _forget(self, server: str) -> None:
+        """A server that is no longer configured leaves nothing behind."""
+        try:
+            self.crib.index_tools((), server=server, prune=True)
+            self._storage.ledger.delete(LISTINGS, server)
+        except StoreError as error:
+            self._report("warning", f"{server}: what is left of it stays: {error}")

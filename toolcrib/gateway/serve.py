@@ -1,0 +1,247 @@
+"""Serving the gateway over standard input and output, or over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import uvicorn
+
+from toolcrib import build
+from toolcrib.access.keys import KeyRing
+from toolcrib.access.lock_file import LockFile
+from toolcrib.access.quarantine import Quarantine
+from toolcrib.errors import SettingsError, StoreError
+from toolcrib.gateway.auth import KeyVerifier
+from toolcrib.gateway.config import read_config
+from toolcrib.gateway.downstream import Level, Reporter
+from toolcrib.gateway.gateway import Gateway, GatewayOptions
+from toolcrib.gateway.index import Approval, Storage
+from toolcrib.indexers.readers.mcp_session import quiet_sdk
+from toolcrib.settings import Settings
+from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.tenants import DEFAULT
+
+__all__ = ["ServeOptions", "report_warnings", "serve_gateway", "stderr_reporter"]
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+PATH = "/mcp"
+BACKLOG = 128
+DRAIN_S = 5
+CLOSING_S = 10
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """Where a gateway finds what it needs; `address` is where HTTP listens, None for stdio.
+
+    `servers` names those of `config` that are used, all where empty. `lock` names a file of
+    approved tools that servers are put into when they are first met.
+    """
+
+    config: Path
+    env: Mapping[str, str]
+    store: str
+    address: tuple[str, int] | None = None
+    lock: Path | None = None
+    servers: tuple[str, ...] = ()
+
+
+def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOptions) -> None:
+    """Serve until the client leaves, or somebody interrupts.
+
+    Raises:
+        SourceError: the configuration cannot be used.
+        SettingsError: it cannot listen there, or not without keys.
+        StoreError: keys cannot be read.
+    """
+    configs = read_config(serving.config, serving.env, serving.servers)
+    report, address = options.report, serving.address
+    with closing(open_ledger(serving.store, settings, report, needed=bool(address))) as ledger:
+        auth = _auth(KeyRing(ledger), address[0], serving.store) if address else None
+        lock = LockFile(serving.lock or Path(settings.gateway.lock))
+        lock.read()
+        approval = Approval(lock, Quarantine(ledger, DEFAULT), locks=serving.lock is not None)
+        storage = Storage(serving.store, ledger, approval)
+        with quiet_sdk(), report_warnings(report):
+            gateway = Gateway(
+                configs, settings, storage, replace(options, is_shared=address is None), auth=auth
+            )
+            asyncio.run(_http(gateway, *address, report) if address else _stdio(gateway))
+
+
+def open_ledger(location: str, settings: Settings, report: Reporter, *, needed: bool) -> RecordsDb:
+    """The keys and approvals at a location, which another process may use too.
+
+    Where they are not `needed` for anybody's safety, memory will do.
+
+    Raises:
+        StoreError: they cannot be read or written.
+    """
+    opened: RecordsDb | None = None
+    try:
+        opened = build.open_ledger(location, settings)
+        # What is held back must be written down, or it could never be approved.
+        opened.put("gateway", DbRow("opened", time.time(), {}))
+    except StoreError as error:
+        if opened is not None:
+            opened.close()
+        if needed:
+            raise
+        report("warning", f"approvals are kept in memory, for this run alone: {error}")
+        return build.open_ledger(build.MEMORY, settings)
+    return opened
+
+
+def _auth(ring: KeyRing, host: str, store: str) -> KeyVerifier | None:
+    """Keys are asked for wherever one was ever made; without, nobody else may reach us."""
+    if list(ring.list()):
+        return KeyVerifier(ring)
+    if host not in LOOPBACK:
+        raise SettingsError(
+            f"{host} can be reached by others, and no key was made: run "
+            f"`toolcrib keys create NAME --store {store}`, or listen on 127.0.0.1",
+        )
+    return None
+
+
+# -- stdio and HTTP ------------------------------------------------------------------------------
+
+
+async def _stdio(gateway: Gateway) -> None:
+    """Serve one client over standard input and output, until it closes them."""
+
+    async def stop(code: int) -> None:
+        # A thread waits for standard input, and nothing can call it back: so the process ends
+        # from here, once the servers behind it have ended.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(gateway.close(), CLOSING_S)
+        os._exit(code)
+
+    stopping: set[asyncio.Task[None]] = set()
+
+    def begin(code: int) -> None:
+        stopping.add(asyncio.create_task(stop(code)))
+
+    _on_signal(signal.SIGTERM, partial(begin, 0))
+    _on_signal(signal.SIGINT, partial(begin, INTERRUPTED))
+    await gateway.server.run_stdio_async(show_banner=False, log_level="CRITICAL")
+
+
+async def _http(gateway: Gateway, host: str, port: int, report: Reporter) -> None:
+    """Serve clients over streamable HTTP, until interrupted or told to end.
+
+    On loopback only requests that name this machine are answered: a page in a browser cannot
+    reach it under a name of its own.
+    """
+    listener = _listen(host, port)
+    app = gateway.server.http_app(
+        path=PATH,
+        host_origin_protection=host in LOOPBACK,
+        allowed_hosts=[host],
+        stateless_http=False,
+    )
+    server = _Server(
+        uvicorn.Config(
+            app, log_level="critical", access_log=False, timeout_graceful_shutdown=DRAIN_S
+        )
+    )
+    name = f"[{host}]" if ":" in host else host
+    report("info", f"serving at http://{name}:{listener.getsockname()[1]}{PATH}")
+    _on_signal(signal.SIGTERM, server.end)
+    _on_signal(signal.SIGINT, server.end)
+    await server.serve(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise SettingsError(
+            f"cannot listen at {host}:{port}: {error.strerror}; choose another --port"
+        ) from None
+    return listener
+
+
+def _on_signal(number: int, act: Callable[[], None]) -> None:
+    # Windows has no such signals; there a closed input ends it.
+    with suppress(NotImplementedError):
+        asyncio.get_running_loop().add_signal_handler(number, act)
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to us: its own way would end the process before its servers."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Capture none."""
+        yield
+
+    def end(self) -> None:
+        """Stop: at once when told twice."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+# -- what the operator is told ---------------------------------------------------------------------
+
+
+def stderr_reporter(*, as_json: bool) -> Reporter:
+    """One line on standard error for each thing that happens; standard output is not ours."""
+
+    def report(level: Level, text: str) -> None:
+        if level == "debug":
+            return
+        line = json.dumps({"level": level, "text": text}, ensure_ascii=False)
+        plain = "".join(letter if letter.isprintable() else "�" for letter in text)
+        sys.stderr.write((line if as_json else f"toolcrib gateway: {plain}") + "\n")
+        sys.stderr.flush()
+
+    return report
+
+
+@contextmanager
+def report_warnings(report: Reporter) -> Generator[None]:
+    """Report what our own parts warn of; FastMCP's log is for those who write servers with it."""
+    handler = _ReportHandler(report)
+    ours, theirs = logging.getLogger("toolcrib"), logging.getLogger("fastmcp")
+    before, level = ours.propagate, theirs.level
+    ours.propagate = False
+    ours.addHandler(handler)
+    theirs.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        ours.removeHandler(handler)
+        ours.propagate = before
+        theirs.setLevel(level)
+
+
+class _ReportHandler(logging.Handler):
+    """Reports every warning in one line."""
+
+    def __init__(self, report: Reporter) -> None:
+        super().__init__(logging.WARNING)
+        self._report = report
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Report it, with the error that is at the bottom of it."""
+        error = record.exc_info[1] if record.exc_info else None
+        text = record.getMessage() + (f": {error}" if error is not None else "")
+        self._report("error" if record.levelno >= logging.ERROR else "warning", text)
