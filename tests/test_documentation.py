@@ -102,7 +102,7 @@ def run(line: str, folder: Path) -> str:
             runpy.run_path(arguments[0], run_name="__main__")
         return out.getvalue()
     assert program == "toolcrib", f"only toolcrib and python run here, not {program}"
-    env = {"TOOLCRIB_ENCODER__DENSE": "bundled", "COLUMNS": "80", **env}
+    env = {"TOOLCRIB_ENCODER__DENSE": "bundled", "COLUMNS": "120", **env}
     done = Shell(folder)(*arguments, **env)
     assert may_fail or done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
     if target:
