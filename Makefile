@@ -56,9 +56,10 @@ format: $(VENV)/.installed-test ## Rewrite files as the checks want them
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/.installed-site ## Write the reference anew, build the site into site/
+docs: $(VENV)/.installed-site ## Write the reference, build the documentation into site/
 	$(BIN)/python scripts/reference.py
 	$(BIN)/zensical build --clean --strict
+	@echo "Look at it: python3 -m http.server --directory site"
 
 bench: $(VENV)/.installed-test ## Measure speed against peers (about an hour)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,bench]'

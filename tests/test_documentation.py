@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+import toolcrib
 from tests.service.conftest import Shell
 from toolcrib.service.cli.app import COMMANDS
 
@@ -155,6 +156,12 @@ def test_every_command_is_explained_on_a_page_written_by_hand(command):
 def test_the_reference_is_what_the_code_says(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["reference.py", "--check"])
     runpy.run_path(str(ROOT / "scripts" / "reference.py"), run_name="__main__")
+
+
+def test_the_python_reference_has_every_public_name():
+    page = (DOCS / "reference" / "python.md").read_text("utf-8")
+    named = set(re.findall(r"^::: toolcrib\.(\w+)$", page, re.MULTILINE))
+    assert named == set(toolcrib.__all__) - {"__version__"}
 
 
 def test_every_setting_says_what_it_is_for():
