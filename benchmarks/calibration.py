@@ -24,13 +24,12 @@ import held_out
 import numpy as np
 
 from toolcrib import Crib, Settings
-from toolcrib.evaluation.calibration import calibrate
+from toolcrib.evaluation.calibrate import LabelledEvidence, calibrate, gather_evidence
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.evaluation.evidence import LabelledEvidence, gather_evidence
 from toolcrib.evaluation.gate_measures import gate_measures
-from toolcrib.evaluation.loaders.opening import load
-from toolcrib.retrieval import confidence
-from toolcrib.retrieval.confidence import Calibration
+from toolcrib.evaluation.loaders import load
+from toolcrib.retrieval import calibration
+from toolcrib.retrieval.calibration import Calibration
 from toolcrib.settings import EncoderSettings
 
 QUERIES_A_SET = 600
@@ -121,7 +120,7 @@ def main() -> None:
     shipped = fit(list(fitting))
     print(f"fitted on all: {shipped.figures}, threshold {shipped.threshold}")
     if options.ship:
-        target = Path(confidence.__file__).with_name("calibration.json")
+        target = Path(calibration.__file__).with_name("calibration.json")
         # Curves of single servers are the public sets', not those of a user's servers.
         shipped = shipped.model_copy(
             update={"curves": {"": shipped.curves[""]}, "server_thresholds": {}},

@@ -23,7 +23,7 @@ from typing import Any
 
 from toolcrib import Context, Crib, Settings
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.heuristic import HeuristicDetector
+from toolcrib.router.context.rules import HeuristicDetector
 
 RESULTS = Path(__file__).resolve().parent / "results" / "context.json"
 

@@ -30,7 +30,7 @@ import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
 from toolcrib import Settings, wiring
-from toolcrib.service.keys import Grant, KeyRing
+from toolcrib.access.keys import Grant, KeyRing
 
 RESULT = Path(__file__).resolve().parent / "results" / "fuzz.json"
 PHASES = ("examples", "coverage", "fuzzing", "stateful")
@@ -171,7 +171,7 @@ def _binding(name: str) -> str:
 def served(store: Path, reports: Path) -> Iterator[str]:
     """A service over a folder; its URL."""
     settings = {**FAST, "TOOLCRIB_SERVICE__REPORTS": str(reports)}
-    command = [sys.executable, "-m", "toolcrib.service.cli", "serve", "--port", "0", "--json"]
+    command = [sys.executable, "-m", "toolcrib.cli", "serve", "--port", "0", "--json"]
     with (store.parent / "service.log").open("wb") as log:
         process = subprocess.Popen(
             [*command, "--store", str(store)],

@@ -25,7 +25,7 @@ from rich.table import Table
 from toolcrib import Collection, Crib, Passage
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.passages import PassageWeights
-from toolcrib.router import voting
+from toolcrib.router import knowledge
 from toolcrib.router.knowledge import KnowledgeRouter, KnowledgeSettings
 from toolcrib.settings import load_settings
 
@@ -55,7 +55,7 @@ class Seen:
     shares: Mapping[str, float]
     fits: float
     votes: Mapping[str, float]
-    kinship: Mapping[str, float]
+    similarity: Mapping[str, float]
     scores: tuple[float, ...]
 
 
@@ -122,12 +122,12 @@ def look(crib: Crib, asked: Sequence[Asked]) -> list[Seen]:
     seen: list[Seen] = []
     for each in asked:
         query = encode(each.text)
-        probe = router.probe(query)
-        votes = voting.votes_of(probe, catalogue.names)
-        kinship = catalogue.kinship(query.dense)
-        shares, fits = router.evidence(query, probe, catalogue.collections)
-        best = tuple(hit.score for hit in probe[: voting.FIRST])
-        seen.append(Seen(each, shares, fits, votes, kinship, best))
+        probe = router.best_passages(query)
+        votes = knowledge.passage_shares(probe, catalogue.names)
+        similarity = catalogue.similarity(query.dense)
+        shares, fits = router.collection_scores(query, probe, catalogue.collections)
+        best = tuple(hit.score for hit in probe[: knowledge.FIRST])
+        seen.append(Seen(each, shares, fits, votes, similarity, best))
     return seen
 
 

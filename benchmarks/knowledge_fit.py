@@ -4,7 +4,7 @@
 
 On the sets of benchmarks/knowledge.py and on the project's own turns, each as if it had as many
 questions as the others, and as if half of them fitted nothing. Prints what stands in
-toolcrib/router/voting.py.
+toolcrib/router/knowledge.py.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from knowledge import SETS, Asked, Seen, first_hop, look, open_set, questions, r
 from scipy.optimize import minimize
 
 from toolcrib import Crib
-from toolcrib.retrieval.odds import softmax
-from toolcrib.router import voting
+from toolcrib.retrieval.calibration import softmax
+from toolcrib.router import knowledge
 from toolcrib.settings import load_settings
 
 OWN = "own"
@@ -65,8 +65,8 @@ def fit(data: Path) -> None:
         total = 0.0
         for each, weight in inside:
             odds = {
-                name: weights[0] * math.log(each.votes[name] + voting.VOTE_FLOOR)
-                + weights[1] * each.kinship[name]
+                name: weights[0] * math.log(each.votes[name] + knowledge.SHARE_FLOOR)
+                + weights[1] * each.similarity[name]
                 for name in each.votes
             }
             shares = softmax(odds)
@@ -92,7 +92,7 @@ def fit(data: Path) -> None:
 def fit_features(each: Seen) -> tuple[float, ...]:
     first = ranked(each.shares)[0]
     mean = sum(each.scores) / len(each.scores)
-    return each.scores[0], mean, each.votes[first], each.kinship[first]
+    return each.scores[0], mean, each.votes[first], each.similarity[first]
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from toolcrib import Crib, Settings
-from toolcrib.evaluation.loaders.opening import load
+from toolcrib.evaluation.loaders import load
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "overhead.json"

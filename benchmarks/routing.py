@@ -23,7 +23,7 @@ from rich.table import Table
 
 from toolcrib import Collection, Crib, Passage, ToolSpec, Turn
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.heuristic import HeuristicDetector
+from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.settings import load_settings
 from toolcrib.wiring import make_dense
 

@@ -16,17 +16,16 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import held_out
 
 from toolcrib import Settings, wiring
-from toolcrib.evaluation.export import as_json
-from toolcrib.evaluation.loaders.opening import load
-from toolcrib.evaluation.results import Evaluation, SetResult
-from toolcrib.evaluation.runner import CreateSystem, evaluate
-from toolcrib.evaluation.summary import macro_comparisons, macro_means
-from toolcrib.evaluation.systems import registry
+from toolcrib.evaluation.loaders import load
+from toolcrib.evaluation.results import Evaluation, SetResult, as_json
+from toolcrib.evaluation.runner import CreateSystem, evaluate, macro_comparisons, macro_means
+from toolcrib.evaluation.systems.base import BASELINES, PEERS, baseline
 from toolcrib.evaluation.systems.ours import OwnSystems
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.settings import EncoderSettings
@@ -56,7 +55,9 @@ def measured(folder: Path, encoder: str, base: str, reranker: str | None) -> Eva
         shelves.append(second)
     systems["untrained"] = lambda: old.make("toolcrib")
     systems["untrained dense"] = lambda: old.make("dense")
-    systems |= {n: lambda n=n: registry.make(n, dense) for n in registry.BASELINES}
+    for name in (*BASELINES, *(f"benchmarks.peers.{peer}" for peer in PEERS.values())):
+        shown, factory = baseline(name)
+        systems[shown] = partial(factory, dense)
     found = evaluate([load(str(folder))], systems, ks=KS, limit=LIMIT, seed=SEED)
     for shelf in shelves:
         shelf.close()

@@ -1,7 +1,7 @@
 """Whole turns, measured: how the project's own labelled turns are read and routed.
 
     python benchmarks/turns.py --out benchmarks/results/turns.json
-    python benchmarks/turns.py --fit        # the supervisor's constants, on train and dev
+    python benchmarks/turns.py --fit        # the route's constants, on train and dev
 
 The registry and the collections of data/ are indexed as a user would; data/turns.jsonl is asked.
 """
@@ -26,10 +26,9 @@ from rich.table import Table
 
 from toolcrib import Crib, Decision, Route, Turn
 from toolcrib.router import router
-from toolcrib.router.context.label_sets import label_sets
-from toolcrib.router.context.settings import ContextSettings
-from toolcrib.router.supervisor import Evidence, supervise
-from toolcrib.settings import load_settings
+from toolcrib.router.context.labels import label_sets
+from toolcrib.router.route import RouteEvidence, choose_route
+from toolcrib.settings import ContextSettings, load_settings
 from toolcrib.wiring import make_context_model, make_dense
 
 DATA = Path(__file__).parent.parent / "data"
@@ -144,7 +143,7 @@ def entities(asked: Sequence[Asked]) -> dict[str, Any]:
 
 
 def fit() -> None:
-    """Fit the supervisor's regression; print it.
+    """Fit the regression of the route; print it.
 
     On data/routes.jsonl and the development turns, read by a context model that has seen none of
     their texts: of those that it was fitted on it would be too sure.
@@ -170,17 +169,17 @@ def fit() -> None:
         print(f'    "{route}": {tuple(row)},')
 
 
-def _evidence() -> list[tuple[str, Evidence]]:
-    """The right route of each turn to fit on, and what the supervisor is shown of it."""
+def _evidence() -> list[tuple[str, RouteEvidence]]:
+    """The right route of each turn to fit on, and what is known of it."""
     lines = (DATA / "routes.jsonl").read_text().splitlines()
     rows = [*map(json.loads, lines), *_rows(("dev",))]
-    seen: list[Evidence] = []
+    seen: list[RouteEvidence] = []
 
-    def watched(evidence: Evidence) -> Route:
+    def watched(evidence: RouteEvidence) -> Route:
         seen.append(evidence)
-        return supervise(evidence)
+        return choose_route(evidence)
 
-    router.supervise = watched
+    router.choose_route = watched
     with _own() as crib, TemporaryDirectory() as folder:
         files = _labels_without({row["text"] for row in rows}, Path(folder))
         settings = load_settings().model_copy(update={"context": ContextSettings(labels=files)})

@@ -12,7 +12,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
-const OUT = resolve(process.argv[2] ?? join(HERE, "../toolcrib/service/console/static"));
+const OUT = resolve(process.argv[2] ?? join(HERE, "../toolcrib/http/console/static"));
 const SOURCES = ["build.mjs", "package.json", "package-lock.json", "tsconfig.json", "src"];
 
 const COMMON = {

@@ -21,9 +21,9 @@ from export_base import INT8, add_to_card, find_source
 from numpy.typing import NDArray
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from toolcrib.training import graph as written
+from toolcrib.training import onnx_graph as written
 from toolcrib.training.export import export, read_weights
-from toolcrib.training.graph import CONTRIB, Floats, Graph, attention, linear
+from toolcrib.training.onnx_graph import CONTRIB, FloatArray, Graph, attention, linear
 
 BLOCK = 32
 
@@ -44,7 +44,7 @@ def dynamic(source: Path, target: Path, **options: Any) -> None:
     add_to_card(target, **{**INT8, "name": target.name}, verified=None, sha256=digests)
 
 
-def block_product(graph: Graph, x: str, site: str, weight: Floats) -> str:
+def block_product(graph: Graph, x: str, site: str, weight: FloatArray) -> str:
     """Add x @ weight with 8-bit weights and activations, a scale for each block of 32."""
     inputs, outputs = weight.shape
     blocks = weight.T.reshape(outputs, inputs // BLOCK, BLOCK)
@@ -84,7 +84,7 @@ def changed(**names: Any) -> Iterator[None]:
     written.__dict__.update(kept)
 
 
-def full_range(weight: Floats) -> tuple[NDArray[np.int8], Floats]:
+def full_range(weight: FloatArray) -> tuple[NDArray[np.int8], FloatArray]:
     """Quantise weights to all of int8: overflows on AVX2."""
     scale = (np.abs(weight).max(axis=0) / 127).astype(np.float32)
     return np.rint(weight / scale).astype(np.int8), scale

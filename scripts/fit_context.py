@@ -13,7 +13,7 @@ import sys
 
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.label_sets import label_sets
+from toolcrib.router.context.labels import label_sets
 from toolcrib.router.context.model import (
     SHIPPED,
     fit_context,

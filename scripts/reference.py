@@ -59,7 +59,7 @@ def commands(page: str) -> str:  # noqa: ARG001 -- all of it comes from the code
     """Every command: what it is for, its arguments and options."""
     from typer.main import get_command
 
-    from toolcrib.service.cli.app import app
+    from toolcrib.cli.app import app
 
     return "\n\n".join(_commands(get_command(app), "toolcrib"))
 
@@ -128,9 +128,9 @@ def _document() -> Schema:
     from tempfile import TemporaryDirectory
 
     from toolcrib import Settings
+    from toolcrib.http import make_app
+    from toolcrib.http.callers import Anyone
     from toolcrib.namespaces import Namespaces
-    from toolcrib.service.http import make_app
-    from toolcrib.service.http.callers import Anyone
 
     with TemporaryDirectory() as folder:
         made = Settings(store=folder, encoder={"dense": "deterministic"})

@@ -17,7 +17,7 @@ from toolcrib.errors import (
     UnknownDecisionError,
     UnknownToolError,
 )
-from toolcrib.evaluation.decision_log import read_decisions
+from toolcrib.evaluation.decisions import read_decisions
 from toolcrib.router.telemetry import TelemetrySettings, open_log
 
 MAIL = "send a mail to Ottilie Brandt"

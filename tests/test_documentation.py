@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 
 import toolcrib
-from tests.service.conftest import Shell
-from toolcrib.service.cli.app import COMMANDS
+from tests.cli.conftest import Shell
+from toolcrib.cli.app import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

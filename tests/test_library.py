@@ -15,7 +15,7 @@ from toolcrib.errors import IndexMismatchError, StoreError, UnknownCollectionErr
 from toolcrib.indexers.passages import passage_layout
 from toolcrib.library import Library
 from toolcrib.records import Collection, Passage, Refusal
-from toolcrib.router.catalogue import describe, preset
+from toolcrib.router.collections import index_collections, preset
 from toolcrib.store.filters import Equals
 from toolcrib.wiring import open_store
 
@@ -269,7 +269,7 @@ def test_a_rebuild_encodes_every_passage_by_the_new_encoder(library, reopen):
 )
 def test_a_rebuild_keeps_collections_with_vectors_of_the_encoder_in_use(library, reopen, dense):
     library.define([COOKING, Collection(name="garden")])
-    anew = describe(library.catalogue.collections, dense)
+    anew = index_collections(library.catalogue.collections, dense)
     for found in (reopen(dense, rebuild=True).catalogue, reopen(dense).catalogue):
         assert (found.collections, found.owners) == (anew.collections, anew.owners)
         assert found.vectors == pytest.approx(anew.vectors, abs=1e-3)

@@ -10,8 +10,8 @@ import pytest
 
 from toolcrib.indexers.sources import entries
 from toolcrib.records import SENSITIVITIES, ToolSpec, Turn
-from toolcrib.router.catalogue import preset
-from toolcrib.router.context.label_sets import FIELDS, label_sets
+from toolcrib.router.collections import preset
+from toolcrib.router.context.labels import FIELDS, label_sets
 
 DATA = Path(__file__).parent.parent / "data"
 ROUTES = {"tools", "knowledge", "both", "general", "none"}

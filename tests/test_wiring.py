@@ -14,9 +14,9 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SettingsError
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.heuristic import HeuristicDetector
+from toolcrib.router.context.detector import SemanticDetector
 from toolcrib.router.context.model import read_context, write_context
-from toolcrib.router.context.semantic import SemanticDetector
+from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.settings import load_settings
 from toolcrib.wiring import make_context_model, make_dense, make_detector
 

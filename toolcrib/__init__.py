@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         ToolSpec,
         Turn,
     )
-    from toolcrib.router.policy import RecoveryPolicy
+    from toolcrib.router.recovery import RecoveryPolicy
     from toolcrib.settings import Settings
     from toolcrib.store.filters import And, AnyOf, Equals, Not, Or, Range
 
@@ -70,7 +70,7 @@ _HOMES = {
     "Settings": "toolcrib.settings",
     "ToolcribError": "toolcrib.errors",
     **dict.fromkeys(("And", "AnyOf", "Equals", "Not", "Or", "Range"), "toolcrib.store.filters"),
-    "RecoveryPolicy": "toolcrib.router.policy",
+    "RecoveryPolicy": "toolcrib.router.recovery",
     **dict.fromkeys(
         (
             "Attachment",

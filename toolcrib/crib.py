@@ -29,7 +29,7 @@ from toolcrib.records import (
     ToolHit,
     Turn,
 )
-from toolcrib.router.policy import RecoveryPolicy
+from toolcrib.router.recovery import RecoveryPolicy
 from toolcrib.router.telemetry import DecisionLog
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.protocol import Identity, Store, StoreInfo

@@ -21,13 +21,12 @@ from toolcrib.errors import (
 )
 from toolcrib.library import Library
 from toolcrib.records import Context, Decision, KnowledgeResult, Scope, ToolHit, ToolSpec, Turn
-from toolcrib.retrieval.hybrid import HybridRetriever
-from toolcrib.retrieval.passage_rerank import PassageReranker
-from toolcrib.retrieval.queries import has_words
+from toolcrib.retrieval.hybrid import HybridRetriever, has_words
+from toolcrib.retrieval.rerank import PassageReranker
+from toolcrib.router.alternates import Failures, alternates
 from toolcrib.router.budget import Costs
 from toolcrib.router.context.detector import Detector
 from toolcrib.router.knowledge import KnowledgeRouter
-from toolcrib.router.recovery import Failures, alternates
 from toolcrib.router.router import Router, RouterParts
 from toolcrib.router.telemetry import (
     DecisionLog,

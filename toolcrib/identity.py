@@ -8,7 +8,7 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.protocols import DenseEncoder, Reranker
 from toolcrib.indexers.passages import PASSAGE_VERSION
 from toolcrib.indexers.render import RENDER_VERSION
-from toolcrib.retrieval.confidence import FEATURES_VERSION, differences
+from toolcrib.retrieval.calibration import FEATURES_VERSION, differences
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.settings import Settings
 from toolcrib.store.protocol import Identity

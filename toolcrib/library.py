@@ -18,7 +18,12 @@ from toolcrib.indexers.writing import Listener, ignore
 from toolcrib.rebuilding import copy_passages
 from toolcrib.records import Collection, IndexReport, Passage
 from toolcrib.retrieval.passages import PassageRetriever, PassageWeights
-from toolcrib.router.catalogue import Catalogue, preset, read_catalogue, read_collections
+from toolcrib.router.collections import (
+    CollectionIndex,
+    preset,
+    read_collection_index,
+    read_collections,
+)
 from toolcrib.settings import Settings
 from toolcrib.store.filters import AnyOf, Equals, Filter, all_of
 from toolcrib.store.payload import read_passage
@@ -64,7 +69,7 @@ class Library:
             raise
 
     @property
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> CollectionIndex:
         """The collections that can be asked."""
         return self._catalogue
 
@@ -73,8 +78,8 @@ class Library:
         with self._writing:
             self._catalogue = self._known()
 
-    def _known(self) -> Catalogue:
-        kept = read_catalogue(self._store.read_meta(), self._dense)
+    def _known(self) -> CollectionIndex:
+        kept = read_collection_index(self._store.read_meta(), self._dense)
         return kept.with_changes(self._settings.collections, self._dense)
 
     def retriever(self, weights: PassageWeights | None = None) -> PassageRetriever:
@@ -97,7 +102,7 @@ class Library:
         """Make these collections known, or describe them anew; durable when this returns."""
         given = tuple(collections)
         with self._writing:
-            kept = read_catalogue(self._store.read_meta(), self._dense)
+            kept = read_collection_index(self._store.read_meta(), self._dense)
             changed = kept.with_changes(given, self._dense)
             if changed is not kept:
                 self._keep(changed)
@@ -147,7 +152,7 @@ class Library:
             gone = [record.id for record in self._store.scroll(where, ("id",))]
             self._store.delete(gone)
             if not documents:
-                kept = read_catalogue(self._store.read_meta(), self._dense)
+                kept = read_collection_index(self._store.read_meta(), self._dense)
                 self._keep(kept.without(collection))
                 self._catalogue = self._catalogue.without(collection)
         return len(gone)
@@ -165,7 +170,7 @@ class Library:
         """Let go of the store; a second call does nothing."""
         self._store.close()
 
-    def _keep(self, catalogue: Catalogue) -> None:
+    def _keep(self, catalogue: CollectionIndex) -> None:
         self._store.write_meta({**self._store.read_meta(), "catalogue": catalogue.as_meta()})
 
     def _claim(self, *, rebuild: bool) -> None:

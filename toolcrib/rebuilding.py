@@ -8,8 +8,8 @@ from toolcrib.identity import index_identity, library_identity
 from toolcrib.indexers.passage_sync import PassageSync
 from toolcrib.indexers.sync import ToolSync
 from toolcrib.indexers.writing import Listener, ignore
-from toolcrib.retrieval.calibration_store import META_KEY
-from toolcrib.router.catalogue import describe, read_collections
+from toolcrib.retrieval.calibration import CALIBRATION_KEY
+from toolcrib.router.collections import index_collections, read_collections
 from toolcrib.settings import Settings
 from toolcrib.store.payload import read_passage, read_tool
 from toolcrib.store.protocol import Store
@@ -28,7 +28,7 @@ def copy_tools(
     lexical = LexicalEncoder(settings.lexical)
     specs = [("the index", read_tool(r.payload)) for r in source.scroll(fields=("spec",))]
     # The calibration goes along: where it does not hold any more, it is refused with why.
-    kept = {key: value for key, value in source.read_meta().items() if key == META_KEY}
+    kept = {key: value for key, value in source.read_meta().items() if key == CALIBRATION_KEY}
     target.write_meta({**kept, "identity": index_identity(dense, lexical, settings)})
     sync = ToolSync(target, dense, lexical, settings.fields)
     sync.run(specs, progress=progress or ignore)
@@ -38,7 +38,7 @@ def copy_passages(source: Store, target: Store, dense: DenseEncoder, settings: S
     """Every collection and passage of one store into another, encoded anew."""
     lexical = LexicalEncoder(settings.lexical)
     entries = [("the library", read_passage(record.payload)) for record in source.scroll()]
-    catalogue = describe(read_collections(source.read_meta()), dense)
+    catalogue = index_collections(read_collections(source.read_meta()), dense)
     identity = library_identity(dense, lexical)
     target.write_meta({"catalogue": catalogue.as_meta(), "identity": identity})
     PassageSync(target, dense, lexical).run(entries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,13 +24,13 @@ from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.budget import Limits
-from toolcrib.router.context.settings import ContextSettings
 from toolcrib.router.knowledge import KnowledgeSettings
-from toolcrib.router.policy import RecoverySettings
+from toolcrib.router.recovery import RecoverySettings
 from toolcrib.router.telemetry import TelemetrySettings
 from toolcrib.router.tools import ToolSettings
 
 __all__ = [
+    "ContextSettings",
     "EncoderSettings",
     "GatewaySettings",
     "ServerSettings",
@@ -54,6 +55,23 @@ class EncoderSettings(BaseModel):
     dense: str = "bundled"
     reranker: str | None = None
     threads: int = Field(default=0, ge=0)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSettings:
+    """Which detector reads a turn, and by which words.
+
+    `detector`: `semantic` (utterances and cues) or `heuristic` (cues alone). `labels`: by field,
+    a YAML file of labels with utterances in place of the shipped one; `cues`: likewise for the
+    cues. `gazetteers`: kinds of entities with their names. `region`: where phone numbers
+    without a country code belong (`DE`, `US`); None leaves those alone.
+    """
+
+    detector: Literal["semantic", "heuristic"] = "semantic"
+    labels: dict[str, str] = field(default_factory=dict[str, str])
+    cues: str | None = None
+    gazetteers: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    region: str | None = None
 
 
 class ServerSettings(BaseModel):

@@ -19,14 +19,14 @@ from toolcrib.indexers.sync import ToolSync
 from toolcrib.indexers.writing import Listener, ignore
 from toolcrib.rebuilding import copy_tools
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
-from toolcrib.retrieval.assessment import Assessor
-from toolcrib.retrieval.calibration_store import (
+from toolcrib.retrieval.calibration import (
+    Calibration,
+    Head,
     load_calibration,
     save_calibration,
     usable_calibration,
 )
-from toolcrib.retrieval.confidence import Calibration
-from toolcrib.retrieval.head import Head
+from toolcrib.retrieval.gate import Assessor
 from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.settings import Settings

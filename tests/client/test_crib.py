@@ -22,7 +22,7 @@ from toolcrib.errors import (
     UnauthenticatedError,
     UnknownToolError,
 )
-from toolcrib.service.http import Anyone
+from toolcrib.http import Anyone
 
 MAIL = Scope(servers=frozenset({"mail"}))
 

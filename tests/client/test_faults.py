@@ -22,8 +22,8 @@ from toolcrib.errors import (
     UnknownCollectionError,
     UnknownToolError,
 )
-from toolcrib.service.http.faults import problem_response
-from toolcrib.service.problems import slug_of
+from toolcrib.http.faults import problem_response
+from toolcrib.problems import slug_of
 
 PLACE = "https://example.org"
 ALL = [getattr(errors, name) for name in errors.__all__]

@@ -16,13 +16,13 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from toolcrib import Crib, Settings
+from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.client import RemoteCrib
+from toolcrib.http import Callers, make_app
+from toolcrib.http.server import bind, make_server, url_of
 from toolcrib.namespaces import Namespaces
-from toolcrib.service.http import Callers, make_app
-from toolcrib.service.http.server import bind, make_server, url_of
-from toolcrib.service.keys import Grant, KeyRing
-from toolcrib.service.telemetry import Telemetry
-from toolcrib.service.telemetry.logs import Logs
+from toolcrib.telemetry import Telemetry
+from toolcrib.telemetry.logs import Logs
 
 __all__ = ["Service", "in_memory", "serving"]
 

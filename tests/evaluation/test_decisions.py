@@ -10,7 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.router.sample_decisions import MARCH, believable, decision, found, known, record, said
-from toolcrib.evaluation.decisions import Latency, Rate, summarise
+from toolcrib.evaluation.decisions import (
+    Latency,
+    Share,
+    knowledge_right,
+    labelled_queries,
+    read_decisions,
+    route_right,
+    summarise,
+    tools_right,
+    values,
+)
+from toolcrib.evaluation.rows import Located, checked
+from toolcrib.records import Refusal, ToolSpec
 from toolcrib.router.telemetry import outcome_record
 
 DAY_S = 86_400
@@ -46,7 +58,7 @@ def test_times_are_told_for_each_route_and_for_all():
 def test_a_rate_is_a_mean_over_the_decisions_that_it_is_known_of():
     log = [*many(4), said("0", route="tools"), said("1", route="both"), said("2", intent="ask")]
     summary = summarise(log)
-    assert summary.rates == {"route": Rate(0.5, 2), "intent": Rate(1.0, 1)}
+    assert summary.rates == {"route": Share(0.5, 2), "intent": Share(1.0, 1)}
     assert (summary.decisions, summary.feedback) == (4, 3)
 
 
@@ -155,3 +167,247 @@ def test_every_decision_is_in_one_route_and_in_one_period(count):
     summary = summarise(believable(count))
     assert sum(one.count for one in summary.routes.values()) == count
     assert sum(sum(period.routes.values()) for period in summary.periods) == count
+
+
+def one(*records):
+    """The only decision of a log."""
+    (found,) = read_decisions(records).decisions
+    return found
+
+
+class TestJoining:
+    """A decision, and what was said of it."""
+
+    def test_what_was_logged_is_what_is_read(self):
+        row = one(record(kind="both")).row
+        assert (row.id, row.at.timestamp(), row.route.kind) == ("d1", MARCH, "both")
+        assert (row.context.intent, row.context.domain) == ("ask", "office")
+        assert [tool.id for tool in row.tools.items] == ["mail/send"]
+        assert [hit.id for hit in row.knowledge.collections] == ["handbook"]
+
+    def test_decisions_come_in_the_order_of_their_times(self):
+        later, sooner = record(id="b", at=MARCH + 1), record(id="a", at=MARCH)
+        found = read_decisions([later, sooner]).decisions
+        assert [one.row.id for one in found] == ["a", "b"]
+
+    def test_of_several_feedbacks_the_latest_counts_field_by_field(self):
+        first = said(at=MARCH + 1, route="tools", tools=["a/a"], outcome="failure")
+        second = said(at=MARCH + 2, tools=["b/b"], domain="")
+        # Another process may have written its record first.
+        feedback = one(record(), second, first).feedback
+        assert feedback is not None
+        assert (feedback.route, feedback.tools) == ("tools", ("b/b",))
+        assert (feedback.outcome, feedback.domain, feedback.intent) == ("failure", "", None)
+
+    def test_of_several_calls_of_a_tool_the_latest_counts(self):
+        ended = [
+            outcome_record("d1", "mail/send", "success", at=MARCH + 2),
+            outcome_record("d1", "mail/send", "failure", at=MARCH + 1),
+            outcome_record("d1", "mail/read", "failure", at=MARCH + 1),
+        ]
+        assert one(record(), *ended).outcomes == {"mail/send": "success", "mail/read": "failure"}
+
+    def test_without_feedback_there_is_none_and_a_note_that_was_not_kept_is_none(self):
+        assert one(record()).feedback is None
+        assert one(record(), said(note="Hm.")).feedback is None
+
+    def test_what_is_said_of_unknown_decisions_and_other_kinds_of_records_are_passed_over(self):
+        content = read_decisions([record(), said("d2", route="tools"), {"kind": "hint"}])
+        assert (len(content.decisions), content.decisions[0].feedback) == (1, None)
+        assert content.unreadable == 0
+
+    def test_what_later_versions_add_is_no_hindrance(self):
+        assert one(record() | {"more": 1}, said(route="both") | {"by": "Ann"}).feedback is not None
+
+    @pytest.mark.parametrize(
+        "broken",
+        [
+            {"kind": "decision", "id": "d2"},
+            record(id="d2") | {"at": "yesterday"},
+            record(id="d2") | {"route": {"kind": "elsewhere"}},
+            record(id="d2") | {"took_ms": {"total": float("inf")}},
+            record(id="d2") | {"route": {"kind": "both", "confidence": float("nan")}},
+            said(route="tools") | {"outcome": "perhaps"},
+            {"kind": "outcome", "decision": "d1"},
+        ],
+    )
+    def test_a_record_that_makes_no_sense_is_left_out_and_counted(self, broken):
+        content = read_decisions([record(), broken])
+        assert ([one.row.id for one in content.decisions], content.unreadable) == (["d1"], 1)
+
+    @given(st.recursive(st.none() | st.integers() | st.text(), st.lists, max_leaves=5))
+    def test_any_value_in_any_field_is_survived(self, value):
+        for field in record():
+            content = read_decisions([record() | {field: value}])
+            assert len(content.decisions) + content.unreadable <= 1
+
+    @pytest.mark.parametrize(
+        ("took", "ms"), [({"total": 4.0, "route": 1.0}, 4.0), ({"a": 1.0, "b": 2.0}, 3.0), ({}, 0)]
+    )
+    def test_the_time_is_the_total_or_the_stages_together(self, took, ms):
+        assert one(record(decision(took_ms=took))).ms == ms
+
+
+class TestLabelledQueries:
+    """What was said in use is what can be learned from."""
+
+    LOG = (
+        record(decision("good", search_text="mail Ann"), text=True),
+        said("good", tools=["mail/send", "mail/read"]),
+        record(decision("nothing", search_text="sing"), text=True),
+        said("nothing", tools=[]),
+        record(id="silent"),
+        said("silent", tools=["mail/send"]),
+        record(id="no label", text=True),
+        said("no label", route="knowledge"),
+        record(id="no feedback", text=True),
+    )
+
+    def test_a_query_is_what_was_searched_with_and_its_right_tools_are_those_named(self):
+        first, second = (item for item in labelled_queries(self.LOG) if isinstance(item, Located))
+        assert first.query.text == "mail Ann"
+        assert first.query.relevant == {"mail/send": 1.0, "mail/read": 1.0}
+        assert (first.query.answerable, first.query.split) == (True, "train")
+        assert (second.query.text, second.query.answerable) == ("sing", False)
+        assert second.query.unanswerable_scope == "corpus"
+
+    def test_a_labelled_decision_without_text_is_named_and_the_others_are_not(self):
+        refused = [item for item in labelled_queries(self.LOG, "a.db") if isinstance(item, Refusal)]
+        assert [(item.source, item.place) for item in refused] == [("a.db", "decision silent")]
+        assert "telemetry.text" in refused[0].reason
+
+    def test_they_pass_the_checks_that_queries_of_a_file_pass(self):
+        tools = [ToolSpec(name=name, server="mail") for name in ("send", "read")]
+        data = checked("a.db", tools, labelled_queries(self.LOG, "a.db"))
+        assert [query.id for query in data.queries] == ["good", "nothing"]
+        assert data.notes[0].startswith("queries left out: 1 (a.db: decision silent: was logged")
+
+
+SEND, READ = "mail/send", "mail/read"
+FAILED = {"outcome": "failure"}
+WORKED = {"outcome": "success"}
+
+
+def logged(feedback=None, *outcomes, **fields):
+    """A decision with this feedback, and calls as pairs of a tool and how it ended."""
+    records = [record(decision(**fields))]
+    records += [] if feedback is None else [said(**feedback)]
+    records += [outcome_record("d1", *call, at=MARCH + 5) for call in outcomes]
+    (one,) = read_decisions(records).decisions
+    return one
+
+
+@pytest.mark.parametrize(
+    ("feedback", "right"),
+    [
+        (None, None),
+        ({"tools": [SEND]}, None),
+        ({"route": "tools"}, True),
+        ({"route": "both"}, False),
+        (WORKED, True),
+        (FAILED, False),
+        (FAILED | {"route": "tools"}, False),
+    ],
+)
+def test_a_route_is_right_as_people_say_or_when_all_went_well(feedback, right):
+    assert route_right(logged(feedback)) is right
+
+
+@pytest.mark.parametrize(
+    ("feedback", "right"),
+    [
+        (None, None),
+        ({"route": "tools"}, None),
+        ({"tools": [READ, SEND]}, True),
+        ({"tools": [READ]}, False),
+        ({"tools": []}, False),
+        (WORKED, True),
+        (WORKED | {"tools": [READ]}, False),
+        (FAILED, False),
+        (FAILED | {"tools": [SEND]}, False),
+    ],
+)
+def test_the_first_tool_is_right_as_people_say_or_when_all_went_well(feedback, right):
+    assert tools_right(logged(feedback, tools=found(SEND, READ))) is right
+
+
+@pytest.mark.parametrize(
+    ("calls", "right"),
+    [
+        ([(SEND, "success")], True),
+        ([(SEND, "failure"), (READ, "success")], False),
+        ([(READ, "success")], None),
+    ],
+)
+def test_when_nobody_says_anything_a_call_of_the_first_tool_does(calls, right):
+    assert tools_right(logged(None, *calls, tools=found(SEND, READ))) is right
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        found(verdict="abstain"),
+        found("web/search", verdict="fallback", fallback=True),
+    ],
+)
+def test_of_tools_that_were_withheld_only_that_none_is_right_is_known(tools):
+    assert tools_right(logged({"tools": [SEND]}, tools=tools)) is None
+    assert tools_right(logged({"tools": ["web/search"]}, tools=tools)) is None
+    assert tools_right(logged(WORKED, tools=tools)) is None
+    assert tools_right(logged({"tools": []}, tools=tools)) is False
+
+
+def test_a_ranking_that_was_let_through_whatever_its_verdict_is_judged():
+    let_through = found(SEND, verdict="abstain")
+    assert tools_right(logged({"tools": [SEND]}, tools=let_through)) is True
+    assert tools_right(logged(WORKED, tools=let_through)) is None
+
+
+@pytest.mark.parametrize(
+    ("feedback", "right"),
+    [
+        (None, None),
+        ({"route": "knowledge"}, None),
+        ({"collections": ["handbook"]}, True),
+        ({"collections": ["contracts"]}, False),
+        ({"collections": []}, False),
+        (WORKED, True),
+        (FAILED, False),
+    ],
+)
+def test_the_first_collection_is_right_as_people_say_or_when_all_went_well(feedback, right):
+    one = logged(feedback, kind="knowledge", knowledge=known("handbook", "contracts"))
+    assert knowledge_right(one) is right
+
+
+def test_no_collection_is_right_when_none_is():
+    nothing = known(verdict="abstain")
+    assert knowledge_right(logged({"collections": []}, kind="both", knowledge=nothing)) is True
+    assert knowledge_right(logged(WORKED, kind="both", knowledge=nothing)) is None
+
+
+@pytest.mark.parametrize("kind", ["none", "knowledge"])
+def test_of_what_was_not_asked_nothing_is_known(kind):
+    assert tools_right(logged(FAILED, kind=kind)) is None
+    assert knowledge_right(logged(FAILED, kind="tools")) is None
+
+
+def test_precision_and_recall_compare_what_was_returned_with_what_is_right():
+    tools = found(SEND, READ, "files/read")
+    measured = values(logged({"tools": [SEND, READ, "shop/refund", "a/b"]}, tools=tools))
+    assert measured == {"tool_precision": 2 / 3, "tool_recall": 2 / 4}
+
+
+def test_recall_needs_something_right_and_precision_something_returned():
+    assert values(logged({"tools": []}, tools=found(SEND))) == {"tool_precision": 0.0}
+    assert values(logged({"tools": [SEND]}, tools=found(verdict="abstain"))) == {"tool_recall": 0.0}
+
+
+def test_an_empty_label_means_that_none_fits():
+    assert values(logged({"intent": "", "domain": "office"})) == {"intent": 0, "domain": 1}
+
+
+def test_each_field_of_feedback_is_measured_alone():
+    one = logged(WORKED | {"route": "both", "collections": []})
+    assert values(one) == {"success": 1, "route": 0, "knowledge": 1}
+    assert values(logged()) == {}

@@ -14,17 +14,17 @@ from toolcrib.evaluation.mistakes import (
     unmatched_words,
     worst_queries,
 )
-from toolcrib.evaluation.results import Outcome
-from toolcrib.evaluation.systems.protocol import Answer, Ranked
+from toolcrib.evaluation.results import QueryResult
+from toolcrib.evaluation.systems.base import Answer, Ranked
 from toolcrib.records import ToolSpec
 
 
 def _outcome(
     id: str, expected: dict[str, float], returned: str, value: float, confidence: float = 0.0
-) -> Outcome:
+) -> QueryResult:
     query = LabelledQuery(id, f"text of {id}", relevant=expected, answerable=bool(expected))
     answer = Answer(tuple(Ranked(tool, 1.0) for tool in returned), confidence)
-    return Outcome(query, answer, 1.0, 0, {"ndcg@10": value} if expected else {})
+    return QueryResult(query, answer, 1.0, 0, {"ndcg@10": value} if expected else {})
 
 
 RIGHT = _outcome("right", {"a": 1}, "ab", 1.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from toolcrib import Settings, wiring
-from toolcrib.service.keys import Grant, KeyRing
+from toolcrib.access.keys import Grant, KeyRing
 
 if __name__ == "__main__":
     ring = KeyRing(wiring.open_ledger(sys.argv[1], Settings()))

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from toolcrib import Settings, wiring
-from toolcrib.service.keys import Grant, KeyRing
+from toolcrib.access.keys import Grant, KeyRing
 
 ROOT = Path(__file__).parents[2]
 ENGINE = Path(__file__).with_name("qdrant_process.py")
@@ -25,7 +25,7 @@ PATIENCE_S = 60.0
 
 FAST = {"TOOLCRIB_ENCODER__DENSE": "deterministic", "TOOLCRIB_CONTEXT__DETECTOR": "heuristic"}
 
-SERVE = (sys.executable, "-m", "toolcrib.service.cli")
+SERVE = (sys.executable, "-m", "toolcrib.cli")
 
 Found = TypeVar("Found")
 

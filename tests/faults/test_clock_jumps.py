@@ -17,8 +17,8 @@ import pytest
 
 from tests.faults.processes import PATIENCE_S, Served, make_key, until
 from toolcrib import Settings, wiring
+from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.router.ledger_log import LedgerLog
-from toolcrib.service.keys import Grant, KeyRing
 from toolcrib.store.ledger import Entry
 from toolcrib.store.ledger_sqlite import SqliteLedger
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.processes import make_key, served, until
 from toolcrib import Settings, wiring
-from toolcrib.service.keys import KeyRing
+from toolcrib.access.keys import KeyRing
 
 NUMBERS = itertools.count()
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from toolcrib.retrieval.confidence import FEATURES, AcceptanceCurve, Calibration, Figures
+from toolcrib.retrieval.calibration import FEATURES, AcceptanceCurve, Calibration, Figures
 
 __all__ = ["CURVE", "EASY", "calibration", "flat", "logit"]
 

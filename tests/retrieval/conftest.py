@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Crib, Settings, ToolSpec
-from toolcrib.retrieval.confidence import Calibration
+from toolcrib.retrieval.calibration import Calibration
 from toolcrib.settings import EncoderSettings
 from toolcrib.store.protocol import Store
 from toolcrib.wiring import make_dense

@@ -40,10 +40,6 @@ class TestLeastProbability:
     def test_worked_by_hand(self, count: int, coverage: float, expected: float) -> None:
         assert least_probability(_needed(count), coverage) == expected
 
-    @pytest.mark.parametrize("count", [0, 1, 19])
-    def test_without_any_coverage_no_tool_need_belong(self, count: int) -> None:
-        assert least_probability(_needed(count), 0.0) == 1.0
-
     def test_needed_tools_that_were_not_found_allow_no_promise(self) -> None:
         # 100 * 0.05 is five, and that many were not found at all.
         assert least_probability([0.0] * 5 + _needed(94), 0.95) == 0.0

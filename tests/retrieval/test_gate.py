@@ -1,20 +1,26 @@
-"""The gate: one threshold, stated in three ways, looked up in curves drawn by hand."""
+"""Gate: one threshold, stated in three ways, and what an answer says and withholds by it."""
 
 from __future__ import annotations
+
+import itertools
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.retrieval.calibrations import CURVE, EASY, calibration
+from tests.retrieval.calibrations import CURVE, EASY, calibration, flat
+from tests.retrieval.conftest import GENERAL, TOOLS, Open
+from toolcrib import Crib, Equals, FindResult, Scope, ToolSpec
 from toolcrib.errors import CalibrationError, SettingsError
-from toolcrib.retrieval.gate import Gate, GateSettings, Judgement
+from toolcrib.retrieval.gate import GATE_TEXTS, Gate, GateJudgement, GateReason, GateSettings
 
 CALIBRATION = calibration({}, threshold=0.3, curves={"": CURVE, "mail": EASY})
 SHARES = st.floats(0, 1)
 
 
-def _judged(confidence: float | None = 0.5, server: str = "", **settings: float) -> Judgement:
+def _judged(confidence: float | None = 0.5, server: str = "", **settings: float) -> GateJudgement:
     return Gate(GateSettings(**settings), CALIBRATION).judge(confidence, server)
 
 
@@ -22,24 +28,21 @@ def _threshold(server: str = "", **settings: float) -> float | None:
     return _judged(0.5, server, **settings).threshold
 
 
-def test_what_reaches_the_threshold_fits_and_the_reason_says_why() -> None:
-    assert _judged(0.62, threshold=0.5) == Judgement(
-        fits=True,
-        threshold=0.5,
-        reason="confidence 0.62 reaches the threshold 0.50 (as set)",
-    )
+@pytest.mark.parametrize(
+    ("confidence", "fits", "reason"),
+    [
+        (0.62, True, "confidence 0.62 reaches the threshold 0.50 (as set)"),
+        (0.50, True, "confidence 0.50 reaches the threshold 0.50 (as set)"),
+        (0.41, False, "confidence 0.41 is below the threshold 0.50 (as set)"),
+    ],
+)
+def test_what_reaches_the_threshold_fits_and_the_reason_says_why(confidence, fits, reason):
+    judged = _judged(confidence, threshold=0.5)
+    assert (judged.fits, judged.threshold, judged.reason) == (fits, 0.5, reason)
 
 
-def test_what_is_below_does_not_and_the_reason_says_why() -> None:
-    assert _judged(0.41, threshold=0.5) == Judgement(
-        fits=False,
-        threshold=0.5,
-        reason="confidence 0.41 is below the threshold 0.50 (as set)",
-    )
-
-
-def test_the_threshold_itself_is_enough() -> None:
-    assert _judged(0.5, threshold=0.5).fits
+def test_every_reason_has_its_text() -> None:
+    assert set(GATE_TEXTS) == set(GateReason)
 
 
 def test_nothing_set_means_what_the_calibration_recommends() -> None:
@@ -96,12 +99,6 @@ def test_the_reason_names_what_was_asked_for_and_whose_curve_told() -> None:
     )
 
 
-def test_one_gate_keeps_servers_apart() -> None:
-    gate = Gate(GateSettings(target_precision=0.9), CALIBRATION)
-    verdicts = [gate.judge(0.4, server).fits for server in ("mail", "files", "mail", "")]
-    assert verdicts == [True, False, True, False]
-
-
 def test_without_a_confidence_all_passes_and_the_reason_names_the_command() -> None:
     for made in (None, CALIBRATION):
         judged = Gate(GateSettings(threshold=0.9), made).judge(None, "mail")
@@ -132,13 +129,6 @@ def test_a_threshold_is_stated_in_one_way_only(given_together: dict[str, float])
         GateSettings(**given_together)
 
 
-def test_verdicts_have_words() -> None:
-    fits, not_so = _judged(0.9, threshold=0.5), _judged(0.1, threshold=0.5)
-    assert fits.verdict(fell_back=False) == "accept"
-    assert not_so.verdict(fell_back=True) == "fallback"
-    assert not_so.verdict(fell_back=False) == "abstain"
-
-
 @given(SHARES, SHARES, st.sampled_from(["", "mail", "files"]))
 def test_stricter_wishes_never_lower_the_threshold(one: float, other: float, server: str) -> None:
     low, high = sorted((one, other))
@@ -154,3 +144,221 @@ def test_a_surer_answer_is_never_turned_away_where_a_less_sure_one_passes(
 ) -> None:
     low, high = sorted((one, other))
     assert _judged(low).fits <= _judged(high).fits
+
+
+QUERY = "send a mail to somebody"
+
+
+def ids(result: FindResult) -> list[str]:
+    return [hit.id for hit in result.tools]
+
+
+def said(result: FindResult) -> tuple[Any, ...]:
+    return result.confidence, result.verdict, result.reason, result.threshold, result.fallback
+
+
+class TestConfidence:
+    """The probability that the first tool is right, where something is calibrated."""
+
+    def test_models_that_nothing_is_calibrated_for_have_none_and_all_passes(
+        self, open_crib: Open
+    ) -> None:
+        found = open_crib().find_tools(QUERY, k=3)
+        assert len(found.tools) == 3
+        assert (found.confidence, found.verdict, found.threshold) == (None, "accept", None)
+        assert "`toolcrib calibrate`" in found.reason
+        assert [hit.probability for hit in found.tools] == [None] * 3
+
+    def test_it_is_that_of_the_first_tool_and_falls_along_the_ranking(
+        self, open_crib: Open
+    ) -> None:
+        found = open_crib(calibration).find_tools(QUERY, k=5, gate=False)
+        likely = [hit.probability or 0.0 for hit in found.tools]
+        assert found.confidence == likely[0]
+        assert all(left >= right > 0 for left, right in pairwise(likely))
+        assert likely[0] > likely[-1]
+
+    def test_it_does_not_depend_on_how_many_tools_are_asked_for(self, own_crib: Open) -> None:
+        crib = own_crib(calibration)
+        crib.index_tools(
+            [ToolSpec(name=f"parcel_{n}", description=f"Parcel {n} to send.") for n in range(9)]
+        )
+        whole = crib.find_tools("send a parcel", k=14, gate=False)
+        for k in (1, 5, "auto"):
+            part = crib.find_tools("send a parcel", k=k, gate=False)
+            assert part.confidence == pytest.approx(whole.confidence)
+            assert part.verdict == whole.verdict
+
+    def test_being_called_by_name_puts_a_tool_first_and_says_nothing_of_the_fit(
+        self, open_crib: Open
+    ) -> None:
+        found = open_crib(calibration).find_tools("please run track_parcel zzz qqq", gate=False)
+        assert found.tools[0].score == 1.0
+        # Taken for a score, the 1 would make it certain.
+        assert 0 < (found.confidence or 0) < 0.7
+
+    def test_the_contract_names_it_all(self, open_crib: Open) -> None:
+        told = open_crib(flat, probability=0.75).find_tools(QUERY, k=1).as_dict()
+        assert told["confidence"] == told["tools"][0]["probability"] == 0.75
+        assert (told["verdict"], told["threshold"], told["fallback"]) == ("accept", 0.5, False)
+        assert told["reason"] == "confidence 0.75 reaches the threshold 0.50 (as calibrated)"
+
+
+class TestAbstaining:
+    """What does not fit is withheld, with the reason."""
+
+    def test_nothing_comes_back_but_the_reason(self, open_crib: Open) -> None:
+        found = open_crib(flat, probability=0.25).find_tools(QUERY)
+        assert found.tools == ()
+        assert said(found) == (
+            pytest.approx(0.25),
+            "abstain",
+            "confidence 0.25 is below the threshold 0.50 (as calibrated)",
+            0.5,
+            False,
+        )
+
+    def test_without_the_gate_the_verdict_is_given_and_nothing_is_withheld(
+        self, open_crib: Open
+    ) -> None:
+        crib = open_crib(flat, probability=0.25)
+        found = crib.find_tools(QUERY, gate=False)
+        assert len(found.tools) == 5
+        assert said(found) == said(crib.find_tools(QUERY))
+
+    def test_a_gate_that_is_switched_off_withholds_nothing(self, open_crib: Open) -> None:
+        crib = open_crib(flat, gate={"enabled": False}, probability=0.25)
+        found = crib.find_tools(QUERY)
+        assert (len(found.tools), found.verdict) == (5, "abstain")
+
+    def test_a_tool_that_is_called_by_its_name_is_never_withheld(self, open_crib: Open) -> None:
+        found = open_crib(flat, probability=0.25).find_tools("track_parcel")
+        assert ids(found)[0] == "post/track_parcel"
+        assert (found.verdict, found.reason) == ("accept", "called by its name")
+
+    async def test_the_asynchronous_twin_hands_the_gate_on(self, open_crib: Open) -> None:
+        crib = open_crib(flat, probability=0.25)
+        assert (await crib.afind_tools(QUERY)).tools == ()
+        assert len((await crib.afind_tools(QUERY, gate=False)).tools) == 5
+
+    def test_where_no_tool_is_in_reach_there_is_nothing_to_judge(self, open_crib: Open) -> None:
+        found = open_crib(calibration).find_tools(QUERY, scope=Scope(servers=frozenset()))
+        assert (found.tools, found.verdict, found.confidence) == ((), "abstain", None)
+        assert found.reason
+
+
+class TestThresholds:
+    """The three ways to state one, through the settings."""
+
+    def test_the_first_tools_server_decides_over_the_curve(self, open_crib: Open) -> None:
+        crib = open_crib(
+            flat, gate={"target_precision": 0.9}, probability=0.4, curves={"": CURVE, "mail": EASY}
+        )
+        mail, parcel = crib.find_tools("send a mail"), crib.find_tools("send a parcel")
+        assert (mail.verdict, mail.threshold) == ("accept", 0.0)
+        assert (parcel.verdict, parcel.threshold) == ("abstain", 0.6)
+
+
+class TestFallback:
+    """The general tool in place of what does not fit, where the caller may use it."""
+
+    GATE: dict[str, Any] = {"fallback": GENERAL}  # noqa: RUF012
+
+    def test_it_comes_alone_and_is_called_what_it_is(self, open_crib: Open) -> None:
+        found = open_crib(flat, gate=self.GATE, probability=0.25).find_tools(QUERY)
+        assert ids(found) == [GENERAL]
+        assert found.tools[0].rank == 1
+        assert said(found) == (
+            pytest.approx(0.25),
+            "fallback",
+            "confidence 0.25 is below the threshold 0.50 (as calibrated)",
+            0.5,
+            True,
+        )
+
+    def test_where_something_fits_it_stays_away(self, open_crib: Open) -> None:
+        found = open_crib(flat, gate=self.GATE, probability=0.75).find_tools(QUERY, k=1)
+        assert (ids(found), found.verdict, found.fallback) == (["mail/send_mail"], "accept", False)
+
+    def test_a_tool_that_is_switched_off_is_no_fallback(self, own_crib: Open) -> None:
+        crib = own_crib(flat, probability=0.25)
+        assert ids(crib.find_tools(QUERY)) == [GENERAL]
+        crib.index_tools(TOOLS[-1].model_copy(update={"enabled": False}))
+        assert (crib.find_tools(QUERY).tools, crib.find_tools(QUERY).verdict) == ((), "abstain")
+
+    @pytest.mark.parametrize(
+        "scope",
+        [
+            Scope(servers=frozenset({"mail", "post"})),
+            Scope(without_safety_tags=frozenset({"open_world"})),
+        ],
+    )
+    def test_a_tool_that_the_caller_may_not_use_is_no_fallback(
+        self, own_crib: Open, scope: Scope
+    ) -> None:
+        crib = own_crib(flat, probability=0.25)
+        crib.index_tools(TOOLS[-1].model_copy(update={"safety_tags": ("open_world",)}))
+        found = crib.find_tools(QUERY, scope=scope)
+        assert (found.tools, found.verdict, found.fallback) == ((), "abstain", False)
+        assert crib.find_tools(QUERY, scope=scope, gate=False).verdict == "abstain"
+
+    def test_where_nothing_is_found_at_all_it_comes_as_well(self, open_crib: Open) -> None:
+        crib = open_crib(flat, gate=self.GATE, probability=0.75)
+        found = crib.find_tools(QUERY, where=Equals("server", "nowhere"))
+        assert (ids(found), found.verdict, found.confidence) == ([GENERAL], "fallback", None)
+
+
+class TestScope:
+    """What a caller may not use changes nothing that is said."""
+
+    MINE = Scope(servers=frozenset({"mail", "post", "web"}))
+    # As long as the others on average, so that the mean length stays what it was.
+    THEIRS = tuple(
+        ToolSpec(name=f"send_mail{n}", server="secret", description="Send a mail to somebody.")
+        for n in range(40)
+    )
+
+    def test_tools_out_of_scope_change_neither_confidence_nor_verdict(self, own_crib: Open) -> None:
+        crib = own_crib(calibration)
+
+        def answers(scope: Scope | None) -> list[Any]:
+            queries = (QUERY, "send_mail", "where is my parcel", "zebra")
+            asked = itertools.product(queries, (1, 5, "auto"), (True, False))
+            return [
+                (said(found), found.tools, found.degraded)
+                for query, k, gate in asked
+                for found in [crib.find_tools(query, k, scope=scope, gate=gate)]
+            ]
+
+        before, all_before = answers(self.MINE), answers(None)
+        crib.index_tools(*self.THEIRS)
+        assert answers(self.MINE) == before == all_before
+        # They are no straw men: without the scope they are heard.
+        assert answers(None) != all_before
+
+
+class TestSets:
+    """`k="auto"`: as few tools as hold all that are needed."""
+
+    def test_without_a_calibration_there_is_no_telling(self, open_crib: Open) -> None:
+        with pytest.raises(CalibrationError, match="`toolcrib calibrate`"):
+            open_crib().find_tools(QUERY, "auto")
+
+    def test_all_from_the_quantile_on_belong_to_the_set(self, open_crib: Open) -> None:
+        crib = open_crib(calibration)
+        for coverage, least in ((0.5, 0.5), (0.9, 0.1), (0.95, 0.05)):
+            found = crib.find_tools(QUERY, "auto", coverage=coverage, gate=False)
+            whole = crib.find_tools(QUERY, 5, gate=False)
+            expected = [h.id for h in whole.tools if (h.probability or 0) >= least]
+            assert ids(found) == (expected or ids(whole)[:1])
+            assert found.degraded == ()
+
+    def test_a_promise_that_cannot_be_kept_returns_all_and_says_so(self, open_crib: Open) -> None:
+        found = open_crib(calibration).find_tools(QUERY, "auto", coverage=0.99, gate=False)
+        assert len(found.tools) == len(TOOLS)
+        assert found.degraded == ("coverage",)
+
+    def test_an_empty_index_has_an_empty_set(self, crib: Crib) -> None:
+        crib.save_calibration(calibration(crib.calibration_identity()))
+        found = crib.find_tools(QUERY, "auto")
+        assert (found.tools, found.verdict) == ((), "abstain")

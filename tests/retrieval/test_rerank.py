@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from toolcrib.clock import ManualClock
 from toolcrib.encoders.protocols import FloatArray
-from toolcrib.errors import EncoderError
-from toolcrib.records import ToolHit, ToolSpec
-from toolcrib.retrieval.rerank import Reranked, RerankSettings, rerank
+from toolcrib.records import Passage, ToolHit, ToolSpec
+from toolcrib.retrieval.fusion import LegScores
+from toolcrib.retrieval.passages import RankedPassage
+from toolcrib.retrieval.rerank import PassageReranker, Reranked, RerankSettings, ToolReranker
 
 
 class Scripted:
@@ -24,10 +25,7 @@ class Scripted:
     name = "scripted"
 
     def __init__(
-        self,
-        opinions: dict[str, float],
-        clock: ManualClock | None = None,
-        batch_s: float = 0.0,
+        self, opinions: dict[str, float], clock: ManualClock | None = None, batch_s: float = 0.0
     ) -> None:
         self.opinions, self.clock, self.batch_s = opinions, clock or ManualClock(), batch_s
         self.seen: list[list[str]] = []
@@ -48,7 +46,7 @@ def _hits(**scores: float) -> list[ToolHit]:
 
 
 def _rerank(reranker: Scripted, hits: list[ToolHit], **settings: float) -> Reranked:
-    return rerank(reranker, "query", hits, RerankSettings(**settings), reranker.clock)
+    return ToolReranker(reranker, RerankSettings(**settings), reranker.clock).rerank("query", hits)
 
 
 def _scores(done: Reranked) -> dict[str, float]:
@@ -64,28 +62,21 @@ def test_scores_are_blended_by_weight_worked_by_hand() -> None:
     done = _rerank(Scripted({"a": 0.0, "b": math.log(3)}), _hits(a=0.6, b=0.4), weight=0.5, lead=1)
     assert _names(done) == "ba"
     assert _scores(done) == {"b": 0.575, "a": 0.55}
-    assert not done.late
+    assert done.lacking == ()
 
 
 def test_where_the_first_leads_by_far_nothing_is_looked_at_and_scores_stand() -> None:
     reranker, hits = Scripted({"a": -5.0, "b": 5.0}), _hits(a=0.65, b=0.4)
     done = _rerank(reranker, hits, lead=0.2)
-    assert (done.hits, done.looked, done.late) == (hits, False, False)
+    assert done == Reranked(hits)
     assert reranker.seen == []
 
 
 def test_where_it_leads_by_less_or_stands_alone_it_is_looked_at() -> None:
     for hits in (_hits(a=0.6, b=0.41), _hits(a=0.6)):
         reranker = Scripted({"a": -5.0, "b": 5.0})
-        assert _rerank(reranker, hits, lead=0.2).looked
+        _rerank(reranker, hits, lead=0.2)
         assert reranker.seen
-
-
-def test_a_tool_called_by_name_leads_nobody() -> None:
-    # It stands first whatever its score; how sure the others are is another question.
-    reranker = Scripted({"b": -5.0, "c": 5.0})
-    done = _rerank(reranker, _hits(a=1.0, b=0.42, c=0.4), lead=0.2, weight=0.5)
-    assert _names(done) == "acb"
 
 
 @pytest.mark.parametrize(("weight", "order"), [(0.0, "abc"), (1.0, "cba")])
@@ -126,7 +117,7 @@ def test_what_lies_below_the_depth_is_not_looked_at_and_does_not_overtake() -> N
     assert reranker.seen == [["a", "b"]]
     assert _names(done) == "abc"
     assert "rerank" not in done.hits[2].legs
-    assert not done.late
+    assert done.lacking == ()
 
 
 def test_texts_go_in_batches() -> None:
@@ -137,7 +128,7 @@ def test_texts_go_in_batches() -> None:
 
 def test_nothing_to_rerank_asks_nothing() -> None:
     reranker = Scripted({})
-    assert _rerank(reranker, []) == Reranked([], late=False)
+    assert _rerank(reranker, []) == Reranked([], share=0.5)
     assert reranker.seen == []
 
 
@@ -151,38 +142,21 @@ class TestBudget:
         reranker = Scripted(self.OPINIONS, batch_s=0.0625)
         done = _rerank(reranker, self.HITS, batch=1, budget_ms=250)
         assert len(reranker.seen) == 4
-        assert not done.late
+        assert done.lacking == ()
 
     def test_beyond_it_the_rest_keeps_its_order_behind(self) -> None:
         reranker = Scripted(self.OPINIONS | {"b": 3.0}, batch_s=0.125)
         done = _rerank(reranker, self.HITS, batch=1, budget_ms=200)
         assert reranker.seen == [["a"], ["b"]]
-        assert done.late
+        assert done.lacking == ("rerank-late",)
         assert _names(done) == "bacd"
         assert _scores(done)["c"] == 0.35
-
-    def test_the_budget_itself_is_still_in_time(self) -> None:
-        reranker = Scripted(self.OPINIONS, batch_s=0.125)
-        assert not _rerank(reranker, self.HITS, batch=2, budget_ms=125).late
 
     def test_the_first_batch_is_looked_at_however_small_the_budget(self) -> None:
         reranker = Scripted(self.OPINIONS, batch_s=10)
         done = _rerank(reranker, self.HITS, batch=1, budget_ms=1)
         assert reranker.seen == [["a"]]
-        assert done.late
-
-    def test_a_single_batch_is_never_late(self) -> None:
-        reranker = Scripted(self.OPINIONS, batch_s=10)
-        assert not _rerank(reranker, self.HITS, batch=4, budget_ms=1).late
-
-
-def test_a_failure_is_passed_on_to_who_can_answer_without() -> None:
-    class Failing(Scripted):
-        def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-            raise EncoderError("the model is gone")
-
-    with pytest.raises(EncoderError, match="the model is gone"):
-        _rerank(Failing({}), _hits(a=0.5))
+        assert done.lacking == ("rerank-late",)
 
 
 NAMES = "abcdefghij"
@@ -194,12 +168,7 @@ SECOND = st.lists(
 
 @given(FIRST, SECOND, st.integers(1, 12), st.integers(1, 4), st.floats(0, 1), st.floats(0, 1))
 def test_hits_are_only_reordered_and_scores_stay_ordered_between_zero_and_one(
-    first: list[float],
-    second: list[float],
-    depth: int,
-    batch: int,
-    weight: float,
-    batch_s: float,
+    first: list[float], second: list[float], depth: int, batch: int, weight: float, batch_s: float
 ) -> None:
     hits = _hits(**dict(zip(NAMES, first, strict=False)))
     reranker = Scripted(dict(zip(NAMES, second, strict=True)), batch_s=batch_s)
@@ -223,14 +192,19 @@ def test_a_better_word_never_ranks_lower(second: list[float]) -> None:
     )
 
 
-@pytest.mark.parametrize("bad", [[math.nan, 1.0], [math.inf, 1.0], [1.0]])
-def test_a_score_that_is_missing_or_no_number_is_an_error(bad: list[float]) -> None:
+@pytest.mark.parametrize("bad", [None, [math.nan, 1.0], [math.inf, 1.0], [1.0]])
+def test_one_that_fails_or_gives_what_is_no_score_changes_nothing_and_is_named(
+    bad: list[float] | None,
+) -> None:
     class Broken(Scripted):
         def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+            if bad is None:
+                raise RuntimeError("out of memory")
             return np.array(bad, dtype=np.float32)
 
-    with pytest.raises(EncoderError, match=f"gave {len(bad)} scores for 2 texts"):
-        _rerank(Broken({}), _hits(a=0.5, b=0.4))
+    hits, found = _hits(a=0.5, b=0.4), _ranked("milk", "tea")
+    assert _rerank(Broken({}), hits) == Reranked(hits, ("rerank",))
+    assert _reranked(Broken({}), found) == (found, ("rerank",))
 
 
 def test_a_manual_is_cut_before_the_reranker_reads_it() -> None:
@@ -244,3 +218,35 @@ def test_a_manual_is_cut_before_the_reranker_reads_it() -> None:
     tool = ToolSpec(name="a", description="x" * 100_000)
     _rerank(Measuring({}), [ToolHit(rank=1, score=0.5, tool=tool)])
     assert lengths == [len("a: ") + 4_000]
+
+
+def _ranked(*texts: str) -> list[RankedPassage]:
+    """Passages of falling scores."""
+    return [
+        RankedPassage(Passage("c", "d.md", text, (text,), n), 0.9 - n / 10, LegScores(0.5))
+        for n, text in enumerate(texts)
+    ]
+
+
+def _reranked(
+    reranker: Scripted, found: list[RankedPassage], **settings: float
+) -> tuple[list[RankedPassage], tuple[str, ...]]:
+    chosen = RerankSettings(**settings)
+    return PassageReranker(reranker, chosen, reranker.clock).rerank("query", found)
+
+
+class TestPassages:
+    """Passages are reranked by the same rule, and read with their headings."""
+
+    LIKES_TEA = {"tea": 5.0, "milk": -5.0, "coffee": -5.0, "more tea": 5.0}  # noqa: RUF012
+
+    def test_what_the_reranker_likes_comes_first(self) -> None:
+        reranker = Scripted(self.LIKES_TEA)
+        found, degraded = _reranked(reranker, _ranked("coffee", "milk", "tea"))
+        assert ([each.passage.text for each in found], degraded) == (["tea", "coffee", "milk"], ())
+        assert all(0 <= each.score <= 1 for each in found)
+
+    def test_it_stops_when_its_time_is_over_and_says_so(self) -> None:
+        reranker = Scripted(self.LIKES_TEA, batch_s=1.0)
+        _, degraded = _reranked(reranker, _ranked("milk", "tea"), batch=1, budget_ms=500)
+        assert (degraded, reranker.seen) == (("rerank-late",), [["milk"]])

@@ -1,10 +1,12 @@
-"""Two hops: the collections that fit, by map or by evidence, then what in them fits."""
+"""Knowledge in two hops: the collections that fit, then the passages that go to the agent."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.router.knowledge_shelf import (
     BIKES,
@@ -19,9 +21,17 @@ from tests.router.knowledge_shelf import (
     router,
 )
 from toolcrib.records import Collection, KnowledgeResult, Passage
-from toolcrib.router.excerpts import tokens_of
-from toolcrib.router.knowledge import ALL, FLOOR, MapEntry
-from toolcrib.router.voting import votes_of
+from toolcrib.retrieval.fusion import LegScores
+from toolcrib.retrieval.passages import RankedPassage
+from toolcrib.router.knowledge import (
+    ALIKE,
+    ALL,
+    FLOOR,
+    MapEntry,
+    estimated_tokens,
+    passage_shares,
+    select_passages,
+)
 
 EGG = "how long should an egg cook?"
 BRAKES = "my bicycle brakes squeal, what now?"
@@ -82,11 +92,6 @@ def test_a_question_goes_where_its_answer_stands(library, question, passage):
     assert found.fit >= found.confidence == found.collections[0].confidence > 0.5
 
 
-def test_no_more_collections_are_asked_than_wanted(library):
-    for most in (1, 2, 3):
-        assert len(router(library, collections=most).find(ask("carrots")).collections) == most
-
-
 def test_a_collection_that_is_surely_wrong_is_named_and_gives_nothing(library):
     found = router(library, collections=3).find(ask("carrots"))
     likely = [h.id for h in found.collections if h.confidence >= FLOOR * found.confidence]
@@ -101,14 +106,6 @@ def test_collections_come_best_first_and_are_no_likelier_than_that_any_fits(libr
     assert sum(chances) == pytest.approx(found.fit)
 
 
-def test_passages_are_ranked_across_the_collections(library):
-    found = router(library).find(ask("carrots"))
-    assert [hit.rank for hit in found.passages] == list(range(1, len(found.passages) + 1))
-    scores = [hit.score for hit in found.passages]
-    assert scores == sorted(scores, reverse=True)
-    assert sources(found) == {"garden", "kitchen"}
-
-
 def test_no_more_passages_of_a_collection_are_taken_than_wanted(library):
     found = router(library, passages=1).find(ask("carrots"))
     taken = [hit.passage.collection for hit in found.passages]
@@ -118,7 +115,7 @@ def test_no_more_passages_of_a_collection_are_taken_than_wanted(library):
 def test_what_is_taken_fits_into_the_budget(library):
     found = router(library, token_budget=50).find(ask("carrots"))
     assert 1 < len(found.passages) < 6
-    assert sum(tokens_of(hit.passage.text) for hit in found.passages) <= 50
+    assert sum(estimated_tokens(hit.passage.text) for hit in found.passages) <= 50
 
 
 def test_one_text_in_two_collections_is_given_once(make_library):
@@ -144,13 +141,6 @@ def test_of_collections_that_are_alike_in_all_the_names_decide(make_library):
     texts = [Passage(name, "0.md", TEXTS["kitchen"][0]) for name in "cab"]
     eager = router(make_library(texts=texts), collections=3, least=0.0, threshold=0.0)
     assert hits(eager.find(replace(ask(EGG), dense=None))) == ["a", "b", "c"]
-
-
-def test_when_the_encoder_failed_words_still_choose(library):
-    by_words = replace(ask("mend a flat tyre tube and patch it"), dense=None)
-    found = router(library, least=0.0, threshold=0.0).find(by_words)
-    assert hits(found)[0] == "bikes"
-    assert found.passages[0].passage.id == "bikes/0.md#0"
 
 
 def test_a_collection_without_passages_is_not_what_fits(make_library):
@@ -186,12 +176,6 @@ def test_where_there_is_a_fallback_collection_it_alone_is_asked(make_library):
     assert found.reason.endswith("bikes asked instead")
 
 
-def test_a_fallback_collection_is_not_asked_where_one_is_sure_enough(make_library):
-    general = BIKES.model_copy(update={"fallback": True})
-    found = router(make_library(KITCHEN, general), collections=1).find(ask(EGG))
-    assert (found.verdict, hits(found)) == ("accept", ["kitchen"])
-
-
 def test_where_the_fallback_collection_holds_nothing_all_are_asked(make_library):
     full = make_library(KITCHEN)
     full.define([Collection(name="attic", fallback=True)])
@@ -215,11 +199,6 @@ def test_a_collection_that_says_what_it_answers_is_asked_whatever_else_speaks(li
     assert (found.reason, found.signals) == ("the map names kitchen", ())
 
 
-def test_the_map_of_the_settings_adds_to_what_collections_say(library):
-    found = router(library, map=(to("garden"),)).find(ask("carrots"), COOKING)
-    assert set(hits(found)) == {"garden", "kitchen"}
-
-
 def test_the_map_goes_by_domain_and_intent_together(library):
     mapped = router(library, map=(to("garden", domain="plants", intent="grow"),))
     assert hits(mapped.find(ask(BRAKES), context("plants", "grow"))) == ["garden"]
@@ -241,20 +220,10 @@ def test_a_context_that_is_not_sure_enough_leaves_the_choice_to_evidence(library
     assert found == router(library).find(ask(BRAKES))
 
 
-def test_how_sure_the_context_must_be_can_be_set(library):
-    lenient = router(library, map_confidence=0.1)
-    assert hits(lenient.find(ask(BRAKES), context("food", "cook", 0.1))) == ["kitchen"]
-
-
 def test_collections_of_the_map_come_by_priority_and_then_by_evidence(make_library):
     first = GARDEN.model_copy(update={"priority": 0.001})
     mapped = router(make_library(KITCHEN, BIKES, first), map=(to("bikes", "garden"),))
     assert hits(mapped.find(ask(BRAKES), COOKING)) == ["garden", "bikes", "kitchen"]
-
-
-def test_every_collection_that_the_map_names_gives_passages(library):
-    found = router(library, map=(to("garden"),)).find(ask(EGG), COOKING)
-    assert sources(found) == {"garden", "kitchen"}
 
 
 def test_a_map_that_names_a_missing_collection_says_so_and_evidence_decides(library):
@@ -262,11 +231,6 @@ def test_a_map_that_names_a_missing_collection_says_so_and_evidence_decides(libr
     found = mapped.find(ask(BRAKES), context("food", "store"))
     assert found.signals == ("map-missing:barn", "map-missing:cellar")
     assert (found.verdict, hits(found)[0]) == ("accept", "bikes")
-
-
-def test_those_of_a_map_that_are_there_are_asked(library):
-    found = router(library, map=(to("cellar"),)).find(ask(BRAKES), COOKING)
-    assert (hits(found), found.signals) == (["kitchen"], ("map-missing:cellar",))
 
 
 def test_a_map_that_names_an_empty_collection_says_so_and_evidence_decides(library):
@@ -284,16 +248,60 @@ def test_the_map_finds_what_a_hundred_better_passages_hide(make_library):
     assert (hits(found), sources(found)) == (["kitchen"], {"kitchen"})
 
 
-# -- votes ----------------------------------------------------------------------------------
+# -- shares ---------------------------------------------------------------------------------
 
 
-def test_votes_are_shares_and_who_has_no_passage_has_none(library):
-    probe = router(library).probe(ask(EGG))
-    votes = votes_of(probe, ["kitchen", "garden", "bikes", "attic"])
+def test_shares_add_up_and_who_has_no_passage_has_none(library):
+    probe = router(library).best_passages(ask(EGG))
+    votes = passage_shares(probe, ["kitchen", "garden", "bikes", "attic"])
     assert sum(votes.values()) == pytest.approx(1.0)
     assert max(votes, key=lambda name: votes[name]) == "kitchen"
     assert votes["attic"] == 0.0
 
 
-def test_the_same_question_always_gets_the_same_answer(library):
-    assert router(library).find(ask(EGG)) == router(library).find(ask(EGG))
+def texts(chosen) -> list[str]:
+    return [each.passage.text for each in chosen]
+
+
+def alike(one: str, other: str) -> bool:
+    a, b = set(one.casefold().split()), set(other.casefold().split())
+    return bool(a | b) and len(a & b) / len(a | b) >= ALIKE
+
+
+def test_four_letters_are_about_a_token_and_nothing_is_free():
+    assert [estimated_tokens(text) for text in ("", "a", "abcd", "a" * 400)] == [1, 1, 1, 100]
+
+
+words = st.lists(st.sampled_from("abcdefg"), max_size=12).map(" ".join)
+found_passages = st.lists(st.tuples(st.sampled_from(["x", "y"]), words), max_size=12).map(
+    lambda pairs: [
+        RankedPassage(Passage(collection, f"{n}.md", text), 0.5, LegScores(0.5, 0.0))
+        for n, (collection, text) in enumerate(pairs)
+    ]
+)
+
+
+@given(found_passages, st.integers(1, 5), st.integers(1, 20))
+def test_what_is_chosen_keeps_every_promise(found, per_collection, budget):
+    kept = select_passages(found, per_collection, budget)
+    assert kept == [each for each in found if each in kept]
+    assert kept[:1] == found[:1]
+    for name in ("x", "y"):
+        assert sum(each.passage.collection == name for each in kept) <= per_collection
+    assert len(kept) <= 1 or sum(map(estimated_tokens, texts(kept))) <= budget
+    for place, each in enumerate(kept):
+        assert not any(alike(each.passage.text, other) for other in texts(kept[:place]))
+
+
+@given(found_passages, st.integers(1, 5), st.integers(1, 20))
+def test_whatever_is_left_out_has_a_reason(found, per_collection, budget):
+    kept = select_passages(found, per_collection, budget)
+    for place, each in enumerate(found):
+        above = [other for other in kept if other in found[:place]]
+        same = [o for o in above if o.passage.collection == each.passage.collection]
+        reasons = (
+            len(same) == per_collection,
+            estimated_tokens(each.passage.text) > budget - sum(map(estimated_tokens, texts(above))),
+            any(alike(each.passage.text, other) for other in texts(above)),
+        )
+        assert (each not in kept) == (bool(above) and any(reasons))

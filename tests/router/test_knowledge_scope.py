@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.router.knowledge_shelf import (
@@ -16,7 +14,6 @@ from tests.router.knowledge_shelf import (
     router,
 )
 from toolcrib import Crib, Scope, Settings, Turn
-from toolcrib.indexers.lexical_context import LexicalContext
 from toolcrib.records import Collection, KnowledgeResult, Passage
 from toolcrib.router.knowledge import MapEntry
 
@@ -81,11 +78,6 @@ def _parts(result: KnowledgeResult):
     return (words, asked, told), [result.confidence, result.fit, *sure, *scores]
 
 
-def test_both_weigh_words_by_one_mean_length(never, full):
-    lengths = [LexicalContext.from_meta(each._store.read_meta()) for each in (never, full)]
-    assert lengths[0] == lengths[1]
-
-
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_who_may_ask_the_vault_hears_it_first(full, question):
     found = router(full).find(ask(question), None, full.catalogue.within(Scope(), "pii"))
@@ -122,15 +114,6 @@ def test_the_settings_map_does_not_tell_that_it_is_there(never, full, scope, cei
     assert same(found, router(never, **mapped).find(ask(EGG), grow))
 
 
-@kept_out
-def test_words_alone_tell_nothing_of_it_either(never, full, scope, ceiling):
-    words = replace(ask("egg minutes papers"), dense=None)
-    reach = full.catalogue.within(scope, ceiling)
-    eager = {"least": 0.0, "threshold": 0.0}
-    found = router(full, **eager).find(words, None, reach)
-    assert same(found, router(never, **eager).find(words))
-
-
 def test_where_nothing_may_be_asked_nothing_is_said_of_what_there_is(full):
     found = router(full).find(ask(EGG), COOKING, ())
     assert found == KnowledgeResult(reason="there is no collection in reach")
@@ -163,16 +146,6 @@ def cribs():
         yield without, having
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize(
-    "scope", [Scope(collections=frozenset({"kitchen", "garden"})), Scope(max_sensitivity="public")]
-)
-def test_a_caller_without_the_right_to_it_gets_the_same_knowledge(cribs, question, scope):
-    without, having = cribs
-    found = having.find_knowledge(question, scope=scope)
-    assert same(found, without.find_knowledge(question))
-
-
 @kept_out
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_turn_is_decided_the_same(cribs, question, scope, ceiling):
@@ -183,8 +156,3 @@ def test_a_turn_is_decided_the_same(cribs, question, scope, ceiling):
     assert (more.tools.verdict, more.tools.reason) == (less.tools.verdict, less.tools.reason)
     assert (more.context, more.signals) == (less.context, less.signals)
     assert "vault" not in str(more.as_dict())
-
-
-def test_a_ceiling_that_lets_it_through_lets_it_through(cribs):
-    turn = Turn(text=EGG, scope=Scope(max_sensitivity="pii"), max_sensitivity="safety_critical")
-    assert cribs[1].route(turn).knowledge.collections[0].id == "vault"

@@ -1,218 +1,319 @@
-"""What is called in place of a tool that failed, and the memory of failures."""
+"""Recovery: the class of an error, and the step that follows it."""
 
 from __future__ import annotations
 
-import threading
+import asyncio
+from email.message import Message
+from random import Random
+from urllib.error import HTTPError
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp import MCPError
+from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError as WrongArguments
 
-from toolcrib import Crib, Equals, Not, Scope, Settings, ToolSpec
-from toolcrib.errors import QueryError
-from toolcrib.router.recovery import Failures, alternates, schema_fit
-from toolcrib.settings import EncoderSettings
-from toolcrib.store.filters import HasId
-from toolcrib.store.protocol import point_id
-
-
-def parameters(required=(), **types):
-    properties = {name: {"type": kind} if kind else {} for name, kind in types.items()}
-    return {"type": "object", "properties": properties, "required": list(required)}
-
-
-PLACE = parameters(["place"], place="string", days="integer")
-FAILED = ToolSpec(
-    name="get_forecast",
-    server="skies",
-    description="Weather forecast of a place. Call find_place first.",
-    category="weather",
-    provides=("weather.forecast",),
-    input_schema=PLACE,
+from toolcrib.errors import (
+    MissingExtraError,
+    SettingsError,
+    StoreUnavailableError,
+    UnknownToolError,
 )
-TWIN = FAILED.on_server("clouds")
-TOOLS = [
-    FAILED,
-    TWIN,
-    ToolSpec(
-        name="weather_by_station",
-        server="clouds",
-        description="Weather forecast of a station.",
-        category="weather",
-        input_schema=parameters(["station"], station="string"),
-    ),
-    ToolSpec(name="find_place", server="maps", description="Where a place lies on the map."),
-    ToolSpec(name="send_mail", server="mail", description="Send a mail to somebody."),
-    ToolSpec(name="old_forecast", server="skies", description="Weather forecast.", enabled=False),
-]
-TURN = "will it rain in Lund tomorrow, what is the weather forecast"
+from toolcrib.router.recovery import RecoveryPolicy, RecoverySettings, Step, classify, diagnose
+
+STEADY = RecoverySettings(jitter=0.0)
 
 
-@pytest.fixture(scope="module")
-def find():
-    settings = Settings(encoder=EncoderSettings(dense="deterministic"))
-    with Crib.open(":memory:", settings=settings) as crib:
-        crib.index_tools(TOOLS)
-        yield crib.find_tools
+def step(error, attempt=1, settings=STEADY, **how):
+    return RecoveryPolicy(settings).next_step(error, attempt, **how)
 
 
-def ids(hits):
-    assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
-    return [hit.id for hit in hits]
+def test_what_may_work_later_is_tried_again_and_waits_double_each_time():
+    policy = RecoveryPolicy(RecoverySettings(max_attempts=5, jitter=0.0))
+    steps = [policy.next_step(503, attempt) for attempt in range(1, 5)]
+    assert [(taken.action, taken.after_s) for taken in steps] == [
+        ("retry", 0.5), ("retry", 1.0), ("retry", 2.0), ("retry", 4.0),
+    ]  # fmt: skip
 
 
-def test_the_same_tool_of_another_server_comes_first(find):
-    hits = alternates(find, FAILED, TURN)
-    assert ids(hits)[:2] == ["clouds/get_forecast", "clouds/weather_by_station"]
-    assert all(0 <= hit.score <= 1 for hit in hits)
-
-
-def test_a_score_says_of_what_it_is_made(find):
-    first, second = alternates(find, FAILED, TURN, k=2)
-    assert set(first.legs) == {"fits", "likeness", "category", "provides", "schema"}
-    assert [first.legs[leg] for leg in ("category", "provides", "schema")] == [1.0, 1.0, 1.0]
-    assert [second.legs[leg] for leg in ("category", "provides", "schema")] == [1.0, 0.0, 0.0]
-
-
-def test_neither_the_failed_tool_nor_one_that_failed_before_comes_back(find):
-    hits = alternates(find, FAILED, TURN, excluded=("clouds/get_forecast",), k=10)
-    assert set(ids(hits)) == {"clouds/weather_by_station", "maps/find_place", "mail/send_mail"}
-
-
-def test_what_is_out_of_scope_or_disabled_is_no_alternate(find):
-    scope = Scope(servers=frozenset({"skies", "mail"}))
-    assert ids(alternates(find, FAILED, TURN, scope=scope)) == ["mail/send_mail"]
-    maps = Equals("server", "maps")
-    assert ids(alternates(find, FAILED, TURN, where=maps)) == ["maps/find_place"]
-
-
-def test_a_tool_that_a_description_mentions_is_not_called_by_its_name(find):
-    hits = alternates(find, FAILED, TURN, k=10)
-    [mentioned] = [hit for hit in hits if hit.id == "maps/find_place"]
-    assert mentioned.legs["likeness"] < 1.0
-
-
-def test_without_a_text_likeness_to_the_tool_decides(find):
-    hits = alternates(find, FAILED, "  ", k=2)
-    assert ids(hits) == ["clouds/get_forecast", "clouds/weather_by_station"]
-    assert [hit.legs["fits"] for hit in hits] == [0.0, 0.0]
-    assert ids(alternates(find, FAILED, "🙂", k=2)) == ids(hits)
-
-
-def test_no_more_come_than_are_asked_for(find):
-    assert len(alternates(find, FAILED, TURN, k=1)) == 1
-
-
-def test_a_filter_on_an_unknown_field_is_an_error(find):
-    with pytest.raises(QueryError):
-        alternates(find, FAILED, TURN, where=Equals("colour", "red"))
-
-
-def test_a_probability_is_that_of_fitting_the_turn(sample_crib):
-    failed = sample_crib.get_tool("weather/rainRadar")
-    query = "is it going to rain in the next hour?"
-    others = Not(HasId(frozenset({point_id(failed.id)})))
-    fitting = sample_crib.find_tools(query, k=20, where=others, gate=False).tools
-    known = {hit.id: hit.probability for hit in fitting}
-    hits = alternates(sample_crib.find_tools, failed, query, k=40)
-    assert hits[0].server == "weather"
-    assert None not in known.values()
-    assert {hit.id: hit.probability for hit in hits if hit.probability is not None} == known
-    assert len(hits) > len(known)
+def test_after_the_last_attempt_another_tool_is_called_if_there_is_one():
+    assert step(503, 3).action == "alternate"
+    assert step(503, 3, alternates=False).action == "stop"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "fit"),
+    ("error", "action"), [(503, "retry"), (404, "reclassify"), (422, "replan"), (403, "stop")]
+)
+def test_each_class_has_its_step(error, action):
+    assert step(error).action == action
+
+
+def test_what_is_critical_stops_at_once_whatever_else_there_is():
+    assert step(PermissionError("no"), 1) == Step(
+        "stop", 0.0, "critical (PermissionError), attempt 1 of 3"
+    )
+
+
+def test_a_reason_names_the_rule_and_never_repeats_the_error():
+    reason = step("Timed out with token sk-123").reason
+    assert reason == "retriable (it says that it may work later), attempt 1 of 3"
+
+
+def test_what_a_server_asks_is_waited_for_when_it_is_longer():
+    assert step("overloaded, retry-after: 7").after_s == 7.0
+    assert step("overloaded, retry-after: 0.1").after_s == 0.5
+
+
+def test_nobody_waits_longer_than_the_cap():
+    taken = step("rate limit, try again in 31 s")
+    assert (taken.action, taken.after_s) == ("alternate", 0.0)
+    assert taken.reason.endswith("a wait of 31 s is asked for, too long")
+    assert step("rate limit, try again in 31 s", alternates=False).action == "stop"
+    assert step(503, 400, RecoverySettings(max_attempts=5_000, jitter=0.0)).after_s == 30.0
+    assert step(503, 4_000, RecoverySettings(max_attempts=5_000, jitter=0.0)).after_s == 30.0
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), 503, "connection reset by peer"])
+def test_what_may_have_been_carried_out_is_not_done_twice(error):
+    taken = step(error, repeatable=False)
+    assert taken.action == "replan"
+    assert taken.reason.endswith("it may have been carried out, and must not be twice")
+    assert step(error, 3, repeatable=False).action == "stop"
+
+
+def test_what_was_turned_away_can_be_repeated_even_so():
+    assert step(429, repeatable=False).action == "retry"
+    assert step("HTTP 429: slow down", repeatable=False).action == "retry"
+
+
+def test_waits_of_equal_sources_are_equal_and_vary_by_the_share_of_jitter():
+    def waits(seed):
+        policy = RecoveryPolicy(RecoverySettings(jitter=0.1), Random(seed))
+        return [policy.next_step(503, 1).after_s for _ in range(50)]
+
+    assert waits(1) == waits(1) != waits(2)
+    assert all(0.45 <= wait <= 0.55 for wait in waits(1))
+    assert max(waits(1)) - min(waits(1)) > 0.05
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_attempts": 0}, {"factor": 0.5}, {"jitter": 2}, {"base_s": -1}, {"cap_s": "inf"}]
+)
+def test_impossible_settings_are_refused(wrong):
+    with pytest.raises(ValidationError):
+        TypeAdapter(RecoverySettings).validate_python(wrong)
+
+
+def test_a_first_wait_above_the_longest_is_refused():
+    with pytest.raises(SettingsError, match=r"recovery.base_s is 5, above recovery.cap_s \(1\)"):
+        RecoverySettings(base_s=5, cap_s=1)
+
+
+ERRORS = st.one_of(
+    st.text(max_size=60),
+    st.integers(),
+    st.sampled_from([TimeoutError(), ValueError("x"), PermissionError(), KeyError("retry")]),
+)
+
+
+@given(error=ERRORS, attempt=st.integers(-3, 10**6), alternates=st.booleans())
+def test_any_error_gets_a_step_and_a_wait_within_bounds(error, attempt, alternates):
+    settings = RecoverySettings(max_attempts=10)
+    policy = RecoveryPolicy(settings, Random(0))
+    taken = policy.next_step(error, attempt, alternates=alternates)
+    assert 0 <= taken.after_s <= settings.cap_s
+    assert taken.after_s == 0 or taken.action == "retry"
+    assert alternates or taken.action != "alternate"
+    again = RecoveryPolicy(settings, Random(0)).next_step(error, attempt, alternates=alternates)
+    assert again == taken
+
+
+REQUEST = httpx.Request("GET", "https://example.org/")
+
+
+def answered(status, **headers):
+    """The error of an HTTP client over an answer."""
+    response = httpx.Response(status, headers=headers, request=REQUEST)
+    with pytest.raises(httpx.HTTPStatusError) as caught:
+        response.raise_for_status()
+    return caught.value
+
+
+def wrong_arguments():
+    with pytest.raises(WrongArguments) as caught:
+        TypeAdapter(dict[str, int]).validate_python({"timeout": "soon"})
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("kind", "statuses"),
     [
-        ({}, 1.0),
-        (parameters(station="string"), 1.0),
-        (parameters(["place"], place="string"), 1.0),
-        (parameters(["Place"], Place="string"), 1.0),
-        (parameters(["place"], place="integer"), 0.5),
-        (parameters(["place"], place=None), 1.0),
-        (parameters(["days"], days="number"), 1.0),
-        (parameters(["days"], days=["integer", "null"]), 1.0),
-        (parameters(["place", "station"], place="string", station="string"), 0.5),
-        (parameters(["station"], station="string"), 0.0),
-        ({"required": ["place"]}, 1.0),
-        ({"required": "place", "properties": {"place": {}}}, 1.0),
-        ({"required": [1, "place"], "properties": ["place"]}, 1.0),
-        ({"required": ["place"], "properties": {"place": True}}, 1.0),
-        ({"required": ["place"], "properties": {"place": {"anyOf": [{"type": "string"}]}}}, 1.0),
-        ({"required": ["place"], "properties": {"place": {"oneOf": [{"type": "array"}, 1]}}}, 0.5),
+        (
+            "retriable",
+            [408, 423, 425, 429, 500, 502, 503, 504, 599, -32000, -32001, -32050, -32603],
+        ),
+        ("critical", [401, 402, 403, 407, 451, 511, -32042]),
+        ("reclassify", [404, 405, 410, 501, -32601, -32002]),
+        ("replan", [400, 406, 409, 413, 415, 418, 422, -32600, -32602, -32700]),
     ],
 )
-def test_arguments_fit_as_far_as_the_failed_tool_had_them(wanted, fit):
-    assert schema_fit(PLACE, wanted) == fit
+def test_a_status_has_a_class(kind, statuses):
+    assert {status: classify(status) for status in statuses} == dict.fromkeys(statuses, kind)
 
 
-def test_a_missing_type_alone_is_common_to_nothing():
-    had, wanted = (parameters(["x"], x=["null", kind]) for kind in ("string", "array"))
-    assert schema_fit(had, wanted) == 0.5
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.sampled_from(["string", "x", "number"]),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["properties", "required", "type", "anyOf", "oneOf", "x"]), inner
-        )
-    ),
-    max_leaves=12,
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("retriable", TimeoutError()),
+        ("retriable", ConnectionResetError("peer")),
+        ("retriable", StoreUnavailableError("the server does not answer")),
+        ("retriable", httpx.ReadTimeout("")),
+        ("retriable", httpx.ConnectError("all connection attempts failed")),
+        ("critical", PermissionError("denied")),
+        ("critical", asyncio.CancelledError()),
+        ("critical", KeyboardInterrupt()),
+        ("critical", MemoryError()),
+        ("reclassify", UnknownToolError("a/b")),
+        ("reclassify", NotImplementedError()),
+        ("reclassify", MissingExtraError("reading MCP servers", "mcp")),
+        ("replan", ValueError("no")),
+        ("replan", TypeError("f() missing 1 required positional argument: 'timeout'")),
+        ("replan", wrong_arguments()),
+    ],
 )
-SCHEMAS = st.dictionaries(st.sampled_from(["properties", "required", "type", "x"]), JSON)
+def test_an_exception_has_a_class(kind, error):
+    assert classify(error) == kind
 
 
-@given(had=SCHEMAS, wanted=SCHEMAS)
-def test_whatever_schemas_hold_the_fit_is_a_share(had, wanted):
-    assert 0 <= schema_fit(had, wanted) <= 1
-    own = {name: wanted[name] for name in wanted if name == "properties"}
-    assert schema_fit(had, own) == 1
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("retriable", answered(503)),
+        ("critical", answered(401)),
+        ("reclassify", answered(404)),
+        ("replan", answered(422)),
+        ("retriable", HTTPError("https://example.org", 504, "late", Message(), None)),
+        ("reclassify", MCPError(-32601, "Method not found")),
+        ("replan", MCPError(-32602, "Invalid params")),
+        ("reclassify", MCPError(-32602, "Unknown tool: make_tea")),
+        ("critical", MCPError(-32603, "Unauthorized")),
+        ("retriable", MCPError(-32001, "Request timed out")),
+    ],
+)
+def test_an_exception_that_carries_a_status_has_its_class(kind, error):
+    assert classify(error) == kind
 
 
-def test_failures_are_remembered_for_their_own_decision():
-    failures = Failures()
-    failures.report("d1", "a", "failure")
-    failures.report("d1", "b", "failure")
-    failures.report("d2", "c", "failure")
-    assert (failures.of("d1"), failures.of("d2"), failures.of("d3")) == (("a", "b"), ("c",), ())
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("retriable", "The read operation timed out"),
+        ("retriable", "Rate limit exceeded, slow down"),
+        ("retriable", "upstream error: 503 Service Unavailable"),
+        ("retriable", "Temporary failure in name resolution"),
+        ("retriable", "Client error '429 Too Many Requests' for url 'https://example.org'"),
+        ("critical", "HTTP 403"),
+        ("critical", "The API key is wrong: authentication failed"),
+        ("critical", "Permission denied: /etc/shadow"),
+        ("critical", "400 Bad Request: the prompt was blocked by our content policy"),
+        ("critical", "refused by the safety system"),
+        ("reclassify", "Unknown tool: 'make_tea'"),
+        ("reclassify", "The method resources/list is not supported"),
+        ("reclassify", "tool make_tea doesn't exist"),
+        ("reclassify", "404 Not Found"),
+        ("replan", "Input validation error: 'city' is a required property"),
+        ("replan", "1 validation error for call[fetch]\ntimeout\n  Field required"),
+        ("replan", "Error executing tool fetch: days must be at least 1"),
+        ("replan", "MCP error -32603: request failed with status code 422"),
+        ("replan", "no inspection in the safety register for that lift"),
+        ("replan", "something went wrong"),
+        ("replan", ""),
+    ],
+)
+def test_a_text_has_a_class(kind, text):
+    assert classify(text) == kind
 
 
-def test_a_success_makes_up_for_failures():
-    failures = Failures()
-    for tool, outcome in (("a", "failure"), ("b", "failure"), ("a", "success"), ("c", "success")):
-        failures.report("d", tool, outcome)
-    assert failures.of("d") == ("b",)
-    failures.report("d", "b", "success")
-    assert failures.of("d") == ()
+def test_a_vague_code_lets_the_text_speak_and_a_clear_one_does_not():
+    assert classify("status 500: invalid argument 'days'") == "replan"
+    assert classify("status 500") == "retriable"
+    assert classify("status 403: temporarily unavailable") == "critical"
 
 
-def test_the_oldest_decisions_are_forgotten():
-    failures = Failures(decisions=2)
-    for decision in ("d1", "d2", "d1", "d3"):
-        failures.report(decision, "a", "failure")
-    assert [failures.of(decision) for decision in ("d1", "d2", "d3")] == [("a",), (), ("a",)]
+@pytest.mark.parametrize("number", [0, 7, 200, 302, 1_000, -1, True])
+def test_a_number_that_is_no_error_status_says_nothing(number):
+    assert diagnose(number).why == "no rule knows it"
 
 
-def test_of_one_decision_the_last_hundred_tools_are_kept():
-    failures = Failures()
-    for number in range(150):
-        failures.report("d", str(number), "failure")
-    assert failures.of("d") == tuple(str(number) for number in range(50, 150))
+def test_the_cause_is_asked_where_the_error_says_nothing():
+    outer = RuntimeError("the tool did not do its work")
+    outer.__cause__ = answered(503)
+    assert (classify(outer), diagnose(outer).status) == ("retriable", 503)
 
 
-def test_threads_lose_nothing():
-    failures = Failures()
+def test_a_circle_of_causes_ends():
+    first, second = RuntimeError("one"), RuntimeError("two")
+    first.__cause__, second.__cause__ = second, first
+    assert diagnose(first).why == "no rule knows it"
 
-    def work(first):
-        for number in range(first, first + 500):
-            failures.report(f"d{number}", "a", "failure")
 
-    threads = [threading.Thread(target=work, args=(1_000 * n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    known = [f"d{1_000 * n + number}" for n in range(4) for number in range(500)]
-    assert all(failures.of(decision) == ("a",) for decision in known)
+def test_of_a_group_the_first_member_counts():
+    inner = ExceptionGroup("inner", [answered(429), ValueError()])
+    assert classify(ExceptionGroup("outer", [inner])) == "retriable"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "12"}, 12.0),
+        ({"Retry-After": "0.5"}, 0.5),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "soon"}, None),
+        ({}, None),
+        (
+            {
+                "date": "Tue, 04 Mar 2025 10:00:00 GMT",
+                "retry-after": "Tue, 04 Mar 2025 10:00:20 GMT",
+            },
+            20.0,
+        ),
+        ({"retry-after": "Tue, 04 Mar 2025 10:00:20 GMT"}, None),
+        (
+            {"date": "Tue, 04 Mar 2025 10:00:00", "retry-after": "Tue, 04 Mar 2025 10:00:20 GMT"},
+            None,
+        ),
+    ],
+)
+def test_the_header_says_how_long_to_wait(headers, seconds):
+    assert diagnose(answered(503, **headers)).retry_after_s == seconds
+
+
+def test_the_headers_of_other_libraries_are_read_too():
+    headers = Message()
+    headers["Retry-After"] = "4"
+    error = HTTPError("https://example.org", 503, "late", headers, None)
+    assert diagnose(error).retry_after_s == 4.0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("429: retry after 20", 20.0),
+        ('{"retry_after": 1.5}', 1.5),
+        ("Please try again in 8.2s.", 8.2),
+        ("retry in 3 seconds", 3.0),
+        ("Please try again in 6m0s.", None),
+        ("retry after 5 minutes", None),
+        ("try again later", None),
+    ],
+)
+def test_the_words_say_how_long_to_wait(text, seconds):
+    assert diagnose(text).retry_after_s == seconds
+
+
+def test_an_endless_text_is_read_no_further_than_its_beginning():
+    assert classify("x" * 10_000 + " timed out") == "replan"
+    assert classify("timed out " + "x" * 1_000_000) == "retriable"

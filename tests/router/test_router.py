@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.retrieval.calibrations import flat
 from tests.router.conftest import COLLECTIONS, PASSAGES, TOOLS, CountingEncoder
 from toolcrib import Message, Scope, Turn
+from toolcrib.encoders.deterministic import DeterministicEncoder
 from toolcrib.errors import QueryError
-from toolcrib.router.supervisor import WEIGHTS
+from toolcrib.router.context.rules import HeuristicDetector
+from toolcrib.router.route import WEIGHTS
+from toolcrib.router.router import (
+    HEAD,
+    MAX_ATTACHMENTS,
+    MAX_JOINED,
+    TAIL,
+    gist,
+    search_text,
+    text_signals,
+)
 
 MAIL = "send a mail to somebody"
 GLASS = "How is glass wrapped in a parcel?"
@@ -137,16 +151,6 @@ def test_a_small_registry_passes_through(shelves):
     assert ids(decision)[:2] == ["agent/think", "mail/send_mail"]
 
 
-def test_a_small_registry_passes_through_where_the_turn_goes_to_passages_too(shelves):
-    decision = shelves.crib(tools={"pass_through": 7}).route(GLASS)
-    assert decision.route.kind == "knowledge"
-    assert set(ids(decision)) == {"agent/think", *(tool.id for tool in TOOLS)}
-
-
-def test_a_registry_of_one_tool_more_does_not(shelves):
-    assert len(ids(shelves.crib(tools={"pass_through": 6}).route(MAIL, k=1))) == 2
-
-
 def test_tools_of_earlier_turns_stay_in_front_where_that_is_set(shelves):
     crib = shelves.crib(tools={"append_only": True})
     shown = ("post/track_parcel", "agent/think")
@@ -190,14 +194,6 @@ def test_a_decision_never_says_what_a_ceiling_kept_out(crib):
     assert "wards" not in told
 
 
-def test_both_ceilings_hold_and_the_lower_counts(crib):
-    scope = Scope(max_sensitivity="public")
-    turn = Turn(text="when are patients visited", scope=scope, max_sensitivity="pii")
-    decision = crib.route(turn)
-    assert decision.signals[:2] == ("ceiling:caller:public", "ceiling:destination:pii")
-    assert "wards" not in {hit.id for hit in decision.knowledge.collections}
-
-
 def test_a_callers_scope_holds_for_tools_and_collections(crib):
     scope = Scope(servers=frozenset({"post"}), collections=frozenset({"wards"}))
     decision = crib.route(Turn(text="send a parcel in glass", scope=scope))
@@ -221,15 +217,6 @@ def test_where_nothing_fits_the_general_tool_comes_behind_the_active(shelves):
     assert ids(decision) == ["agent/think", "web/search"]
     assert [hit.rank for hit in decision.tools.tools] == [1, 2]
     assert (decision.tools.verdict, decision.tools.fallback) == ("fallback", True)
-
-
-def test_the_general_tool_is_none_where_it_is_out_of_reach(shelves):
-    crib = shelves.crib(gate={"fallback": "web/search", "threshold": 0.9})
-    crib.use_calibration(flat(crib.calibration_identity(), 0.05))
-    scope = Scope(servers=frozenset({"mail", "agent"}), collections=frozenset())
-    decision = crib.route(Turn(text=MAIL, scope=scope))
-    assert (decision.route.kind, ids(decision)) == ("general", ["agent/think"])
-    assert (decision.tools.verdict, decision.tools.fallback) == ("abstain", False)
 
 
 def test_what_a_loop_must_keep_to_is_said(shelves):
@@ -271,3 +258,147 @@ def test_a_turn_that_is_more_sensitive_than_its_destination_is_warned_of(shelves
     assert "turn-above-ceiling:pii" in told
     assert not any("above" in s for s in crib.route(Turn(text=said, max_sensitivity="pii")).signals)
     assert not any("above" in s for s in crib.route(Turn(text=said)).signals)
+
+
+LEANS = HeuristicDetector().leans
+
+
+def said(*messages, now, role="user"):
+    return Turn(text=now, history=tuple(Message(role=role, content=text) for text in messages))
+
+
+def searched(turn, leans=LEANS):
+    return search_text(turn, leans, DeterministicEncoder().encode_documents)
+
+
+def never(_texts):
+    raise AssertionError("nothing has to be encoded for this")
+
+
+def test_without_history_it_is_the_text_alone():
+    found = search_text(Turn(text="and for staging?"), LEANS, never)
+    assert (found.text, found.follow_up, found.signals) == ("and for staging?", "first", ())
+
+
+def test_only_what_the_user_said_is_leant_on():
+    turn = said("I found three trains", now="and on Monday?", role="assistant")
+    assert search_text(turn, LEANS, never).follow_up == "first"
+
+
+def test_what_says_nothing_alone_is_joined_with_what_was_said_before():
+    found = search_text(said("trains from Graz to Vienna", now="and on Monday?"), LEANS, never)
+    assert found.text == "trains from Graz to Vienna\nand on Monday?"
+    assert (found.follow_up, found.signals) == ("joined", ("follow-up:1",))
+
+
+def test_a_whole_request_stands_alone_and_says_that_the_topic_shifted():
+    turn = said("trains from Graz to Vienna", now="translate the contract into French please")
+    found = search_text(turn, LEANS, never)
+    assert found.text == turn.text
+    assert (found.follow_up, found.signals) == ("shifted", ("topic-shift",))
+
+
+def test_an_older_message_that_is_clearly_nearer_is_leant_on():
+    turn = said("invoices of Brightwater Logistics", "zzz qqq", now="and the Brightwater ones?")
+    found = searched(turn)
+    assert found.text.startswith("invoices of Brightwater Logistics\n")
+    assert found.signals == ("follow-up:2",)
+
+
+def test_what_may_lean_but_is_near_to_nothing_is_a_new_topic():
+    apart = np.eye(2, dtype=np.float32)
+    turn = said("trains", now="send it to Ana")
+    found = search_text(turn, lambda _text: 0.7, lambda texts: apart[: len(texts)])
+    assert (found.follow_up, found.text) == ("shifted", turn.text)
+
+
+def test_a_long_message_that_is_leant_on_does_not_drown_the_new_words():
+    found = searched(said("word " * 5_000, now="and on Monday?"))
+    assert len(found.text) <= MAX_JOINED + len("\nand on Monday?")
+    assert found.text.endswith("\nand on Monday?")
+
+
+def test_a_pasted_log_is_searched_by_its_two_ends():
+    log = "why does this fail? " + "10:00 worker handled it\n" * 10_000 + "please fix the importer"
+    found = search_text(Turn(text=log), LEANS, never)
+    assert len(found.text) == HEAD + TAIL + 1
+    assert found.text.startswith("why does this fail?")
+    assert found.text.endswith("please fix the importer")
+    assert found.signals == ("long-text",)
+
+
+@given(
+    now=st.text(max_size=200),
+    history=st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text(max_size=60))),
+    leaning=st.floats(0, 1),
+)
+def test_the_turns_own_words_are_always_searched_with(now, history, leaning):
+    turn = Turn(text=now, history=tuple(Message(role=r, content=c) for r, c in history))
+    found = search_text(turn, lambda _text: leaning, DeterministicEncoder().encode_documents)
+    assert found.text.endswith(gist(now))
+    assert (found.text == gist(now)) == (found.follow_up != "joined")
+    assert ("topic-shift" in found.signals) == (found.follow_up == "shifted")
+
+
+TRACE = """it broke:
+Traceback (most recent call last):
+  File "x.py", line 1, in <module>
+ZeroDivisionError: division by zero"""
+
+
+def attached(*attachments):
+    return text_signals(Turn(text="look at this", attachments=attachments))
+
+
+@pytest.mark.parametrize(
+    ("attachment", "signal"),
+    [
+        ({"name": "figures.csv"}, "attachment:csv"),
+        ({"name": "FIGURES.CSV", "mime": "application/pdf"}, "attachment:csv"),
+        ({"name": r"C:\reports\q3.xlsx"}, "attachment:xlsx"),
+        ({"name": "/tmp/archive.tar.gz"}, "attachment:gz"),
+        ({"name": "README", "mime": "text/Markdown"}, "attachment:markdown"),
+        ({"mime": "image/png"}, "attachment:png"),
+        ({"mime": "image"}, "attachment:image"),
+        ({"name": "Makefile"}, "attachment:unknown"),
+        ({"name": "notes." + "x" * 300}, "attachment:" + "x" * 20),
+        ("plain-name.pdf", "attachment:pdf"),
+    ],
+)
+def test_what_came_with_a_turn_is_told_by_name_or_else_by_type(attachment, signal):
+    assert attached(attachment) == (signal,)
+
+
+@pytest.mark.parametrize(
+    ("text", "signals"),
+    [
+        ("why is this slow: SELECT id, name FROM users WHERE age > 3", ("sql",)),
+        ("select *\nfrom orders", ("sql",)),
+        ("INSERT INTO t VALUES (1)", ("sql",)),
+        ("run update users set name = 'x'", ("sql",)),
+        ("delete from carts where id = 1", ("sql",)),
+        ("select a gift from", ()),
+        ("please update the users about the delay", ()),
+        (TRACE, ("stack-trace",)),
+        ("Exception in thread main\n\tat com.example.Main.run(Main.java:5)", ("stack-trace",)),
+        ("panic: runtime error", ("stack-trace",)),
+        ("Caused by: java.io.IOException", ("stack-trace",)),
+        ("look:\n```python\nprint(1)\n```", ("code-block",)),
+        ("```\nSELECT 1 FROM t\n```", ("sql", "code-block")),
+        ("how is the weather", ()),
+        ("", ()),
+    ],
+)
+def test_the_shape_of_a_text_is_told(text, signals):
+    assert text_signals(Turn(text=text)) == signals
+
+
+@given(
+    text=st.text(max_size=300),
+    attachments=st.lists(st.none() | st.integers() | st.text() | st.dictionaries(
+        st.sampled_from(["name", "mime", "size"]), st.text() | st.integers(), max_size=3)),
+)  # fmt: skip
+def test_whatever_comes_signals_are_few_short_and_never_twice(text, attachments):
+    signals = text_signals(Turn.model_validate({"text": text, "attachments": attachments}))
+    assert len(set(signals)) == len(signals) <= MAX_ATTACHMENTS + 4
+    assert all(len(signal) <= 50 for signal in signals)

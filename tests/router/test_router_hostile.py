@@ -79,10 +79,6 @@ def test_a_pasted_log_is_decided_by_what_is_asked_around_it(crib):
     assert len(decision.search_text) < 2_000
 
 
-def test_a_text_that_is_searched_by_its_ends_alone_is_said_to_be_long(crib):
-    assert "long-text" in crib.route(f"{'parcel ' * 1_000}\n{MAIL}").signals
-
-
 @pytest.mark.parametrize(
     "text", ["x" * 200_000, "parcel " * 50_000, "\n" * 100_000 + "hi", "(" * 9999]
 )
@@ -97,27 +93,13 @@ def test_a_history_of_ten_thousand_messages_is_decided(crib, content):
     check(crib.route(Turn(text="and that one?", history=history)))
 
 
-def test_attachments_that_are_none_are_said_to_be_unreadable_and_change_nothing_else(crib):
-    nonsense = [None, 5, {}, {"name": ""}, [], {"mime": ["x"]}, object]
-    turn = Turn.model_validate({"text": MAIL, "attachments": [*nonsense, "figures.csv"]})
-    decision = check(crib.route(turn))
-    assert {"attachment:csv", "attachments-unreadable:7"} <= set(decision.signals)
-    assert ids(decision) == ids(crib.route(MAIL))
-
-
 @pytest.mark.parametrize(
     "text",
     [
-        "Отправь письмо Анне и send a parcel to 北京 bitte",
-        "给安娜发一封邮件 please",
-        "أرسل بريدًا إلى آنا",
-        "שלח מייל to somebody",
-        "ส่งจดหมายถึงแอนนา",
-        "s\u200be\u200bn\u200bd a m\u0430il",
-        "se\u0301nd a mail\u202e reversed",
-        "𝓼𝓮𝓷𝓭 a 𝗺𝗮𝗶𝗹",
-        "send\x00 a \x1b[31mmail\x7f",
-        "\ufeffsend a mail\ud800",
+        *("Отправь письмо Анне и send a parcel to 北京 bitte", "给安娜发一封邮件 please"),
+        *("أرسل بريدًا إلى آنا", "שלח מייל to somebody", "ส่งจดหมายถึงแอนนา"),
+        *("s\u200be\u200bn\u200bd a m\u0430il", "se\u0301nd a mail\u202e reversed"),
+        *("𝓼𝓮𝓷𝓭 a 𝗺𝗮𝗶𝗹", "send\x00 a \x1b[31mmail\x7f", "\ufeffsend a mail\ud800"),
         "👩‍👩‍👧‍👦 send 📧",
     ],
 )
@@ -154,11 +136,6 @@ def test_what_is_said_to_the_router_elsewhere_changes_no_ceiling_either(crib, wh
     check_within(crib.route(Turn(text="and the patient_file?", max_sensitivity=CEILING, **where)))
 
 
-def test_a_tool_that_is_called_by_its_name_stays_beyond_the_ceiling(crib):
-    for name in ("clinic/patient_file", "patient_file", "use clinic/patient_file now"):
-        check_within(crib.route(Turn(text=name, max_sensitivity=CEILING)))
-
-
 def test_a_tools_own_words_cannot_lift_a_ceiling(odd):
     check_within(odd.route(Turn(text=INJECTION, max_sensitivity=CEILING)))
     assert ids(odd.route(INJECTION)) == ["clinic/patient_file"]
@@ -173,27 +150,6 @@ def test_a_tool_that_requires_itself_comes_once_and_what_nobody_offers_is_said(o
     decision = check(odd.route("selfish needs itself"))
     assert ids(decision) == ["selfish"]
     assert "requires-unmet:nothing" in decision.signals
-
-
-@pytest.mark.parametrize(
-    ("named", "first"), [(["nowhere"], None), (["nowhere", "post_rules"], "post_rules")]
-)
-def test_a_map_that_names_a_missing_collection_says_so_and_is_otherwise_followed(
-    shelves, named, first
-):
-    entry = {"domain": "product", "intent": "generate", "collections": named}
-    crib = shelves.crib(knowledge={"map": [entry], "map_confidence": 0})
-    decision = check(crib.route(MAIL))
-    assert (decision.context.domain, decision.context.intent) == ("product", "generate")
-    assert "map-missing:nowhere" in decision.signals
-    found = [hit.id for hit in decision.knowledge.collections]
-    assert "nowhere" not in found
-    assert first is None or found == [first]
-
-
-def test_metadata_of_any_kind_is_left_alone(crib):
-    turn = Turn(text=MAIL, metadata={"a": object(), "b": {"c": [1, {2}]}})
-    assert ids(check(crib.route(turn))) == ids(crib.route(MAIL))
 
 
 TEXTS = st.text(max_size=120) | st.sampled_from(

@@ -1,18 +1,19 @@
-"""What is added to the tools that were found, what is kept out, and in which order they come."""
+"""Tools of a turn: what is added and kept out, in which order, and what they require."""
 
 from __future__ import annotations
+
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from toolcrib import Crib, Scope, Settings, ToolSpec
+from toolcrib import Crib, Equals, Settings, ToolSpec
 from toolcrib.errors import QueryError
 from toolcrib.records import ToolHit
-from toolcrib.router.tools import ToolSelector, ToolSettings, compatible
+from toolcrib.router.tools import MAX_UNMET, ToolSelector, ToolSettings, compatible, required
 from toolcrib.settings import EncoderSettings
-from toolcrib.store.filters import Equals, from_scope, validate
 
 MODEL_FREE = Settings(encoder=EncoderSettings(dense="deterministic"))
 TOOLS = [
@@ -61,10 +62,6 @@ def found_within(crib, settings, ceiling=None):
     return {spec.name for spec in crib.list_tools(where=where)}
 
 
-def test_without_limits_everything_is_compatible():
-    assert compatible(ToolSettings()) is None
-
-
 @pytest.mark.parametrize(
     ("settings", "kept_out"),
     [
@@ -87,12 +84,6 @@ def test_a_turns_ceiling_keeps_out_what_is_more_sensitive(plain):
     assert found_within(plain, ToolSettings(), "pii") == everything
 
 
-def test_the_filter_of_limits_holds_inside_a_search(plain):
-    where = compatible(ToolSettings(max_cost=1.0, servers=frozenset({"a"})), "internal")
-    validate(where)
-    assert [hit.id for hit in plain.find_tools("plain dear", where=where).tools] == ["a/plain"]
-
-
 def test_a_ceiling_that_is_no_number_is_refused():
     with pytest.raises(QueryError, match="cost_estimate"):
         compatible(ToolSettings(max_cost=float("nan")))
@@ -105,11 +96,6 @@ def test_a_ceiling_that_is_no_number_is_refused():
 def test_impossible_settings_are_refused(wrong):
     with pytest.raises(ValidationError):
         TypeAdapter(ToolSettings).validate_python(wrong)
-
-
-def test_settings_are_read_from_plain_lists():
-    read = TypeAdapter(ToolSettings).validate_python({"servers": ["a"], "k": 3})
-    assert read == ToolSettings(k=3, servers=frozenset({"a"}))
 
 
 def test_where_nothing_is_always_active_the_hits_stay_as_they_are(plain):
@@ -128,12 +114,6 @@ def test_what_is_always_active_and_was_found_keeps_its_score(mixed):
     hits, _ = ToolSelector(mixed._store).complete(hits_of(mixed, "plain", "ask_user"), None)
     assert names_of(hits) == ["think", "ask_user", "plain"]
     assert (hits[1].score, hits[1].legs) == (0.5, {})
-
-
-def test_what_is_always_active_beyond_the_scope_is_never_added(mixed):
-    scope = from_scope(Scope(servers=frozenset({"a", "d"})))
-    hits, _ = ToolSelector(mixed._store).complete(hits_of(mixed, "plain"), scope)
-    assert names_of(hits) == ["think", "plain"]
 
 
 def test_what_is_always_active_takes_no_others_place(mixed):
@@ -172,13 +152,6 @@ def test_a_small_registry_is_given_whole_with_what_was_found_in_front(mixed):
 def test_one_tool_more_than_passes_through_and_the_best_are_chosen(mixed):
     selector = ToolSelector(mixed._store, ToolSettings(k=1, pass_through=7))
     assert selector.reach(None).everything is None
-
-
-def test_smallness_is_that_of_what_is_in_reach(mixed):
-    selector = ToolSelector(mixed._store, ToolSettings(pass_through=2))
-    reach = selector.reach(Equals("server", "a"))
-    assert [spec.name for spec in reach.everything] == ["dear", "plain"]
-    assert (reach.limit, reach.active) == (2, ())
 
 
 def test_where_nothing_is_in_reach_a_search_can_still_be_made(plain):
@@ -234,3 +207,118 @@ def test_over_a_conversation_what_was_given_stays_the_beginning(mixed, turns):
         new = [hit.id for hit in hits_of(mixed, *found) if hit.id not in shown]
         assert ids[len(shown) :] == new
         shown = ids
+
+
+def spec(name, **fields):
+    return ToolSpec(name=name, **fields)
+
+
+@pytest.fixture(scope="module")
+def crib():
+    with Crib.open(":memory:", settings=MODEL_FREE) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def needed(crib):
+    """Tells what the first tools of a registry need: ids under each of them, and the signals."""
+
+    def ask(*tools, allowed=None, limit=10, chosen=1):
+        crib.index_tools(*tools, prune=True)
+        result = required(crib._store, tools[:chosen], allowed, limit)
+        added = {root: [tool.id for tool in found] for root, found in result[0].items()}
+        return added, result[1]
+
+    return ask
+
+
+@pytest.mark.parametrize("requirement", ["mail/find", "find", "mail.id"])
+def test_a_requirement_is_met_by_id_by_name_or_by_what_is_provided(needed, requirement):
+    finding = spec("find", server="mail", provides=("mail.id",))
+    assert needed(spec("a", requires=(requirement,)), finding) == ({"a": ["mail/find"]}, ())
+
+
+@pytest.mark.parametrize("requirement", ["FIND", "fin_d", "find "])
+def test_a_name_that_only_looks_alike_meets_nothing(needed, requirement):
+    found, signals = needed(spec("a", requires=(requirement,)), spec("find"))
+    assert (found, signals) == ({}, (f"requires-unmet:{requirement}",))
+
+
+def test_where_several_meet_it_the_same_server_goes_first_then_the_first_by_id(needed):
+    others = [spec("x", server=server, provides=("s",)) for server in ("c", "b", "a")]
+    assert needed(spec("t", server="c", requires=("s",)), *others) == ({"c/t": ["c/x"]}, ())
+    assert needed(spec("t", server="z", requires=("s",)), *others) == ({"z/t": ["a/x"]}, ())
+
+
+def test_the_tool_of_that_very_id_goes_before_all(needed):
+    own = spec("other", server="s", provides=("b/x",))
+    found, _ = needed(spec("t", server="s", requires=("b/x",)), own, spec("x", server="b"))
+    assert found == {"s/t": ["b/x"]}
+
+
+def test_what_was_chosen_or_is_met_by_the_tool_itself_is_not_added(needed):
+    first = spec("a", requires=("b", "own"), provides=("own",))
+    assert needed(first, spec("b"), chosen=2) == ({}, ())
+
+
+def test_needs_are_followed_and_stand_under_the_chosen_tool_behind_them(needed):
+    chain = [spec(f"t{n}", requires=(f"t{n + 1}",)) for n in range(4)]
+    assert needed(*chain, spec("t4")) == ({"t0": ["t1", "t2", "t3", "t4"]}, ())
+
+
+def test_no_more_than_the_limit_is_added_and_that_is_said(needed):
+    wide = spec("a", requires=tuple("bcd"))
+    assert needed(wide, *map(spec, "bcd"), limit=2) == ({"a": ["b", "c"]}, ("requires-capped",))
+    chain = [spec(f"t{n}", requires=(f"t{n + 1}",)) for n in range(4)]
+    assert needed(*chain, spec("t4"), limit=2) == ({"t0": ["t1", "t2"]}, ("requires-capped",))
+
+
+def test_a_disabled_tool_and_one_out_of_reach_meet_nothing_and_say_the_same(needed):
+    asking = spec("a", server="mine", requires=("s",))
+    disabled = spec("b", server="mine", provides=("s",), enabled=False)
+    theirs = spec("c", server="theirs", provides=("s",))
+    mine = Equals("server", "mine")
+    nobody = needed(asking, allowed=mine)
+    assert nobody == ({}, ("requires-unmet:s",))
+    assert needed(asking, disabled, theirs, allowed=mine) == nobody
+
+
+def test_only_the_first_unmet_requirements_are_told_and_each_once(needed):
+    names = tuple(f"n{n}" for n in range(9))
+    found, signals = needed(spec("a", requires=names), spec("b", requires=names), chosen=2)
+    assert found == {}
+    assert signals == tuple(f"requires-unmet:n{n}" for n in range(MAX_UNMET))
+
+
+def tangle():
+    """Thirty tools that require one another, capabilities, and things that nobody has."""
+    random = Random(5)
+    nouns = [*(f"t{n}" for n in range(30)), "c0", "c1", "c2", "void"]
+    return [
+        spec(f"t{n}", requires=tuple(random.sample(nouns, 2)), provides=(f"c{n % 3}",))
+        for n in range(30)
+    ]
+
+
+@pytest.fixture(scope="module")
+def tangled():
+    tools = tangle()
+    with Crib.open(":memory:", settings=MODEL_FREE) as crib:
+        crib.index_tools(tools)
+        yield crib._store, tools
+
+
+@given(places=st.lists(st.integers(0, 29), unique=True, max_size=5), limit=st.integers(0, 40))
+def test_every_need_is_met_or_told_and_nothing_comes_twice(tangled, places, limit):
+    store, tools = tangled
+    chosen = [tools[place] for place in places]
+    found, signals = required(store, chosen, None, limit)
+    added = [tool for tools_ in found.values() for tool in tools_]
+    whole = [*chosen, *added]
+    ids = [tool.id for tool in whole]
+    assert len(set(ids)) == len(ids)
+    assert len(added) <= limit
+    met = {name for tool in whole for name in (tool.id, *tool.provides)}
+    open_needs = {name for tool in whole for name in tool.requires} - met
+    told = {signal.removeprefix("requires-unmet:") for signal in signals}
+    assert open_needs == told - {"requires-capped"} or "requires-capped" in told

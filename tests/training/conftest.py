@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.evaluation.dataset import DataSet
-from toolcrib.evaluation.loaders.opening import load
+from toolcrib.evaluation.loaders import load
 
 DATA = Path(__file__).parent.parent.parent / "data"
 

@@ -13,10 +13,16 @@ import pytest
 
 from tests.training.tiny import base, jargon, judge, lesson
 from toolcrib.errors import MissingExtraError
-from toolcrib.training.development import retrieval_evaluator
-from toolcrib.training.encoder import MIXES, EncoderSettings, _trainer, train_encoder
 from toolcrib.training.export import read_weights
-from toolcrib.training.loop import CHECKPOINTS, LoopSettings
+from toolcrib.training.session import retrieval_evaluator
+from toolcrib.training.trainer import (
+    CHECKPOINTS,
+    MIXES,
+    EncoderTraining,
+    LoopSettings,
+    _trainer,
+    train_encoder,
+)
 
 SHORT = LoopSettings(epochs=2, batch=12, rate=5e-3, checks=1)
 LONG = replace(SHORT, epochs=10)
@@ -31,7 +37,7 @@ class School:
         self.base = base(folder / "base")
         self.lesson = lesson()
 
-    def train(self, out: str, settings: EncoderSettings, marks: Any = None) -> dict[str, Any]:
+    def train(self, out: str, settings: EncoderTraining, marks: Any = None) -> dict[str, Any]:
         return train_encoder(self.base, *self.lesson, self.folder / out, settings, evaluator=marks)
 
     def weights(self, *parts: str) -> dict[str, Any]:
@@ -59,7 +65,7 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> School:
 @pytest.fixture(scope="module")
 def trained(school: School) -> dict[str, Any]:
     """A training of ten epochs, in the folder `trained`."""
-    return school.train("trained", EncoderSettings(LONG, mix=0.0))
+    return school.train("trained", EncoderTraining(LONG, mix=0.0))
 
 
 def _far(some: dict[str, Any], others: dict[str, Any]) -> float:
@@ -88,7 +94,7 @@ class TestLearning:
         assert moved == {name for name in before if name.startswith("encoder")}
 
     def test_words_move_where_it_is_asked_for(self, school: School) -> None:
-        school.train("words", EncoderSettings(SHORT, words=True, mix=0.0))
+        school.train("words", EncoderTraining(SHORT, words=True, mix=0.0))
         assert not np.array_equal(school.weights("words")[WORDS], school.weights("base")[WORDS])
 
 
@@ -96,13 +102,13 @@ class TestTheSameAgain:
     """A seed stands for everything that is random."""
 
     def test_the_same_seed_gives_the_same_weights(self, school: School) -> None:
-        accounts = [school.train(name, EncoderSettings(SHORT, mix=0.0)) for name in ("one", "two")]
+        accounts = [school.train(name, EncoderTraining(SHORT, mix=0.0)) for name in ("one", "two")]
         assert _far(school.weights("one"), school.weights("two")) == 0
         assert accounts[0]["loss"] == accounts[1]["loss"]
 
     def test_another_seed_gives_others(self, school: School, trained: dict[str, Any]) -> None:
         for seed in (0, 1):
-            school.train(f"seed-{seed}", EncoderSettings(replace(SHORT, seed=seed), mix=0.0))
+            school.train(f"seed-{seed}", EncoderTraining(replace(SHORT, seed=seed), mix=0.0))
         assert _far(school.weights("seed-0"), school.weights("seed-1")) > 1e-3
 
 
@@ -114,7 +120,7 @@ class TestMixing:
         def train(mix: float | None, *marks: float) -> tuple[float, dict[str, Any]]:
             # The finished run has its last checkpoint to go on from: no step is left to take.
             marks_or_none = judge(*marks) if marks else None
-            account = school.train("trained", EncoderSettings(LONG, mix=mix), marks_or_none)
+            account = school.train("trained", EncoderTraining(LONG, mix=mix), marks_or_none)
             return account["mix"], school.weights("trained")
 
         return train
@@ -142,7 +148,7 @@ class TestMixing:
     def test_with_them_it_is_what_serves_best(self, school: School, best: float) -> None:
         figures = [float(mix == best) for mix in MIXES]
         name = f"best-{best}"
-        account = school.train(name, EncoderSettings(SHORT), judge(0.0, 0.1, *figures))
+        account = school.train(name, EncoderTraining(SHORT), judge(0.0, 0.1, *figures))
         assert account["mix"] == best
         start, end = school.weights("base"), school.weights(name, CHECKPOINTS, "checkpoint-8")
         between = {name: best * start[name] + (1 - best) * end[name] for name in start}
@@ -156,7 +162,7 @@ class TestBatches:
     def _sampler(homogeneous: float) -> Any:
         import torch
 
-        settings = EncoderSettings(SHORT, homogeneous=homogeneous)
+        settings = EncoderTraining(SHORT, homogeneous=homogeneous)
         trainer = _trainer(["a"] * 12 + ["b"] * 12, settings)
         options = {"drop_last": True, "generator": torch.Generator(), "seed": 0}
         return trainer.get_batch_sampler(None, list(range(24)), 4, **options)
@@ -181,7 +187,7 @@ def test_texts_are_cut_where_the_settings_say(school: School) -> None:
     from sentence_transformers import SentenceTransformer
 
     once = replace(SHORT, epochs=1)
-    school.train("cut", EncoderSettings(once, max_tokens=5, mix=0.0))
+    school.train("cut", EncoderTraining(once, max_tokens=5, mix=0.0))
     assert SentenceTransformer(str(school.folder / "cut"), device="cpu").max_seq_length == 5
 
 
@@ -189,5 +195,5 @@ def test_without_the_extra_it_is_named(
     school: School, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtraError, match=r"training an encoder .*toolcrib\[train\]"):
-        train_encoder(school.base, *school.lesson, tmp_path, EncoderSettings())
+    with pytest.raises(MissingExtraError, match=r"training needs .*toolcrib\[train\]"):
+        train_encoder(school.base, *school.lesson, tmp_path, EncoderTraining())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tests.training.tiny import base
-from toolcrib.training.examples import Example
+from toolcrib.training.data import Example
 from toolcrib.training.loss import ListwiseLoss, MaskedContrastiveLoss
 
 UNLIKE = np.eye(8, dtype=np.float32)

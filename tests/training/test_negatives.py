@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from toolcrib.encoders.deterministic import DeterministicEncoder
 from toolcrib.errors import MissingExtraError
-from toolcrib.training.examples import Example, TrainingData
+from toolcrib.training.data import Example, TrainingData
 from toolcrib.training.negatives import ALIKE, mine
 
 GUIDE = DeterministicEncoder()
@@ -193,5 +193,5 @@ def test_mining_adds_negatives_and_changes_nothing_else(part):
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "scipy.sparse", None)
-    with pytest.raises(MissingExtraError, match=r"mining of negatives needs .*toolcrib\[train\]"):
+    with pytest.raises(MissingExtraError, match=r"training needs .*toolcrib\[train\]"):
         mine([part("q0", "n0", "n50")], Compass())

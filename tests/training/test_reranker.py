@@ -13,10 +13,9 @@ import pytest
 from tests.training.tiny import SHAPE, base, judge
 from toolcrib.encoders.bundled_reranker import BundledReranker
 from toolcrib.errors import MissingExtraError
-from toolcrib.training.examples import Example, TrainingData
+from toolcrib.training.data import Example, TrainingData
 from toolcrib.training.export import export, read_weights
-from toolcrib.training.loop import LoopSettings
-from toolcrib.training.reranker import RerankerSettings, train_reranker
+from toolcrib.training.trainer import LoopSettings, RerankerTraining, train_reranker
 
 THINGS = [
     "river",
@@ -34,7 +33,7 @@ THINGS = [
 ]
 UNSEEN = ["island", "paper", "bridge", "heart", "tower", "snow", "captain", "golden"]
 LOOP = LoopSettings(epochs=6, batch=4, rate=5e-3, checks=1)
-SETTINGS = RerankerSettings(LOOP, layers=1)
+SETTINGS = RerankerTraining(LOOP, layers=1)
 STEPS = 18
 
 
@@ -93,14 +92,14 @@ def test_words_stay_where_they_are_and_layers_move(
 
 
 def test_words_move_where_it_is_asked_for(start: str, tmp_path: Path) -> None:
-    once = RerankerSettings(replace(LOOP, epochs=2), layers=1, words=True)
+    once = RerankerTraining(replace(LOOP, epochs=2), layers=1, words=True)
     train_reranker(start, lesson(), tmp_path, once)
     assert "embeddings.word_embeddings.weight" in _moved(_tensors(Path(start)), _tensors(tmp_path))
 
 
 def test_of_the_base_the_first_layers_are_kept(tmp_path: Path) -> None:
     deep = base(tmp_path / "deep", replace(SHAPE, layers=3))
-    still = RerankerSettings(replace(LOOP, epochs=2, rate=0.0), layers=2)
+    still = RerankerTraining(replace(LOOP, epochs=2, rate=0.0), layers=2)
     train_reranker(deep, lesson(), tmp_path / "out", still)
     before, after = _tensors(tmp_path / "deep"), _tensors(tmp_path / "out")
     kept = {name for name in before if "layer.2." not in name}
@@ -163,5 +162,5 @@ def test_without_the_extra_it_is_named(
     start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers.cross_encoder", None)
-    with pytest.raises(MissingExtraError, match=r"training a reranker .*toolcrib\[train\]"):
+    with pytest.raises(MissingExtraError, match=r"training needs .*toolcrib\[train\]"):
         train_reranker(start, lesson(), tmp_path, SETTINGS)

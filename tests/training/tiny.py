@@ -13,9 +13,8 @@ from toolcrib.encoders.deterministic import DeterministicEncoder
 from toolcrib.encoders.protocols import FloatArray
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.records import ToolSpec
-from toolcrib.training.base import write_for_training
-from toolcrib.training.examples import TrainingData, from_labels
-from toolcrib.training.export import Weights
+from toolcrib.training.data import TrainingData, from_labels
+from toolcrib.training.export import Weights, write_for_training
 from toolcrib.training.negatives import mine
 
 __all__ = ["SHAPE", "base", "jargon", "judge", "lesson", "weights"]

@@ -29,7 +29,7 @@ from toolcrib.records import (
     ToolSpec,
     Turn,
 )
-from toolcrib.router.policy import RecoveryPolicy
+from toolcrib.router.recovery import RecoveryPolicy
 from toolcrib.store.filters import Filter
 from toolcrib.store.protocol import Identity, StoreInfo
 

@@ -19,8 +19,8 @@ from toolcrib.client.parcels import PackedPassages, packed_passages, parts
 from toolcrib.client.reports import Told, joined
 from toolcrib.errors import UnknownCollectionError
 from toolcrib.indexers.writing import Listener
-from toolcrib.records import SENSITIVITIES, Collection, IndexReport, Refusal, Scope
-from toolcrib.router.catalogue import preset
+from toolcrib.records import Collection, IndexReport, Refusal, Scope
+from toolcrib.router.collections import preset
 
 __all__ = [
     "add_collections",
@@ -102,21 +102,15 @@ def remove_docs(collection: str, documents: Sequence[str] = ()) -> Steps[int]:
 def list_collections(scope: Scope | None = None) -> Steps[Listed]:
     """The collections in reach by name, each with its number of passages."""
     known: Listed = yield Call("GET", "/v1/collections", read_collections)
-    return [pair for pair in known if scope is None or _is_within(pair[0], scope)]
+    if scope is None:
+        return known
+    return [pair for pair in known if scope.allows_collection(pair[0].name, pair[0].sensitivity)]
 
 
 def add_collections(collections: Sequence[Collection]) -> Call[Listed]:
     """Make collections known, or describe them anew."""
     body = {"collections": [each.model_dump(mode="json") for each in collections]}
     return Call("POST", "/v1/collections", read_collections, body)
-
-
-def _is_within(collection: Collection, scope: Scope) -> bool:
-    named, ceiling = scope.collections, scope.max_sensitivity
-    return (named is None or collection.name in named) and (
-        ceiling is None
-        or SENSITIVITIES.index(collection.sensitivity) <= SENSITIVITIES.index(ceiling)
-    )
 
 
 def _unpruned(report: IndexReport, refused: int) -> IndexReport:

@@ -26,7 +26,7 @@ from toolcrib.records import (
     ToolHit,
     Turn,
 )
-from toolcrib.retrieval.queries import has_words
+from toolcrib.retrieval.hybrid import has_words
 from toolcrib.router.telemetry import Feedback
 
 __all__ = ["alternates", "detect", "feedback", "find_knowledge", "report_outcome", "route"]

@@ -1,4 +1,4 @@
-"""Two evaluations, before and after a change: what fell by more than chance would have it."""
+"""Comparison of two evaluations: what fell after a change by more than chance would have it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Fall", "compare", "missing"]
 SEED = 0
 ALPHA = 0.05
 
-Key: TypeAlias = tuple[str, str, str]
+_Key: TypeAlias = tuple[str, str, str]
 """Set, system, measure."""
 
-Pair: TypeAlias = tuple[list[float], list[float]]
+_Pair: TypeAlias = tuple[list[float], list[float]]
 """A measure before and after, of the same queries in the same order."""
 
 
@@ -82,7 +82,7 @@ def missing(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, .
     return tuple(" / ".join(key) for key in old if key not in new)
 
 
-def _measures(exported: Mapping[str, Any], source: str) -> dict[Key, Mapping[str, float]]:
+def _measures(exported: Mapping[str, Any], source: str) -> dict[_Key, Mapping[str, float]]:
     """Everything with a mean and an interval."""
     try:
         return {
@@ -100,20 +100,20 @@ def _measures(exported: Mapping[str, Any], source: str) -> dict[Key, Mapping[str
         ) from error
 
 
-def _paired(key: Key, before: Mapping[str, Any], after: Mapping[str, Any]) -> Pair | None:
+def _paired(key: _Key, before: Mapping[str, Any], after: Mapping[str, Any]) -> _Pair | None:
     """The measure of the queries that both have; nothing where there are none."""
     old, new = _values(key, before), _values(key, after)
     common = [query for query in old if query in new]
     return ([old[q] for q in common], [new[q] for q in common]) if common else None
 
 
-def _values(key: Key, exported: Mapping[str, Any]) -> dict[str, float]:
+def _values(key: _Key, exported: Mapping[str, Any]) -> dict[str, float]:
     data_set, system, measure = key
     queries: dict[str, Any] = exported.get("per_query", {}).get(data_set, {}).get(system, {})
     return {query: values[measure] for query, values in queries.items() if measure in values}
 
 
-def _tested(pairs: Mapping[Key, Pair]) -> Iterator[Fall]:
+def _tested(pairs: Mapping[_Key, _Pair]) -> Iterator[Fall]:
     draws = draws_for(len(pairs))
     differences = [np.subtract(new, old)[:, None] for old, new in pairs.values()]
     p_values = holm([float(randomisation_tests(d, SEED, draws)[0]) for d in differences])
@@ -123,7 +123,9 @@ def _tested(pairs: Mapping[Key, Pair]) -> Iterator[Fall]:
 
 
 def _apart(
-    keys: list[Key], old: Mapping[Key, Mapping[str, float]], new: Mapping[Key, Mapping[str, float]]
+    keys: list[_Key],
+    old: Mapping[_Key, Mapping[str, float]],
+    new: Mapping[_Key, Mapping[str, float]],
 ) -> Iterator[Fall]:
     for key in keys:
         if old[key]["low"] > new[key]["high"] or old[key]["high"] < new[key]["low"]:

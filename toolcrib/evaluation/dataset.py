@@ -1,4 +1,4 @@
-"""Labelled data: tools, queries, and which tools answer which query."""
+"""Data sets: tools, queries, and which tools answer which query."""
 
 from __future__ import annotations
 

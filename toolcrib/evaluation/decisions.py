@@ -1,35 +1,46 @@
-"""What a log of decisions tells: where turns go, how fast, how often right, how honestly sure."""
+"""Decisions of a log, measured: where turns go, how fast, how often right, how honestly sure.
+
+A decision that failed counts as wrong wherever confidence is compared with success. Otherwise
+what people named as right decides; where only success is known, all that was accepted counts as
+right; failing that, a call of the first tool says whether that one was.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from toolcrib.evaluation.decision_log import LoggedDecision, labelled_queries, read_decisions
-from toolcrib.evaluation.decision_success import (
-    asked_knowledge,
-    asked_tools,
-    knowledge_right,
-    route_right,
-    tools_right,
-    values,
-)
-from toolcrib.evaluation.gate_measures import BINS, ReliabilityBin, reliability_bins
+from toolcrib.evaluation.dataset import LabelledQuery
+from toolcrib.evaluation.gate_measures import BINS, ReliabilityBin, expected_error, reliability_bins
+from toolcrib.evaluation.rows import Located
+from toolcrib.records import Outcome, Refusal, Verdict
+from toolcrib.records.turn import RouteKind
+from toolcrib.router.telemetry import Feedback
 
 __all__ = [
     "DecisionSummary",
     "Latency",
+    "LogContent",
+    "LoggedDecision",
     "Period",
-    "Rate",
     "Reliability",
     "RouteSummary",
+    "Share",
+    "asked_knowledge",
+    "asked_tools",
+    "knowledge_right",
     "labelled_queries",
+    "read_decisions",
+    "route_right",
     "summarise",
+    "tools_right",
+    "values",
 ]
 
 LEAST_IN_BIN = 20
@@ -61,7 +72,7 @@ class RouteSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class Share:
     """A mean in [0, 1] over `of` decisions."""
 
     value: float
@@ -106,7 +117,7 @@ class DecisionSummary:
     until: str
     latency: Latency | None
     routes: Mapping[str, RouteSummary]
-    rates: Mapping[str, Rate]
+    rates: Mapping[str, Share]
     reliability: Mapping[str, Reliability]
     verdicts: Mapping[str, Mapping[str, int]]
     degraded: Mapping[str, int]
@@ -155,14 +166,16 @@ def _routes(made: Sequence[LoggedDecision]) -> dict[str, RouteSummary]:
     return found
 
 
-def _rates(made: Sequence[LoggedDecision]) -> dict[str, Rate]:
+def _rates(made: Sequence[LoggedDecision]) -> dict[str, Share]:
     known: dict[str, list[float]] = {}
     for one in made:
         for name, value in values(one).items():
             known.setdefault(name, []).append(value)
     order = ("success", "route", "intent", "domain", "tool_precision", "tool_recall", "knowledge")
     return {
-        name: Rate(float(np.mean(known[name])), len(known[name])) for name in order if name in known
+        name: Share(float(np.mean(known[name])), len(known[name]))
+        for name in order
+        if name in known
     }
 
 
@@ -186,8 +199,7 @@ def _reliability(known: Sequence[tuple[float, bool]]) -> Reliability:
     confidence, correct = (np.array(column) for column in zip(*known, strict=True))
     count = len(known)
     bins = reliability_bins(confidence, correct, max(1, min(BINS, count // LEAST_IN_BIN)))
-    gaps = sum(one.count * abs(one.confidence - one.accuracy) for one in bins)
-    return Reliability(bins, gaps / count, count)
+    return Reliability(bins, expected_error(bins), count)
 
 
 def _step(made: Sequence[LoggedDecision]) -> int:
@@ -218,3 +230,289 @@ def _verdict(one: LoggedDecision) -> str:
 
 def _iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="seconds")
+
+
+SPLIT = "train"
+"""Queries that people labelled in use are learned from, never measured on."""
+
+_Probability = Annotated[float, Field(ge=0, le=1)]
+_Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Logged(BaseModel):
+    """A part of a record; what is not looked at here is let through."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class LoggedRoute(Logged):
+    """Where a turn went."""
+
+    kind: RouteKind
+    confidence: _Probability | None = None
+
+
+class LoggedContext(Logged):
+    """What kind of turn it was taken for."""
+
+    intent: str | None = None
+    domain: str | None = None
+
+
+class Named(Logged):
+    """A tool or collection that was returned."""
+
+    id: str
+
+
+class LoggedTools(Logged):
+    """The tools that were returned, best first."""
+
+    verdict: Verdict
+    confidence: _Probability | None = None
+    fallback: bool = False
+    items: tuple[Named, ...] = ()
+
+
+class LoggedKnowledge(Logged):
+    """The collections that were asked, best first."""
+
+    verdict: Verdict
+    confidence: _Probability | None = None
+    collections: tuple[Named, ...] = ()
+
+
+class LoggedText(Logged):
+    """What tools and passages were searched with."""
+
+    search: str
+
+
+class DecisionRow(Logged):
+    """A record of the kind `decision`."""
+
+    id: str
+    at: AwareDatetime
+    route: LoggedRoute
+    context: LoggedContext = LoggedContext()
+    tools: LoggedTools
+    knowledge: LoggedKnowledge
+    took_ms: dict[str, _Milliseconds] = Field(default_factory=dict[str, float])
+    degraded: tuple[str, ...] = ()
+    text: LoggedText | None = None
+
+
+class FeedbackRow(Logged, Feedback):
+    """A record of the kind `feedback`, with what it says."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    decision: str
+    at: AwareDatetime
+
+
+class OutcomeRow(Logged):
+    """A record of the kind `outcome`."""
+
+    decision: str
+    at: AwareDatetime
+    tool: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedDecision:
+    """A decision, what was said of it, and how the first calls of its tools ended.
+
+    Of several feedbacks the latest counts, field by field; None where there is none at all.
+    `outcomes` by tool, the latest of each.
+    """
+
+    row: DecisionRow
+    feedback: Feedback | None = None
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict[str, Outcome])
+
+    @property
+    def ms(self) -> float:
+        """What it took: the stage `total`, or all stages together where there is none."""
+        took = self.row.took_ms
+        return took.get("total", sum(took.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class LogContent:
+    """The decisions of a log in the order of their times; `unreadable` records were left out."""
+
+    decisions: tuple[LoggedDecision, ...]
+    unreadable: int
+
+
+def read_decisions(records: Iterable[Mapping[str, Any]]) -> LogContent:
+    """Join records into decisions.
+
+    What is said of a decision that is not in the log (any more) is passed over, and so are
+    records of other kinds.
+    """
+    rows: dict[str, DecisionRow] = {}
+    feedback: dict[str, list[FeedbackRow]] = {}
+    outcomes: dict[str, list[OutcomeRow]] = {}
+    unreadable = 0
+    for record in records:
+        try:
+            match record.get("kind"):
+                case "decision":
+                    row = DecisionRow.model_validate(record)
+                    rows[row.id] = row
+                case "feedback":
+                    said = FeedbackRow.model_validate(record)
+                    feedback.setdefault(said.decision, []).append(said)
+                case "outcome":
+                    ended = OutcomeRow.model_validate(record)
+                    outcomes.setdefault(ended.decision, []).append(ended)
+                case _:
+                    continue
+        except ValidationError:
+            unreadable += 1
+    joined = (
+        LoggedDecision(row, _merged(feedback.get(id, [])), _latest(outcomes.get(id, [])))
+        for id, row in rows.items()
+    )
+    return LogContent(tuple(sorted(joined, key=lambda one: one.row.at)), unreadable)
+
+
+def labelled_queries(
+    records: Iterable[Mapping[str, Any]], source: str = "the log"
+) -> list[Located | Refusal]:
+    """The decisions whose right tools somebody named, as queries that can be learned from.
+
+    A decision that was logged without its text is refused: there is nothing to ask again.
+    """
+    return list(_labelled(read_decisions(records).decisions, source))
+
+
+def _labelled(decisions: Iterable[LoggedDecision], source: str) -> Iterator[Located | Refusal]:
+    for one in decisions:
+        tools = one.feedback.tools if one.feedback else None
+        if tools is None:
+            continue
+        place = f"decision {one.row.id}"
+        if one.row.text is None or not one.row.text.search.strip():
+            reason = "was logged without its text; telemetry.text: true keeps that of new ones"
+            yield Refusal(source, place, reason)
+            continue
+        query = LabelledQuery(
+            id=one.row.id,
+            text=one.row.text.search,
+            split=SPLIT,
+            relevant=dict.fromkeys(tools, 1.0),
+            answerable=bool(tools),
+            unanswerable_scope="" if tools else "corpus",
+        )
+        yield Located(f"{source}: {place}", query)
+
+
+def _merged(said: list[FeedbackRow]) -> Feedback | None:
+    fields: dict[str, Any] = {}
+    for one in sorted(said, key=lambda row: row.at):
+        fields |= one.model_dump(exclude={"decision", "at"}, exclude_none=True)
+    return Feedback(**fields) if fields else None
+
+
+def _latest(ended: list[OutcomeRow]) -> dict[str, Outcome]:
+    return {one.tool: one.outcome for one in sorted(ended, key=lambda row: row.at)}
+
+
+TOOL_ROUTES = ("tools", "both", "general")
+KNOWLEDGE_ROUTES = ("knowledge", "both")
+
+
+def asked_tools(one: LoggedDecision) -> bool:
+    """Whether the turn went where tools are."""
+    return one.row.route.kind in TOOL_ROUTES
+
+
+def asked_knowledge(one: LoggedDecision) -> bool:
+    """Whether the turn went where passages are."""
+    return one.row.route.kind in KNOWLEDGE_ROUTES
+
+
+def route_right(one: LoggedDecision) -> bool | None:
+    """Whether the turn went where it should; None where that is not known."""
+    said = one.feedback
+    if said is None:
+        return None
+    if said.outcome == "failure":
+        return False
+    if said.route is not None:
+        return one.row.route.kind == said.route
+    return True if said.outcome == "success" else None
+
+
+def tools_right(one: LoggedDecision) -> bool | None:
+    """Whether the first tool of the ranking was right; None where that is not known.
+
+    What was withheld or replaced by the general tool is not in the log: only where nothing
+    would have been right is it known to be wrong.
+    """
+    if not asked_tools(one):
+        return None
+    said, tools = one.feedback, one.row.tools
+    if said is not None and (said.outcome == "failure" or said.tools == ()):
+        return False
+    if not tools.items or tools.fallback:
+        return None
+    first = tools.items[0].id
+    if said is not None and said.tools is not None:
+        return first in said.tools
+    if said is not None and said.outcome == "success":
+        return True if tools.verdict == "accept" else None
+    reported = one.outcomes.get(first)
+    return None if reported is None else reported == "success"
+
+
+def knowledge_right(one: LoggedDecision) -> bool | None:
+    """Whether the first collection was right; None where that is not known."""
+    said, knowledge = one.feedback, one.row.knowledge
+    if said is None or not asked_knowledge(one):
+        return None
+    if said.outcome == "failure":
+        return False
+    if said.collections is not None:
+        return _first_is_in(knowledge.collections, said.collections)
+    return True if said.outcome == "success" and knowledge.verdict == "accept" else None
+
+
+def values(one: LoggedDecision) -> dict[str, float]:
+    """What feedback makes of a decision, each in [0, 1]; only what it speaks of is there.
+
+    `success`, `route`, `intent`, `domain` and `knowledge` are 0 or 1. `tool_precision` needs
+    something returned, `tool_recall` something right.
+    """
+    said, row = one.feedback, one.row
+    if said is None:
+        return {}
+    found: dict[str, float] = {}
+    if said.outcome is not None:
+        found["success"] = said.outcome == "success"
+    if said.route is not None:
+        found["route"] = row.route.kind == said.route
+    if said.intent is not None:
+        found["intent"] = (row.context.intent or "") == said.intent
+    if said.domain is not None:
+        found["domain"] = (row.context.domain or "") == said.domain
+    if said.tools is not None:
+        found |= _tool_values({tool.id for tool in row.tools.items}, set(said.tools))
+    if said.collections is not None:
+        found["knowledge"] = _first_is_in(row.knowledge.collections, said.collections)
+    return found
+
+
+def _tool_values(returned: set[str], right: set[str]) -> dict[str, float]:
+    both = len(returned & right)
+    precision = {"tool_precision": both / len(returned)} if returned else {}
+    recall = {"tool_recall": both / len(right)} if right else {}
+    return precision | recall
+
+
+def _first_is_in(asked: Sequence[Named], right: Sequence[str]) -> bool:
+    return asked[0].id in right if asked else not right

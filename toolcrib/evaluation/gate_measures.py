@@ -1,4 +1,4 @@
-"""How far a confidence can be believed: does it tell right from wrong, and is it a probability.
+"""Gate measures: does a confidence tell right from wrong, and is it a probability.
 
 All functions take arrays of one length, one entry per query, unanswerable ones included:
 `confidence` (float, higher means surer), `correct` (bool: the first tool is right) and
@@ -15,18 +15,20 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from toolcrib.evaluation.extra import import_eval
+from toolcrib.extras import import_extra
+from toolcrib.retrieval.calibration import Floats
 
 __all__ = [
+    "Bools",
     "ReliabilityBin",
     "RiskCoverage",
+    "expected_error",
     "gate_measures",
     "reliability_bins",
     "risk_coverage",
     "verdict_measures",
 ]
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 BINS = 15
@@ -108,6 +110,12 @@ def reliability_bins(
     )
 
 
+def expected_error(bins: Sequence[ReliabilityBin]) -> float:
+    """The expected calibration error: the mean distance of confidence and success."""
+    gaps = sum(one.count * abs(one.confidence - one.accuracy) for one in bins)
+    return gaps / sum(one.count for one in bins)
+
+
 def risk_coverage(confidence: Floats, correct: Bools) -> RiskCoverage:
     """The curve of selective prediction (El-Yaniv and Wiener 2010), a point for every query."""
     order = np.argsort(-confidence, kind="stable")
@@ -119,7 +127,7 @@ def risk_coverage(confidence: Floats, correct: Bools) -> RiskCoverage:
 def _separation(confidence: Floats, answerable: Bools) -> dict[str, float]:
     if answerable.all() or not answerable.any():
         return {}
-    sklearn = import_eval("sklearn.metrics", "evaluation")
+    sklearn = import_extra("sklearn.metrics", "evaluation", "eval")
     false_rate, true_rate, _ = sklearn.roc_curve(answerable, confidence, drop_intermediate=False)
     return {
         "auroc": float(sklearn.roc_auc_score(answerable, confidence)),
@@ -131,10 +139,11 @@ def _separation(confidence: Floats, answerable: Bools) -> dict[str, float]:
 def _calibration(confidence: Floats, correct: Bools) -> dict[str, float]:
     if confidence.min() < 0 or confidence.max() > 1:
         return {}
-    bins = reliability_bins(confidence, correct)
-    gaps = sum(one.count * abs(one.confidence - one.accuracy) for one in bins)
-    brier: Callable[..., float] = import_eval("sklearn.metrics", "evaluation").brier_score_loss
-    return {"ece": gaps / len(confidence), "brier": float(brier(correct, confidence, pos_label=1))}
+    error = expected_error(reliability_bins(confidence, correct))
+    brier: Callable[..., float] = import_extra(
+        "sklearn.metrics", "evaluation", "eval"
+    ).brier_score_loss
+    return {"ece": error, "brier": float(brier(correct, confidence, pos_label=1))}
 
 
 def _risk_at(coverage: float, confidence: Floats, correct: Bools) -> float:

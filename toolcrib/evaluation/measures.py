@@ -1,4 +1,4 @@
-"""How good a ranking is, query by query.
+"""Measures of a ranking, query by query, and its cost in prompt tokens.
 
 What the field has standard measures for comes from `ir-measures`, computed by trec_eval; its
 conventions hold:
@@ -22,15 +22,22 @@ stands. A tool that is returned twice counts where it first stands.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
+from toolcrib.encoders.bundled import DEFAULT_MODEL
+from toolcrib.encoders.model_folder import MODELS
+from toolcrib.errors import UnknownToolError
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.extra import import_eval
+from toolcrib.extras import import_extra
+from toolcrib.integrations.formats import export
+from toolcrib.records import ToolSpec
 
-__all__ = ["integer_grades", "lower_is_better", "measure"]
+__all__ = ["PromptTokens", "integer_grades", "lower_is_better", "main_measure", "measure"]
 
 GRADE_STEPS = 1000
 """Grades are told apart down to a thousandth: trec_eval knows whole numbers only."""
@@ -59,6 +66,14 @@ def measure(
 def lower_is_better(name: str) -> bool:
     """Whether a smaller value of the measure is the better one."""
     return name.startswith(("forbidden@", "set_size@"))
+
+
+def main_measure(measures: Mapping[str, object]) -> str:
+    """`ndcg@10`, or nDCG at the largest cut-off that there is; empty when there is none."""
+    cutoffs = [int(name.removeprefix("ndcg@")) for name in measures if name.startswith("ndcg@")]
+    if not cutoffs:
+        return ""
+    return "ndcg@10" if "ndcg@10" in measures else f"ndcg@{max(cutoffs)}"
 
 
 def integer_grades(queries: Sequence[LabelledQuery]) -> list[dict[str, int]]:
@@ -116,14 +131,63 @@ def _standard(
             run[str(place)] = {number[tool]: -float(rank) for rank, tool in enumerate(ranking)}
     names = {trec: name for name, trec in measures.items()}
     # Named, as another provider would step in for one that fails to load, with another nDCG.
-    provider: Any = import_eval("ir_measures", "evaluation").pytrec_eval
+    provider: Any = import_extra("ir_measures", "evaluation", "eval").pytrec_eval
     for found in provider.iter_calc(list(names), qrels, run) if run else ():
         values[int(found.query_id)][names[found.measure]] = float(found.value)
     return values
 
 
 def _trec_measures(ks: Sequence[int]) -> Mapping[str, Any]:
-    ir = import_eval("ir_measures", "evaluation")
+    ir = import_extra("ir_measures", "evaluation", "eval")
     at_k = {"ndcg": ir.nDCG, "recall": ir.R, "precision": ir.P}
     standard = {f"{name}@{k}": trec @ k for name, trec in at_k.items() for k in ks}
     return standard | {"hit@1": ir.Success @ 1, "mrr": ir.RR}
+
+
+class PromptTokens:
+    """Tokens of tools' definitions, as an OpenAI client sends them, in compact JSON.
+
+    They are counted with the bundled encoder's WordPiece vocabulary (30,522 entries), which
+    needs no network. A model's own tokenizer gives other counts, most often lower ones: WordPiece
+    makes a token of every bracket and quotation mark, where byte-pair vocabularies merge some.
+    Shares of a whole registry hardly depend on it.
+    """
+
+    def __init__(self, tools: Iterable[ToolSpec]) -> None:
+        specs = list(tools)
+        definitions = [_definition(spec) for spec in specs]
+        encoded = _tokenizer().encode_batch_fast(definitions, add_special_tokens=False)
+        self._of_tool = {spec.id: len(one.ids) for spec, one in zip(specs, encoded, strict=True)}
+        self.whole_registry = sum(self._of_tool.values())
+
+    def count(self, ids: Iterable[str]) -> int:
+        """Tokens of these tools together.
+
+        Raises:
+            UnknownToolError: there is no tool of this id.
+        """
+        try:
+            return sum(self._of_tool[id] for id in ids)
+        except KeyError as unknown:
+            raise UnknownToolError(str(unknown.args[0])) from None
+
+    def saved(self, tokens: float) -> float:
+        """The share of the whole registry's tokens that `tokens` leave out, in [0, 1]."""
+        return 1.0 - tokens / self.whole_registry if self.whole_registry else 0.0
+
+
+def _definition(spec: ToolSpec) -> str:
+    text = json.dumps(export([spec], "openai")[0], ensure_ascii=False, separators=(",", ":"))
+    # Lone surrogates are no text that a tokenizer takes.
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+@lru_cache(maxsize=1)
+def _tokenizer() -> Any:
+    from tokenizers import Tokenizer
+
+    tokenizer: Any = Tokenizer.from_file(str(MODELS / DEFAULT_MODEL / "tokenizer.json"))
+    # The encoder reads no further than some tokens; a prompt's bill does.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer

@@ -1,4 +1,4 @@
-"""Where a system goes wrong, and why: queries, pairs of tools, words."""
+"""Mistakes of a system: its worst queries, pairs of tools, words in no tool."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.results import Outcome
-from toolcrib.evaluation.summary import first_is_right, main_measure
+from toolcrib.evaluation.measures import main_measure
+from toolcrib.evaluation.results import QueryResult
 from toolcrib.indexers.render import FieldWeights, lexical_counts
 from toolcrib.records import ToolSpec
 
@@ -71,7 +71,7 @@ class Mistakes:
 
 
 def find_mistakes(
-    outcomes: Sequence[Outcome], tools: Iterable[ToolSpec], count: int = 20
+    outcomes: Sequence[QueryResult], tools: Iterable[ToolSpec], count: int = 20
 ) -> Mistakes:
     """At most `count` of each kind, from one system's outcomes on one data set."""
     queries = [outcome.query for outcome in outcomes]
@@ -83,7 +83,7 @@ def find_mistakes(
 
 
 def worst_queries(
-    outcomes: Iterable[Outcome], count: int = 20, measure: str = ""
+    outcomes: Iterable[QueryResult], count: int = 20, measure: str = ""
 ) -> tuple[Mistake, ...]:
     """The answerable queries of least value, of those that are not answered perfectly.
 
@@ -100,7 +100,7 @@ def worst_queries(
     return tuple(_mistake(outcome, name) for outcome in wrong[:count])
 
 
-def _mistake(outcome: Outcome, measure: str) -> Mistake:
+def _mistake(outcome: QueryResult, measure: str) -> Mistake:
     query = outcome.query
     expected = _expected(query)
     returned = tuple(tool.id for tool in outcome.answer.ranked)
@@ -121,7 +121,7 @@ def _expected(query: LabelledQuery) -> tuple[str, ...]:
     return tuple(sorted(relevant, key=lambda tool: -query.relevant[tool]))
 
 
-def confusions(outcomes: Iterable[Outcome], count: int = 20) -> tuple[Confusion, ...]:
+def confusions(outcomes: Iterable[QueryResult], count: int = 20) -> tuple[Confusion, ...]:
     """Which wrong tools come first, most frequent pairs first.
 
     A query with several expected tools counts once for each of them.
@@ -129,7 +129,7 @@ def confusions(outcomes: Iterable[Outcome], count: int = 20) -> tuple[Confusion,
     pairs = Counter(
         (expected, outcome.answer.ranked[0].id)
         for outcome in outcomes
-        if outcome.answer.ranked and not first_is_right(outcome)
+        if outcome.answer.ranked and not outcome.first_is_right
         for expected in _expected(outcome.query)
     )
     ordered = sorted(pairs.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -1,14 +1,28 @@
-"""What an evaluation found, from single queries up to macro averages."""
+"""Results of an evaluation, from single queries up to macro averages; as JSON and TREC runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import string
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.systems.protocol import Answer
+from toolcrib.evaluation.measures import integer_grades
+from toolcrib.evaluation.systems.base import Answer
 
-__all__ = ["Comparison", "Evaluation", "Interval", "Outcome", "SetResult", "SystemResult"]
+__all__ = [
+    "Comparison",
+    "Evaluation",
+    "Interval",
+    "QueryResult",
+    "SetResult",
+    "SystemResult",
+    "as_json",
+    "write_runs",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +35,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class QueryResult:
     """One system's answer to one query, and what it is worth.
 
     `measures` by name (`ndcg@10`), empty for a query that nothing answers. `ms` is the wall
@@ -33,6 +47,12 @@ class Outcome:
     ms: float
     prompt_tokens: int
     measures: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def first_is_right(self) -> bool:
+        """Whether the first returned tool is relevant, whatever a gate says."""
+        ranked = self.answer.ranked
+        return bool(ranked) and self.query.relevant.get(ranked[0].id, 0) > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +88,7 @@ class SystemResult:
     tokens_saved: float
     gates: Mapping[str, float] = field(default_factory=dict[str, float])
     against_first: Mapping[str, Comparison] = field(default_factory=dict[str, Comparison])
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[QueryResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +118,140 @@ class Evaluation:
     macro_against_first: Mapping[str, Mapping[str, Comparison]] = field(
         default_factory=dict[str, Mapping[str, Comparison]],
     )
+
+
+DIGITS = 5
+"""After the point, for shares; milliseconds and tokens have fewer, p-values one more."""
+
+
+def as_json(evaluation: Evaluation, *, per_query: bool = False) -> dict[str, Any]:
+    """Plain dicts, lists, strings and numbers.
+
+    `datasets` holds, by set and system, every measure as `mean`, `low` and `high`, gates as
+    numbers (`auroc`), `latency_ms` (`p50`, `p99`), `prompt_tokens`, `tokens_saved`, `version`,
+    and `against_first` (`difference`, `p`, `significant`), empty for the first system. `macro`
+    holds means over sets and `macro_against_first` how they differ from the first system's,
+    `sets` what was measured on, `settings` how. With `per_query`, that
+    key holds every measure of every answerable query, by set, system and query id: with it two
+    evaluations can be compared query by query.
+    """
+    sets = evaluation.sets
+    exported: dict[str, Any] = {
+        "datasets": {
+            name: {system: _system(result) for system, result in one.systems.items()}
+            for name, one in sets.items()
+        },
+        "macro": {system: _rounded(figures) for system, figures in evaluation.macro.items()},
+        "macro_against_first": {
+            system: _compared(compared)
+            for system, compared in evaluation.macro_against_first.items()
+        },
+        "sets": {
+            name: {
+                "split": one.split,
+                "tools": one.tools,
+                "queries": one.queries,
+                "unanswerable": one.unanswerable,
+                "notes": list(one.notes),
+                "warnings": list(one.warnings),
+            }
+            for name, one in sets.items()
+        },
+        "settings": dict(evaluation.settings),
+    }
+    if per_query:
+        exported["per_query"] = {
+            name: {
+                system: {
+                    one.query.id: _rounded(one.measures) for one in result.outcomes if one.measures
+                }
+                for system, result in found.systems.items()
+            }
+            for name, found in sets.items()
+        }
+    return exported
+
+
+def _system(result: SystemResult) -> dict[str, Any]:
+    return {
+        **{measure: _rounded(asdict(interval)) for measure, interval in result.measures.items()},
+        **_rounded(result.gates),
+        "latency_ms": _rounded(result.latency_ms, 3),
+        "prompt_tokens": round(result.prompt_tokens, 1),
+        "tokens_saved": round(result.tokens_saved, DIGITS),
+        "version": result.version,
+        "against_first": _compared(result.against_first),
+    }
+
+
+def _compared(comparisons: Mapping[str, Comparison]) -> dict[str, dict[str, Any]]:
+    return {
+        measure: {
+            "difference": round(one.difference, DIGITS),
+            "p": round(one.p, DIGITS + 1),
+            "significant": one.significant,
+        }
+        for measure, one in comparisons.items()
+    }
+
+
+def _rounded(figures: Mapping[str, float], digits: int = DIGITS) -> dict[str, float]:
+    return {name: round(value, digits) for name, value in figures.items()}
+
+
+READABLE = string.punctuation.replace("%", "")
+"""What stays as it is in an id, with ASCII letters and digits."""
+
+
+def write_runs(evaluation: Evaluation, directory: Path) -> tuple[Path, ...]:
+    """Write `SET.qrels` and `SET.SYSTEM.run` for all sets and systems; give their paths.
+
+    Columns are parted by spaces, so ids are percent-encoded where they hold white space, `%` or
+    letters beyond ASCII; `urllib.parse.unquote` gives them back. Scores only count down with
+    the rank: evaluators re-sort by score and break ties by id, where here a system's own order
+    stands. Queries that nothing answers are in the runs, but not in the qrels. For our means
+    use `trec_eval -c`, which counts an omitted query as zero.
+
+    Raises:
+        OSError: the folder cannot be made or written to.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    for one in evaluation.sets.values():
+        files = {f"{_file(one.name)}.qrels": _qrels(one)}
+        for name, system in one.systems.items():
+            files[f"{_file(one.name)}.{_file(name)}.run"] = _run(name, system.outcomes)
+        for name, lines in files.items():
+            path = directory / name
+            path.write_text("".join(lines), encoding="ascii")
+            written.append(path)
+    return tuple(written)
+
+
+def _qrels(one: SetResult) -> Iterator[str]:
+    # A system may have left queries out: together they have answered what anyone has.
+    queries: dict[str, LabelledQuery] = {
+        outcome.query.id: outcome.query
+        for system in one.systems.values()
+        for outcome in system.outcomes
+        if outcome.query.answerable
+    }
+    for query, grades in zip(queries, integer_grades(list(queries.values())), strict=True):
+        for tool, grade in grades.items():
+            yield f"{_id(query)} 0 {_id(tool)} {grade}\n"
+
+
+def _run(name: str, outcomes: Iterable[QueryResult]) -> Iterator[str]:
+    for outcome in outcomes:
+        ranked = list(dict.fromkeys(tool.id for tool in outcome.answer.ranked))
+        for rank, tool in enumerate(ranked, start=1):
+            score = len(ranked) - rank + 1
+            yield f"{_id(outcome.query.id)} Q0 {_id(tool)} {rank} {score} {_id(name)}\n"
+
+
+def _id(text: str) -> str:
+    return quote(text, safe=READABLE, errors="surrogatepass")
+
+
+def _file(name: str) -> str:
+    return quote(name, safe="+", errors="surrogatepass")

@@ -1,29 +1,48 @@
-"""Every system answers every query of every data set."""
+"""Runner of an evaluation: every system answers every query, and is compared with the first."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from toolcrib.errors import CalibrationError, SettingsError, ToolcribError
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.evaluation.measures import measure
-from toolcrib.evaluation.prompt import PromptTokens
-from toolcrib.evaluation.results import Evaluation, Outcome, SetResult, SystemResult
-from toolcrib.evaluation.significance import DRAWS, RESAMPLES
-from toolcrib.evaluation.summary import (
-    compare_with_first,
-    leg_warnings,
-    macro_comparisons,
-    macro_means,
-    summarise,
+from toolcrib.evaluation.gate_measures import gate_measures, verdict_measures
+from toolcrib.evaluation.measures import PromptTokens, main_measure, measure
+from toolcrib.evaluation.results import (
+    Comparison,
+    Evaluation,
+    Interval,
+    QueryResult,
+    SetResult,
+    SystemResult,
 )
-from toolcrib.evaluation.systems.protocol import Answer, Learner, SetFinder, System
+from toolcrib.evaluation.significance import (
+    DRAWS,
+    RESAMPLES,
+    bootstrap_intervals,
+    draws_for,
+    holm,
+    randomisation_tests,
+)
+from toolcrib.evaluation.systems.base import Answer, Learner, SetFinder, System
+from toolcrib.retrieval.calibration import Floats
 
-__all__ = ["CreateSystem", "Progress", "Report", "evaluate"]
+__all__ = [
+    "CreateSystem",
+    "Progress",
+    "Report",
+    "compare_with_first",
+    "evaluate",
+    "leg_warnings",
+    "macro_comparisons",
+    "macro_means",
+    "summarise",
+]
 
 CreateSystem = Callable[[], System]
 """Makes a fresh system: one is indexed for each data set, and closed after it."""
@@ -189,7 +208,7 @@ def _evaluate_system(
             system.learn(known)
         plan.report(Progress(data.name, name, 0, len(queries)))
         system.search(queries[0].text, plan.depth)
-        outcomes: list[Outcome] = []
+        outcomes: list[QueryResult] = []
         for done, query in enumerate(queries, start=1):
             outcome = _ask(system, query, prompt, plan.depth)
             outcomes += [outcome] if outcome else []
@@ -202,7 +221,9 @@ def _evaluate_system(
     return summarise(name, version, measured, prompt, plan.seed)
 
 
-def _ask(system: System, query: LabelledQuery, prompt: PromptTokens, depth: int) -> Outcome | None:
+def _ask(
+    system: System, query: LabelledQuery, prompt: PromptTokens, depth: int
+) -> QueryResult | None:
     """The answer and its cost; nothing where the system cannot keep to the candidates."""
     start = time.perf_counter()
     try:
@@ -213,11 +234,11 @@ def _ask(system: System, query: LabelledQuery, prompt: PromptTokens, depth: int)
         return None
     ms = (time.perf_counter() - start) * 1000
     answer = replace(answer, ranked=answer.ranked[:depth])
-    return Outcome(query, answer, ms, prompt.count(_ids(answer)))
+    return QueryResult(query, answer, ms, prompt.count(_ids(answer)))
 
 
 def _complete(
-    system: System, outcomes: Sequence[Outcome], coverage: float | None
+    system: System, outcomes: Sequence[QueryResult], coverage: float | None
 ) -> dict[str, dict[str, float]]:
     """By query, whether the set of the system's own size held all that is needed, and its size."""
     if coverage is None or not isinstance(system, SetFinder):
@@ -245,8 +266,8 @@ def _ids(answer: Answer) -> list[str]:
 
 
 def _measured(
-    outcomes: Sequence[Outcome], ks: Sequence[int], sets: Mapping[str, Mapping[str, float]]
-) -> tuple[Outcome, ...]:
+    outcomes: Sequence[QueryResult], ks: Sequence[int], sets: Mapping[str, Mapping[str, float]]
+) -> tuple[QueryResult, ...]:
     answerable = [outcome for outcome in outcomes if outcome.query.answerable]
     values = iter(
         measure(
@@ -261,3 +282,191 @@ def _measured(
         else outcome
         for outcome in outcomes
     )
+
+
+FUSED = ("toolcrib", "fusion")
+LEGS = ("dense", "lexical")
+"""Names of the systems that `leg_warnings` knows."""
+
+OF_PROBABILITIES = {"ece", "brier"}
+
+
+def summarise(
+    name: str, version: str, outcomes: Sequence[QueryResult], prompt: PromptTokens, seed: int
+) -> SystemResult:
+    """Means with intervals, gates, latency and prompt tokens; compared with nothing yet.
+
+    A system that was measured on no query has no latency, and one without answerable queries
+    no measures.
+    """
+    ms = [outcome.ms for outcome in outcomes]
+    tokens = float(np.mean([outcome.prompt_tokens for outcome in outcomes])) if outcomes else 0.0
+    return SystemResult(
+        name=name,
+        version=version,
+        measures=_intervals(outcomes, seed),
+        latency_ms={f"p{q}": float(np.percentile(ms, q)) for q in (50, 99)} if ms else {},
+        prompt_tokens=tokens,
+        tokens_saved=prompt.saved(tokens),
+        gates=_gates(outcomes),
+        outcomes=tuple(outcomes),
+    )
+
+
+def _intervals(outcomes: Sequence[QueryResult], seed: int) -> dict[str, Interval]:
+    measured = [outcome.measures for outcome in outcomes if outcome.measures]
+    if not measured:
+        return {}
+    values = np.array([list(of_query.values()) for of_query in measured])
+    return dict(zip(measured[0], bootstrap_intervals(values, seed), strict=True))
+
+
+def _gates(outcomes: Sequence[QueryResult]) -> dict[str, float]:
+    """Measures of the confidence; where a system that has one gives none, it is 0.
+
+    A system without a confidence is judged by the score of its first tool, which can order
+    queries as well, but is no probability: it has no calibration to measure.
+    """
+    correct = np.array([outcome.first_is_right for outcome in outcomes], dtype=np.bool_)
+    answerable = np.array([outcome.query.answerable for outcome in outcomes], dtype=np.bool_)
+    confidences = [outcome.answer.confidence for outcome in outcomes]
+    verdicts = [outcome.answer.verdict for outcome in outcomes]
+    if any(confidence is not None for confidence in confidences):
+        sure = np.array([confidence or 0.0 for confidence in confidences])
+        gates = gate_measures(sure, correct, answerable)
+    else:
+        lowest = min((o.answer.ranked[0].score for o in outcomes if o.answer.ranked), default=0.0)
+        tops = [o.answer.ranked[0].score if o.answer.ranked else lowest for o in outcomes]
+        gates = gate_measures(np.array(tops), correct, answerable)
+        gates = {name: value for name, value in gates.items() if name not in OF_PROBABILITIES}
+    if any(verdicts):
+        gates |= verdict_measures([verdict or "" for verdict in verdicts], correct)
+    return gates
+
+
+def compare_with_first(results: Mapping[str, SystemResult], seed: int) -> dict[str, SystemResult]:
+    """Every system but the first with its comparisons, on the queries that both answered.
+
+    P-values are Holm-corrected over all systems and measures.
+    """
+    if not results:
+        return {}
+    first, *others = results.values()
+    pairs = {other.name: _paired(other, first) for other in others}
+    against = _tested(pairs, seed, np.mean)
+    return {
+        name: replace(one, against_first=against.get(name, {})) for name, one in results.items()
+    }
+
+
+def _paired(system: SystemResult, other: SystemResult) -> dict[str, Floats]:
+    """`system` less `other` in each measure, query by query."""
+    theirs = {outcome.query.id: outcome.measures for outcome in other.outcomes}
+    both = [
+        (outcome.measures, theirs[outcome.query.id])
+        for outcome in system.outcomes
+        if outcome.measures and outcome.query.id in theirs
+    ]
+    if not both:
+        return {}
+    return {
+        measure: np.array([mine[measure] - its[measure] for mine, its in both])
+        for measure in both[0][0]
+        if measure in both[0][1]
+    }
+
+
+def leg_warnings(results: Mapping[str, SystemResult], seed: int) -> tuple[str, ...]:
+    """Where a fusion is significantly below one of its own legs in nDCG@10.
+
+    Where 10 is not among the cut-offs, the largest stands in. Holm-corrected over the pairs.
+    """
+    tested: list[tuple[str, str, str, Floats]] = []
+    for fused in FUSED:
+        for leg in LEGS:
+            if fused in results and leg in results:
+                pair = _paired(results[fused], results[leg])
+                name = main_measure(pair)
+                tested += [(fused, leg, name, pair[name])] if name else []
+    p_values = holm([float(randomisation_tests(d[:, None], seed)[0]) for *_, d in tested])
+    return tuple(
+        f"{fused} is below its own leg {leg!r} in {name} "
+        f"({difference.mean():+.3f}, p = {comparison.p:.4f}): its weights do not fit this set"
+        for (fused, leg, name, difference), p in zip(tested, p_values, strict=True)
+        if (comparison := Comparison(float(difference.mean()), p)).significant
+        and comparison.difference < 0
+    )
+
+
+def macro_means(sets: Mapping[str, SetResult]) -> dict[str, dict[str, float]]:
+    """The unweighted mean of every figure of every system, over the sets that have it.
+
+    Besides measures and gates: `latency_p50_ms`, `prompt_tokens`, `tokens_saved`.
+    """
+    collected: dict[str, dict[str, list[float]]] = {}
+    for one in sets.values():
+        for name, system in one.systems.items():
+            figures = collected.setdefault(name, {})
+            for figure, value in _figures(system).items():
+                figures.setdefault(figure, []).append(value)
+    return {
+        name: {figure: float(np.mean(values)) for figure, values in figures.items()}
+        for name, figures in collected.items()
+    }
+
+
+def _figures(system: SystemResult) -> dict[str, float]:
+    if not system.outcomes:
+        return {}
+    means = {measure: interval.mean for measure, interval in system.measures.items()}
+    costs = {
+        "latency_p50_ms": system.latency_ms["p50"],
+        "prompt_tokens": system.prompt_tokens,
+        "tokens_saved": system.tokens_saved,
+    }
+    return means | dict(system.gates) | costs
+
+
+def macro_comparisons(sets: Mapping[str, SetResult], seed: int) -> dict[str, dict[str, Comparison]]:
+    """How each system's means over sets differ from the first one's, by measure.
+
+    The test is the paired one of a single set, over the queries of all: each weighs as one of
+    its set's, so that every set counts the same. Holm-corrected over systems and measures.
+    """
+    first = next((next(iter(one.systems)) for one in sets.values() if one.systems), "")
+    others = {name: None for one in sets.values() for name in one.systems if name != first}
+    weighted = {name: _weighted(sets, name, first) for name in others}
+    return _tested(weighted, seed, np.sum)
+
+
+def _tested(
+    differences: Mapping[str, Mapping[str, Floats]], seed: int, total: Callable[[Floats], Any]
+) -> dict[str, dict[str, Comparison]]:
+    """The `total` of each system's and measure's differences, and its p-value."""
+    tests = [(name, figure) for name, columns in differences.items() for figure in columns]
+    draws = draws_for(len(tests))
+    p_values = [
+        float(p)
+        for columns in differences.values()
+        if columns
+        for p in randomisation_tests(np.column_stack(list(columns.values())), seed, draws)
+    ]
+    found: dict[str, dict[str, Comparison]] = {name: {} for name in differences}
+    for (name, figure), p in zip(tests, holm(p_values), strict=True):
+        found[name][figure] = Comparison(float(total(differences[name][figure])), p)
+    return found
+
+
+def _weighted(sets: Mapping[str, SetResult], name: str, first: str) -> dict[str, Floats]:
+    """Differences of all queries, weighted so that each measure's sum is the macro difference."""
+    pairs = [
+        _paired(one.systems[name], one.systems[first])
+        for one in sets.values()
+        if name in one.systems and first in one.systems
+    ]
+    pairs = [pair for pair in pairs if pair]
+    measures = [m for m in (pairs[0] if pairs else {}) if all(m in pair for pair in pairs)]
+    return {
+        measure: np.concatenate([pair[measure] / len(pair[measure]) for pair in pairs]) / len(pairs)
+        for measure in measures
+    }

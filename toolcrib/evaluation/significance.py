@@ -1,4 +1,4 @@
-"""What chance could have done: bootstrap intervals, paired tests, and many tests at once.
+"""Significance: bootstrap intervals, paired tests, and many tests at once.
 
 Everything is seeded: the same values give the same figures.
 """
@@ -6,16 +6,14 @@ Everything is seeded: the same values give the same figures.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from toolcrib.evaluation.results import Interval
+from toolcrib.retrieval.calibration import Floats
 
 __all__ = ["bootstrap_intervals", "draws_for", "holm", "randomisation_tests"]
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 RESAMPLES = 1_000
 DRAWS = 10_000

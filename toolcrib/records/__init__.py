@@ -11,7 +11,14 @@ from toolcrib.records.knowledge import (
     Passage,
     PassageHit,
 )
-from toolcrib.records.scope import SENSITIVITIES, Scope, Sensitivity
+from toolcrib.records.scope import (
+    SENSITIVITIES,
+    Scope,
+    Sensitivity,
+    is_above,
+    levels_above,
+    lowest,
+)
 from toolcrib.records.tools import ToolSpec
 from toolcrib.records.turn import (
     Attachment,
@@ -49,4 +56,7 @@ __all__ = [
     "ToolSpec",
     "Turn",
     "Verdict",
+    "is_above",
+    "levels_above",
+    "lowest",
 ]

@@ -1,16 +1,31 @@
-"""Who asks: what a caller may use."""
+"""Scope: what a caller may use, and the ceilings of sensitivity; the one home of both rules."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-__all__ = ["SENSITIVITIES", "Scope", "Sensitivity"]
+__all__ = ["SENSITIVITIES", "Scope", "Sensitivity", "is_above", "levels_above", "lowest"]
 
 Sensitivity: TypeAlias = Literal["public", "internal", "pii", "safety_critical"]
 
 SENSITIVITIES: tuple[Sensitivity, ...] = get_args(Sensitivity)
 """From the least to the most sensitive: a ceiling lets through what stands up to it."""
+
+
+def levels_above(ceiling: Sensitivity | None) -> tuple[Sensitivity, ...]:
+    """What a ceiling keeps out; nothing where there is none."""
+    return () if ceiling is None else SENSITIVITIES[SENSITIVITIES.index(ceiling) + 1 :]
+
+
+def is_above(level: Sensitivity, ceiling: Sensitivity | None) -> bool:
+    """Whether a ceiling keeps out what is this sensitive."""
+    return level in levels_above(ceiling)
+
+
+def lowest(*ceilings: Sensitivity | None) -> Sensitivity | None:
+    """The ceiling that holds where all of these do; None is no ceiling."""
+    return next((level for level in SENSITIVITIES if level in ceilings), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +43,8 @@ class Scope:
     without_safety_tags: frozenset[str] = frozenset()
     max_sensitivity: Sensitivity | None = None
     collections: frozenset[str] | None = None
+
+    def allows_collection(self, name: str, sensitivity: Sensitivity) -> bool:
+        """Whether this caller may see and ask a collection (tools: `filters.from_scope`)."""
+        named = self.collections is None or name in self.collections
+        return named and not is_above(sensitivity, self.max_sensitivity)

@@ -1,17 +1,31 @@
-"""The gate: accept what was found, fall back to something general, or abstain."""
+"""Gate: accept what was found, fall back to something general, or abstain."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
 
 from toolcrib.errors import CalibrationError, SettingsError
-from toolcrib.records import Verdict
-from toolcrib.retrieval.confidence import AcceptanceCurve, Calibration
+from toolcrib.records import FindResult, ToolHit, Verdict
+from toolcrib.retrieval.calibration import AcceptanceCurve, Calibration, Floats, Head
+from toolcrib.retrieval.conformal import least_probability, set_size
+from toolcrib.store.filters import Equals, Filter, HasId, all_of
+from toolcrib.store.payload import read_tool
+from toolcrib.store.protocol import Store, point_id
 
-__all__ = ["Gate", "GateSettings", "Judgement"]
+__all__ = [
+    "ENABLED",
+    "GATE_TEXTS",
+    "Assessor",
+    "Gate",
+    "GateJudgement",
+    "GateReason",
+    "GateSettings",
+]
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 
@@ -36,24 +50,55 @@ class GateSettings:
     @property
     def is_explicit(self) -> bool:
         """Whether a user chose when an answer is good enough."""
+        return bool(self._given)
+
+    @property
+    def _given(self) -> list[float]:
         given = (self.threshold, self.target_precision, self.max_false_acceptance)
-        return any(value is not None for value in given)
+        return [value for value in given if value is not None]
 
     def __post_init__(self) -> None:
-        given = (self.threshold, self.target_precision, self.max_false_acceptance)
-        if sum(value is not None for value in given) > 1:
+        if len(self._given) > 1:
             raise SettingsError(
-                "gate: give one of threshold, target_precision and max_false_acceptance",
+                "gate: give one of threshold, target_precision and max_false_acceptance"
             )
 
 
+class GateReason(StrEnum):
+    """Why an answer fits or does not; `GATE_TEXTS` has what is said of each."""
+
+    NOTHING_IN_REACH = "nothing-in-reach"
+    CALLED_BY_NAME = "called-by-name"
+    NOT_CALIBRATED = "not-calibrated"
+    SURE_ENOUGH = "sure-enough"
+    NOT_SURE = "not-sure"
+
+
+GATE_TEXTS: Mapping[GateReason, str] = {
+    GateReason.NOTHING_IN_REACH: "there is no tool in reach",
+    GateReason.CALLED_BY_NAME: "called by its name",
+    GateReason.NOT_CALIBRATED: (
+        "not calibrated for these models and settings: run `toolcrib calibrate`"
+    ),
+    GateReason.SURE_ENOUGH: "confidence {:.2f} reaches the threshold {:.2f} ({})",
+    GateReason.NOT_SURE: "confidence {:.2f} is below the threshold {:.2f} ({})",
+}
+
+
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """What the gate says: `fits` or not, against which threshold, and why."""
+class GateJudgement:
+    """What the gate says: `fits` or not, why, and against which threshold, from where."""
 
     fits: bool
-    threshold: float | None
-    reason: str
+    why: GateReason
+    confidence: float | None = None
+    threshold: float | None = None
+    origin: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why, in words."""
+        return GATE_TEXTS[self.why].format(self.confidence, self.threshold, self.origin)
 
     def verdict(self, *, fell_back: bool) -> Verdict:
         """The word for it."""
@@ -70,22 +115,20 @@ class Gate:
         self._calibration = calibration
         self._thresholds: dict[str, tuple[float, str]] = {}
 
-    def judge(self, confidence: float | None, server: str) -> Judgement:
+    def judge(self, confidence: float | None, server: str) -> GateJudgement:
         """Judge an answer by its confidence; `server` is that of its first tool.
 
         Raises:
             CalibrationError: the settings ask for what the calibration cannot tell.
         """
         if confidence is None:
-            reason = "not calibrated for these models and settings: run `toolcrib calibrate`"
-            return Judgement(fits=True, threshold=None, reason=reason)
+            return GateJudgement(fits=True, why=GateReason.NOT_CALIBRATED)
         if server not in self._thresholds:
             self._thresholds[server] = self._threshold(server)
         threshold, origin = self._thresholds[server]
         fits = confidence >= threshold
-        sign = "reaches" if fits else "is below"
-        reason = f"confidence {confidence:.2f} {sign} the threshold {threshold:.2f} ({origin})"
-        return Judgement(fits, threshold, reason)
+        why = GateReason.SURE_ENOUGH if fits else GateReason.NOT_SURE
+        return GateJudgement(fits, why, confidence, threshold, origin)
 
     def _threshold(self, server: str) -> tuple[float, str]:
         """The threshold, and where it comes from."""
@@ -107,7 +150,7 @@ class Gate:
         if curve.false_acceptance is None:
             raise CalibrationError(
                 "gate.max_false_acceptance: the calibration saw no unanswerable query; add some "
-                'with "answerable": false and run `toolcrib calibrate` again',
+                'with "answerable": false and run `toolcrib calibrate` again'
             )
         rejected = tuple(1 - share for share in curve.false_acceptance)
         found = _first_from(curve, rejected, 1 - limit)
@@ -122,3 +165,86 @@ def _first_from(curve: AcceptanceCurve, values: tuple[float, ...], wanted: float
             break
         found = threshold
     return found
+
+
+ENABLED = Equals("enabled", value=True)
+
+
+class Assessor:
+    """Judges rankings by a calibration; without one there is no confidence, and all passes."""
+
+    def __init__(
+        self, store: Store, settings: GateSettings, calibration: Calibration | None
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._calibration = calibration
+        self._gate = Gate(settings, calibration)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether there is anything to judge by."""
+        return self._calibration is not None
+
+    @property
+    def head(self) -> Head | None:
+        """The head that the calibration rests on, if there is one."""
+        return self._calibration.head if self._calibration else None
+
+    def with_probabilities(self, hits: list[ToolHit], known: Floats) -> list[ToolHit]:
+        """The hits with how likely each is right; `known`: float64 [hits, features]."""
+        if self._calibration is None:
+            return hits
+        likely = self._calibration.probabilities(known).tolist()
+        return [replace(hit, probability=p) for hit, p in zip(hits, likely, strict=True)]
+
+    def complete(
+        self, hits: list[ToolHit], coverage: float
+    ) -> tuple[list[ToolHit], tuple[str, ...]]:
+        """The smallest set that is complete with probability `coverage`, and what it lacks.
+
+        Raises:
+            CalibrationError: there is no calibration to tell.
+        """
+        if self._calibration is None:
+            raise CalibrationError(
+                'k="auto" needs a calibration for these models and settings: '
+                "run `toolcrib calibrate`"
+            )
+        least = least_probability(self._calibration.needed, coverage)
+        size = set_size([hit.probability or 0.0 for hit in hits], least)
+        return hits[:size], () if least > 0 else ("coverage",)
+
+    def judge(self, result: FindResult, allowed: Filter | None, *, withhold: bool) -> FindResult:
+        """The result with the gate's verdict, and without the tools that it withholds."""
+        judgement = self._judgement(result)
+        general = None if judgement.fits else self.general(allowed)
+        first = result.tools[0] if result.tools else None
+        judged = replace(
+            result,
+            confidence=first.probability if first else None,
+            verdict=judgement.verdict(fell_back=general is not None),
+            reason=judgement.reason,
+            threshold=judgement.threshold,
+        )
+        if judgement.fits or not withhold or not self._settings.enabled:
+            return judged
+        tools = () if general is None else (general,)
+        return replace(judged, tools=tools, fallback=general is not None)
+
+    def _judgement(self, result: FindResult) -> GateJudgement:
+        if not result.tools:
+            return GateJudgement(fits=False, why=GateReason.NOTHING_IN_REACH)
+        first = result.tools[0]
+        if first.score >= 1:
+            return GateJudgement(fits=True, why=GateReason.CALLED_BY_NAME)
+        return self._gate.judge(first.probability, first.server)
+
+    def general(self, allowed: Filter | None) -> ToolHit | None:
+        """The tool to fall back to, where one is named, enabled and in the caller's reach."""
+        if self._settings.fallback is None:
+            return None
+        only = HasId(frozenset({point_id(self._settings.fallback)}))
+        for record in self._store.scroll(all_of(only, ENABLED, allowed), ("spec",)):
+            return ToolHit(rank=1, score=0.0, tool=read_tool(record.payload))
+        return None

@@ -1,8 +1,9 @@
-"""A query in, ranked tools out: encode once, ask the legs, fuse, fetch, rerank, judge."""
+"""Hybrid retrieval: encode once, ask the legs, fuse, fetch, rerank, judge."""
 
 from __future__ import annotations
 
 import logging
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,25 +13,42 @@ from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.protocols import ClauseEncoder, DenseEncoder, FloatArray, Reranker
 from toolcrib.errors import ToolcribError
-from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
-from toolcrib.retrieval.assessment import ENABLED, Assessor
-from toolcrib.retrieval.confidence import COMPETITORS, Floats, features
+from toolcrib.records import FindResult, Scope, ToolHit
+from toolcrib.retrieval.calibration import COMPETITORS, Floats, Head, features
 from toolcrib.retrieval.conformal import MAX_SET
 from toolcrib.retrieval.fusion import FusionWeights, fuse
-from toolcrib.retrieval.gate import GateSettings
-from toolcrib.retrieval.head import Head
+from toolcrib.retrieval.gate import ENABLED, Assessor, GateSettings
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Legs
 from toolcrib.retrieval.queries import check_query, has_words, wordless
-from toolcrib.retrieval.ranking import Found, Place, contributions, rank
-from toolcrib.retrieval.rerank import RerankSettings, rerank
-from toolcrib.retrieval.timing import Stopwatch
+from toolcrib.retrieval.ranking import Candidates, by_place, rank
+from toolcrib.retrieval.rerank import Reranked, RerankSettings, ToolReranker
 from toolcrib.store.filters import Filter, all_of, from_scope
 from toolcrib.store.payload import read_tool
 from toolcrib.store.protocol import Store, point_id
 
-__all__ = ["MAX_QUERY_CHARS", "Evidence", "HybridRetriever"]
+__all__ = ["MAX_QUERY_CHARS", "Evidence", "HybridRetriever", "Stopwatch"]
 
 logger = logging.getLogger(__name__)
+
+
+class Stopwatch:
+    """Collects milliseconds a stage."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._start = self._last = clock()
+        self._laps: dict[str, float] = {}
+
+    def lap(self, stage: str) -> None:
+        """End a stage: what has passed since the last lap is its time."""
+        now = self._clock()
+        self._laps[stage] = self._laps.get(stage, 0.0) + (now - self._last) * 1000
+        self._last = now
+
+    def result(self) -> dict[str, float]:
+        """Milliseconds of every stage, and their `total`."""
+        return {**self._laps, "total": (self._last - self._start) * 1000}
+
 
 MAX_QUERY_CHARS = 8_000
 """Longer queries are cut here: no encoder reads further, and more terms only cost time."""
@@ -42,15 +60,6 @@ class Evidence:
 
     tools: tuple[tuple[str, str], ...]
     features: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranked:
-    """Hits, best first, what was left out, and the weight that first scores have in theirs."""
-
-    hits: list[ToolHit]
-    lacking: tuple[str, ...] = ()
-    share: float = 1.0
 
 
 class HybridRetriever:
@@ -76,9 +85,11 @@ class HybridRetriever:
         self._dense = dense
         self._lexical = lexical
         self._weights = weights
-        self._reranker = reranker
-        self._rerank_settings = rerank_settings or RerankSettings()
         self._clock = clock or SystemClock()
+        self._reranker = None
+        if reranker is not None:
+            settings = rerank_settings or RerankSettings()
+            self._reranker = ToolReranker(reranker, settings, self._clock)
         self._assessor = assessor or Assessor(store, GateSettings(), None)
 
     @property
@@ -88,14 +99,9 @@ class HybridRetriever:
 
     def first_stage(self) -> HybridRetriever:
         """The same without its reranker, for whoever has no time for a second look."""
-        return HybridRetriever(
-            self._store,
-            self._dense,
-            self._lexical,
-            self._weights,
-            assessor=self._assessor,
-            clock=self._clock,
-        )
+        first = copy(self)
+        first._reranker = None  # noqa: SLF001 -- of its own copy
+        return first
 
     def general(self, allowed: Filter | None) -> ToolHit | None:
         """The tool to fall back to, where the gate's settings name one in reach."""
@@ -167,11 +173,7 @@ class HybridRetriever:
         return hits[:limit], ranked.lacking
 
     def evidence(
-        self,
-        query: str,
-        *,
-        where: Filter | None = None,
-        head: Head | None = None,
+        self, query: str, *, where: Filter | None = None, head: Head | None = None
     ) -> Evidence:
         """What is known of the ranking of a query, with this head: calibrations are fitted on it.
 
@@ -186,40 +188,37 @@ class HybridRetriever:
         found = self._found(legs, encoded, head, watch)
         ranked = self._hits(found, encoded.text, MAX_SET, watch, explain=False)
         return Evidence(
-            tuple((hit.id, hit.server) for hit in ranked.hits),
-            self._known(ranked, found),
+            tuple((hit.id, hit.server) for hit in ranked.hits), self._known(ranked, found)
         )
 
     def _found(
-        self,
-        legs: Legs,
-        encoded: EncodedQuery,
-        head: Head | None,
-        watch: Stopwatch,
-    ) -> Found:
+        self, legs: Legs, encoded: EncodedQuery, head: Head | None, watch: Stopwatch
+    ) -> Candidates:
         named = legs.named()
         candidates = legs.candidates(named)
         if head is not None and encoded.dense is not None:
             known = head.log_probabilities(encoded.dense, candidates)
             candidates = {p: s._replace(head=known.get(p)) for p, s in candidates.items()}
         watch.lap("legs")
-        found = Found(rank(fuse(candidates, self._weights), named), candidates)
+        found = Candidates(rank(fuse(candidates, self._weights), named), candidates)
         watch.lap("fusion")
         return found
 
     def _hits(
-        self, found: Found, query: str, k: int, watch: Stopwatch, *, explain: bool
-    ) -> _Ranked:
+        self, found: Candidates, query: str, k: int, watch: Stopwatch, *, explain: bool
+    ) -> Reranked:
         """At least `k` hits where there are as many."""
         hits = self._fetch(found, k, explain=explain)
         watch.lap("fetch")
         if self._reranker is None or not hits:
-            return _Ranked(hits)
-        ranked = self._reranked(self._reranker, query, hits, explain=explain)
+            return Reranked(hits)
+        ranked = self._reranker.rerank(query, hits)
         watch.lap("rerank")
-        return ranked
+        return (
+            ranked if explain else replace(ranked, hits=[replace(h, legs={}) for h in ranked.hits])
+        )
 
-    def _known(self, ranked: _Ranked, found: Found) -> Floats:
+    def _known(self, ranked: Reranked, found: Candidates) -> Floats:
         """The features of the hits, judged among all candidates: float64 [hits, features]."""
         hits = ranked.hits
         points = [point_id(hit.id) for hit in hits]
@@ -234,7 +233,7 @@ class HybridRetriever:
         shown = set(points)
         rest = [point for point in fused if point not in shown]
         scores += [ranked.share * fused[point] for point in rest]
-        legs = [found.candidates[point] for point in (*points, *rest)]
+        legs = [found.scores[point] for point in (*points, *rest)]
         return features(scores, legs)[: len(hits)]
 
     def encode(self, query: str) -> EncodedQuery:
@@ -255,40 +254,17 @@ class HybridRetriever:
             return self._dense.encode_clauses(text)
         return self._dense.encode_query(text)[np.newaxis]
 
-    def _fetch(self, found: Found, k: int, *, explain: bool) -> list[ToolHit]:
-        wanted = max(k, self._rerank_settings.depth) if self._reranker else k
-        ranking = found.ranking
-        # Those level with the last one come along, so that ids can break the tie.
-        while wanted < len(ranking) and ranking[wanted].level == ranking[wanted - 1].level:
-            wanted += 1
-        places = {place.point: place for place in ranking[:wanted]}
-        fetched: list[tuple[Place, ToolSpec]] = [
+    def _fetch(self, found: Candidates, k: int, *, explain: bool) -> list[ToolHit]:
+        depth = self._reranker.settings.depth if self._reranker else 0
+        places = {place.point: place for place in found.first(max(k, depth))}
+        fetched = by_place(
             (places[record.id], read_tool(record.payload))
             for record in self._store.retrieve(list(places))
-        ]
-        fetched.sort(key=lambda pair: (pair[0].level, pair[1].id))
+        )
         return [
-            ToolHit(
-                rank=0,
-                score=place.score,
-                tool=spec,
-                legs=contributions(found, place) if explain else {},
-            )
+            ToolHit(0, place.score, spec, found.explained(place) if explain else {})
             for place, spec in fetched
         ]
-
-    def _reranked(
-        self, reranker: Reranker, query: str, hits: list[ToolHit], *, explain: bool
-    ) -> _Ranked:
-        try:
-            done = rerank(reranker, query, hits, self._rerank_settings, self._clock)
-        except Exception:  # whatever a foreign model raises, the first stage still answers
-            logger.warning("the reranker %s failed", reranker.name, exc_info=True)
-            return _Ranked(hits, ("rerank",))
-        ranked = done.hits if explain else [replace(hit, legs={}) for hit in done.hits]
-        # A reranker takes from those that it has not seen what it adds to those that it has.
-        share = 1 - self._rerank_settings.weight if done.looked else 1.0
-        return _Ranked(ranked, ("rerank-late",) if done.late else (), share)
 
     def _unmatched(self, text: str, legs: Legs) -> tuple[str, ...]:
         """The query's words of which no tool in reach has any."""

@@ -93,11 +93,7 @@ class Legs:
         }
         if query.lexical.indices.size:
             self._questions["lexical"] = LegQuery(
-                "lexical",
-                query.lexical,
-                depth,
-                where,
-                idf_corpus,
+                "lexical", query.lexical, depth, where, idf_corpus
             )
 
     def named(self) -> set[int]:
@@ -140,10 +136,7 @@ class Legs:
         }
 
     def _complete(
-        self,
-        questions: dict[str, LegQuery],
-        points: set[int],
-        scores: dict[str, dict[int, float]],
+        self, questions: dict[str, LegQuery], points: set[int], scores: dict[str, dict[int, float]]
     ) -> dict[str, list[Scored]]:
         """What each leg says of the points that only others brought."""
         if "dense" in questions and self._hints:

@@ -10,6 +10,7 @@ from pydantic import Field
 from toolcrib.records import Passage
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.legs import EncodedQuery, Legs
+from toolcrib.retrieval.ranking import by_score
 from toolcrib.store.filters import Filter
 from toolcrib.store.payload import read_passage
 from toolcrib.store.protocol import Store
@@ -40,6 +41,11 @@ class RankedPassage:
     score: float
     legs: LegScores
 
+    @property
+    def id(self) -> str:
+        """The passage's id."""
+        return self.passage.id
+
 
 class PassageRetriever:
     """Finds passages in a store of them."""
@@ -67,7 +73,7 @@ class PassageRetriever:
             RankedPassage(read_passage(record.payload), fused[record.id], candidates[record.id])
             for record in self._store.retrieve(wanted)
         ]
-        return sorted(found, key=lambda each: (-each.score, each.passage.id))[:k]
+        return by_score(found)[:k]
 
     def _fused(self, scores: LegScores, terms: int) -> float:
         """Convex; the lexical part is the square of the mean BM25 a term, at most 1.

@@ -1,4 +1,4 @@
-"""What a query must be to be answered."""
+"""Queries: what one must be to be answered, and what one without words gets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The second look: a reranker over the first candidates, within a budget of time."""
+"""Reranking: a second look at the first candidates, within a budget of time."""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,15 +10,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from toolcrib.clock import Clock
+from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.protocols import Reranker
 from toolcrib.errors import EncoderError
 from toolcrib.records import ToolHit
-from toolcrib.retrieval.odds import logistic
+from toolcrib.retrieval.calibration import logistic
+from toolcrib.retrieval.passages import RankedPassage
+from toolcrib.retrieval.ranking import by_score
 
-__all__ = ["MAX_CHARS", "RerankSettings", "Reranked", "rerank", "scores_within"]
+__all__ = ["MAX_TEXT_CHARS", "PassageReranker", "RerankSettings", "Reranked", "ToolReranker"]
 
-MAX_CHARS = 4_000
+logger = logging.getLogger(__name__)
+
+MAX_TEXT_CHARS = 4_000
 """No cross-encoder reads further."""
 
 
@@ -40,82 +45,112 @@ class RerankSettings:
 
 @dataclass(frozen=True, slots=True)
 class Reranked:
-    """The hits in their new order, and whether time ran out before all were looked at.
-
-    `looked` is False where the first stage was sure, and its scores stand.
-    """
+    """The hits in their new order, what was left out, and the weight of first scores in theirs."""
 
     hits: list[ToolHit]
-    late: bool
-    looked: bool = True
+    lacking: tuple[str, ...] = ()
+    share: float = 1.0
 
 
-def rerank(
-    reranker: Reranker,
-    query: str,
-    hits: Sequence[ToolHit],
-    settings: RerankSettings,
-    clock: Clock,
-) -> Reranked:
-    """Blend the reranker's word into the scores of the first hits and sort anew.
+class _SecondLook:
+    """Blends a reranker's scores into those of the first stage.
 
     The new score is `(1 - weight) * first + weight * logistic(second)`, where what was not
-    looked at has a second score of nothing, so that it cannot overtake. A hit of score 1 was
-    called by its exact name and stays.
-
-    Raises:
-        EncoderError: a score is missing or not finite.
+    looked at has a second score of nothing, so that it cannot overtake.
     """
-    exact = [hit for hit in hits if hit.score >= 1.0]
-    others = [hit for hit in hits if hit.score < 1.0]
-    if _is_sure(others, settings.lead):
-        return Reranked(list(hits), late=False, looked=False)
-    texts = [_text(hit) for hit in others[: settings.depth]]
-    seconds, late = scores_within(reranker, query, texts, settings, clock)
-    blended = [
-        replace(
-            hit,
-            score=(1 - settings.weight) * hit.score + settings.weight * logistic(second),
-            legs=hit.legs | {"rerank": second},
-        )
-        for hit, second in zip(others, seconds, strict=False)
-    ]
-    blended.sort(key=lambda hit: (-hit.score, hit.id))
-    rest = [replace(hit, score=(1 - settings.weight) * hit.score) for hit in others[len(seconds) :]]
-    return Reranked([*exact, *blended, *rest], late)
+
+    def __init__(
+        self, reranker: Reranker, settings: RerankSettings, clock: Clock | None = None
+    ) -> None:
+        self.settings = settings
+        self._reranker = reranker
+        self._clock = clock or SystemClock()
+
+    def _scores(self, query: str, texts: Sequence[str]) -> tuple[list[float], tuple[str, ...]]:
+        """The scores of as many texts as the budget allows, in their order, and what it lacks.
+
+        Whatever a foreign model raises, the first stage still answers: then there are none.
+        """
+        try:
+            scores, late = self._within_budget(query, texts)
+        except Exception:
+            logger.warning("the reranker %s failed", self._reranker.name, exc_info=True)
+            return [], ("rerank",)
+        return scores, ("rerank-late",) if late else ()
+
+    def _within_budget(self, query: str, texts: Sequence[str]) -> tuple[list[float], bool]:
+        deadline = self._clock() + self.settings.budget_ms / 1000
+        scores: list[float] = []
+        for start in range(0, len(texts), self.settings.batch):
+            if start and self._clock() > deadline:
+                return scores, True
+            batch = texts[start : start + self.settings.batch]
+            scored = [float(score) for score in self._reranker.score(query, batch)]
+            if len(scored) != len(batch) or not all(map(math.isfinite, scored)):
+                raise EncoderError(
+                    f"{self._reranker.name} gave {len(scored)} scores for {len(batch)} texts, or "
+                    "one that is not finite"
+                )
+            scores += scored
+        return scores, False
+
+    def _blended(self, firsts: Sequence[float], seconds: Sequence[float]) -> list[float]:
+        weight = self.settings.weight
+        looked = [weight * logistic(second) for second in seconds]
+        rest = [0.0] * (len(firsts) - len(seconds))
+        return [
+            (1 - weight) * first + more
+            for first, more in zip(firsts, [*looked, *rest], strict=True)
+        ]
 
 
-def _is_sure(hits: Sequence[ToolHit], lead: float) -> bool:
-    return len(hits) > 1 and hits[0].score - hits[1].score >= lead
+class ToolReranker(_SecondLook):
+    """Reranks tools."""
+
+    def rerank(self, query: str, hits: Sequence[ToolHit]) -> Reranked:
+        """The hits in their new order; a reranker that fails changes nothing.
+
+        A hit of score 1 was called by its exact name and stays. What was looked at says in
+        `legs` what the reranker gave it.
+        """
+        exact = [hit for hit in hits if hit.score >= 1.0]
+        others = [hit for hit in hits if hit.score < 1.0]
+        if len(others) > 1 and others[0].score - others[1].score >= self.settings.lead:
+            return Reranked(list(hits))
+        texts = [
+            f"{hit.name}: {hit.tool.description[:MAX_TEXT_CHARS]}"
+            for hit in others[: self.settings.depth]
+        ]
+        seconds, lacking = self._scores(query, texts)
+        if "rerank" in lacking:
+            return Reranked(list(hits), lacking)
+        told = [{"rerank": second} for second in seconds] + [{}] * (len(others) - len(seconds))
+        scores = self._blended([hit.score for hit in others], seconds)
+        blended = [
+            replace(hit, score=score, legs=hit.legs | more)
+            for hit, score, more in zip(others, scores, told, strict=True)
+        ]
+        # A reranker takes from those that it has not seen what it adds to those that it has.
+        return Reranked([*exact, *by_score(blended)], lacking, 1 - self.settings.weight)
 
 
-def scores_within(
-    reranker: Reranker,
-    query: str,
-    texts: Sequence[str],
-    settings: RerankSettings,
-    clock: Clock,
-) -> tuple[list[float], bool]:
-    """The scores of as many texts as the budget allows, in their order, and if it ran out.
+class PassageReranker(_SecondLook):
+    """Reranks passages; the settings are those of tools."""
 
-    Raises:
-        EncoderError: a score is missing or not finite.
-    """
-    deadline = clock() + settings.budget_ms / 1000
-    scores: list[float] = []
-    for start in range(0, len(texts), settings.batch):
-        if start and clock() > deadline:
-            return scores, True
-        batch = texts[start : start + settings.batch]
-        scored = [float(score) for score in reranker.score(query, batch)]
-        if len(scored) != len(batch) or not all(map(math.isfinite, scored)):
-            raise EncoderError(
-                f"{reranker.name} gave {len(scored)} scores for {len(batch)} texts, or one that "
-                "is not finite",
-            )
-        scores += scored
-    return scores, False
+    def rerank(
+        self, query: str, found: Sequence[RankedPassage]
+    ) -> tuple[list[RankedPassage], tuple[str, ...]]:
+        """The passages in their new order, and what was left out.
 
-
-def _text(hit: ToolHit) -> str:
-    return f"{hit.name}: {hit.tool.description[:MAX_CHARS]}"
+        A reranker that fails changes nothing.
+        """
+        texts = [
+            f"{' › '.join(each.passage.title)}: {each.passage.text[:MAX_TEXT_CHARS]}"
+            for each in found[: self.settings.depth]
+        ]
+        seconds, lacking = self._scores(query, texts)
+        if "rerank" in lacking:
+            return list(found), lacking
+        scores = self._blended([each.score for each in found], seconds)
+        pairs = zip(found, scores, strict=True)
+        return by_score(replace(each, score=score) for each, score in pairs), lacking

@@ -41,7 +41,7 @@ class Limits:
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.stage_ms) - set(STAGES)):
             raise SettingsError(
-                f"limits.stage_ms: there is no stage {unknown[0]!r}; there are {', '.join(STAGES)}",
+                f"limits.stage_ms: there is no stage {unknown[0]!r}; there are {', '.join(STAGES)}"
             )
 
 
@@ -82,6 +82,7 @@ class Budget:
         self._clock = clock
         self._start = clock()
         self._waiting: set[str] = set(STAGES)
+        self._left_out: set[str] = set()
         self.took_ms: dict[str, float] = {}
         self.degraded: list[str] = []
 
@@ -89,6 +90,11 @@ class Budget:
     def spent_ms(self) -> float:
         """Milliseconds since the turn began."""
         return (self._clock() - self._start) * 1000
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether there was time for neither tools nor knowledge."""
+        return {"tools", "knowledge"} <= self._left_out
 
     def admits(self, stage: str) -> bool:
         """Whether a stage still fits, beside those to come whose loss would be dearer."""
@@ -112,6 +118,7 @@ class Budget:
         self._waiting.discard(stage)
         if self.admits(stage):
             return True
+        self._left_out.add(stage)
         self.degraded.append(stage)
         self._costs.forget(stage)
         return False

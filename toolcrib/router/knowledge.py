@@ -1,12 +1,14 @@
-"""Two hops to the passages of a turn: which collections, then what in them.
+"""Knowledge of a turn, in two hops: which collections, then what in them.
 
-The first hop goes by the explicit map where it has an entry, else by evidence: one cheap probe
-of all passages, whose best ones vote for their collections, and what collections say of
-themselves. The second hop takes the passages of the chosen collections from the same probe.
+The first hop goes by the explicit map where it has an entry, else by the best of all passages,
+which speak for their collections, and by what collections say of themselves. The second hop
+takes the passages of the chosen collections from the same search.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,22 +17,131 @@ from typing import Annotated
 
 from pydantic import Field
 
-from toolcrib.records import (
-    Collection,
-    CollectionHit,
-    Context,
-    KnowledgeResult,
-    PassageHit,
-)
+from toolcrib.records import Collection, CollectionHit, Context, KnowledgeResult, PassageHit
+from toolcrib.retrieval.calibration import logistic, softmax
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.retrieval.passage_rerank import PassageReranker
 from toolcrib.retrieval.passages import PassageRetriever, RankedPassage
-from toolcrib.router.catalogue import Catalogue
-from toolcrib.router.excerpts import choose
-from toolcrib.router.voting import VOTERS, fit_of, shares_of, votes_of
-from toolcrib.store.filters import AnyOf, Filter
+from toolcrib.retrieval.ranking import names_by_score
+from toolcrib.retrieval.rerank import PassageReranker
+from toolcrib.router.collections import CollectionIndex
+from toolcrib.router.route import Reason
+from toolcrib.store.filters import AnyOf
 
-__all__ = ["ALL", "KnowledgeRouter", "KnowledgeSettings", "MapEntry"]
+__all__ = [
+    "ALL",
+    "FIRST",
+    "MOST_PASSAGES",
+    "SHARE_FLOOR",
+    "KnowledgeRouter",
+    "KnowledgeSettings",
+    "MapEntry",
+    "collection_probabilities",
+    "estimated_tokens",
+    "fit_probability",
+    "passage_shares",
+    "select_passages",
+]
+
+MOST_PASSAGES = 30
+WORD_SCALE = 15.0
+TEMPERATURE = 0.05
+SHARE_FLOOR = 0.01
+"""How the best passages speak for their collections: softmax of the mean of cosine and
+`1 - exp(-bm25 / 15)`. The words weigh more here than in the ranking of passages: a collection is
+told by its vocabulary."""
+
+SHARE = (1.25, 6.5)
+"""Log-odds of a collection: of its log-share of the passages, and of its similarity."""
+
+FIT = (6.2, 4.8, 3.3, 7.2, -7.5)
+"""Log-odds that any collection fits: of the score of the first passage, of the mean of the first
+five, of the first collection's share of the passages, of its similarity; and the offset. Fitted
+as if half of all questions fitted nothing."""
+
+FIRST = 5
+
+
+def passage_shares(found: Sequence[RankedPassage], names: Sequence[str]) -> dict[str, float]:
+    """Each collection's share of the best passages, weighed by how well they fit."""
+    strengths = [
+        ((each.legs.dense + 1 - math.exp(-each.legs.lexical / WORD_SCALE)) / 2, each)
+        for each in found
+    ]
+    strengths.sort(key=lambda pair: -pair[0])
+    top = strengths[0][0]
+    shares = dict.fromkeys(names, 0.0)
+    for strength, each in strengths[:MOST_PASSAGES]:
+        shares[each.passage.collection] += math.exp((strength - top) / TEMPERATURE)
+    total = sum(shares.values())
+    return {name: share / total for name, share in shares.items()}
+
+
+def collection_probabilities(
+    shares: Mapping[str, float], similarity: Mapping[str, float], priorities: Mapping[str, float]
+) -> dict[str, float]:
+    """How likely each collection is the right one, if any is; priorities are log-odds."""
+    of_share, of_similarity = SHARE
+    return softmax(
+        {
+            name: of_share * math.log(shares[name] + SHARE_FLOOR)
+            + of_similarity * similarity[name]
+            + priority
+            for name, priority in priorities.items()
+        }
+    )
+
+
+def fit_probability(scores: Sequence[float], share: float, similarity: float) -> float:
+    """How likely any collection fits.
+
+    Of the passages' scores, best first, and of the first collection's share and similarity.
+    """
+    best = scores[:FIRST]
+    known = (best[0], sum(best) / len(best), share, similarity, 1.0)
+    return logistic(sum(weight * value for weight, value in zip(FIT, known, strict=True)))
+
+
+CHARS_A_TOKEN = 4
+"""English prose; code and other scripts have fewer characters a token, so this is a guide."""
+
+ALIKE = 0.85
+"""Share of words in common from which a passage is taken for another version of one above it."""
+
+
+def estimated_tokens(text: str) -> int:
+    """About how many tokens a language model reads in a text; at least one."""
+    return max(1, len(text) // CHARS_A_TOKEN)
+
+
+def select_passages(
+    found: Sequence[RankedPassage], per_collection: int, token_budget: int
+) -> list[RankedPassage]:
+    """The passages to show, in their order.
+
+    At most so many of a collection; none that says again what one above it says; and as many as
+    fit into the budget. The first is always kept, however long it is.
+    """
+    kept: list[RankedPassage] = []
+    words: list[frozenset[str]] = []
+    taken: Counter[str] = Counter()
+    left = token_budget
+    for each in found:
+        own = frozenset(each.passage.text.casefold().split())
+        cost = estimated_tokens(each.passage.text)
+        if taken[each.passage.collection] == per_collection or (kept and cost > left):
+            continue
+        if any(_alike(own, other) for other in words):
+            continue
+        kept.append(each)
+        words.append(own)
+        taken[each.passage.collection] += 1
+        left -= cost
+    return kept
+
+
+def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
+    return len(one & other) >= ALIKE * max(1, len(one | other))
+
 
 ALL = "all"
 """What an answer from every collection calls itself."""
@@ -73,10 +184,14 @@ class KnowledgeSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """The collections to ask, best first, and what the answer says of that."""
+    """The collections to ask, best first, and what the answer says of that.
+
+    Of a collection that is less likely than the first by `floor`, no passage is taken.
+    """
 
     hits: tuple[CollectionHit, ...]
     result: KnowledgeResult
+    floor: float = FLOOR
 
 
 class KnowledgeRouter:
@@ -89,7 +204,7 @@ class KnowledgeRouter:
     def __init__(
         self,
         retriever: PassageRetriever,
-        catalogue: Catalogue,
+        catalogue: CollectionIndex,
         settings: KnowledgeSettings,
         aliases: Mapping[str, str] = MappingProxyType({}),
         reranker: PassageReranker | None = None,
@@ -122,50 +237,47 @@ class KnowledgeRouter:
         """
         reach = self.catalogue.collections if among is None else tuple(among)
         if not reach:
-            return KnowledgeResult(reason="there is no collection in reach")
-        probe = self.probe(query, reach)
-        if not probe:
-            return KnowledgeResult(reason="the collections in reach hold no passages")
-        held = {each.passage.collection for each in probe}
-        shares, fits = self.evidence(query, probe, [each for each in reach if each.name in held])
+            return KnowledgeResult(reason=Reason.NO_COLLECTION.said())
+        best = self.best_passages(query, reach)
+        if not best:
+            return KnowledgeResult(reason=Reason.NO_PASSAGES.said())
+        held = {each.passage.collection for each in best}
+        shares, fits = self.collection_scores(query, best, [c for c in reach if c.name in held])
         reranker = self._reranker if reranking else None
-        excerpted = partial(self._excerpted, query, probe, reranker)
+        answered = partial(self._answered, query, best, reranker)
         mapped, signals = self._mapped(context, reach)
         if mapped:
-            answer = excerpted(_by_map(mapped, shares, fits), floor=0.0)
+            answer = answered(_by_map(mapped, shares, fits))
             if answer.passages:
                 return replace(answer, signals=signals)
             signals = (*signals, *(f"map-empty:{each.name}" for each in mapped))
-        answer = excerpted(self._by_evidence(shares, fits, reach))
+        answer = answered(self._by_scores(shares, fits, reach))
         if answer.verdict == "fallback" and not answer.passages:
-            answer = excerpted(self._by_evidence(shares, fits, ()))
+            answer = answered(self._by_scores(shares, fits, ()))
         return replace(answer, signals=signals)
 
-    def probe(
+    def best_passages(
         self, query: EncodedQuery, reach: Sequence[Collection] | None = None
     ) -> list[RankedPassage]:
         """The best passages of all collections in reach: what hop one goes by."""
-        reach = self.catalogue.collections if reach is None else reach
-        names = {each.name for each in reach}
-        found = self._retriever.find(query, 2 * VOTERS, self._within(reach))
+        every = self.catalogue.collections
+        names = sorted(each.name for each in (every if reach is None else reach))
+        where = None if len(names) == len(every) else AnyOf("collection", names)
+        found = self._retriever.find(query, 2 * MOST_PASSAGES, where)
         # Another thread may be filling a collection that this catalogue does not know yet.
         return [each for each in found if each.passage.collection in names]
 
-    def _within(self, reach: Sequence[Collection]) -> Filter | None:
-        if len(reach) == len(self.catalogue.collections):
-            return None
-        return AnyOf("collection", sorted(each.name for each in reach))
-
-    def evidence(
-        self, query: EncodedQuery, probe: Sequence[RankedPassage], reach: Sequence[Collection]
+    def collection_scores(
+        self, query: EncodedQuery, best: Sequence[RankedPassage], reach: Sequence[Collection]
     ) -> tuple[dict[str, float], float]:
         """How likely each collection is the right one if any is, and how likely any is."""
-        votes = votes_of(probe, [each.name for each in reach])
-        kinship = self.catalogue.kinship(query.dense)
-        shares = shares_of(votes, kinship, {each.name: each.priority for each in reach})
-        first = max(shares, key=lambda name: shares[name])
-        scores = [each.score for each in probe]
-        return shares, fit_of(scores, votes[first], kinship[first])
+        shares = passage_shares(best, [each.name for each in reach])
+        similarity = self.catalogue.similarity(query.dense)
+        priorities = {each.name: each.priority for each in reach}
+        likely = collection_probabilities(shares, similarity, priorities)
+        first = max(likely, key=lambda name: likely[name])
+        scores = [each.score for each in best]
+        return likely, fit_probability(scores, shares[first], similarity[first])
 
     def _mapped(
         self, context: Context | None, reach: Sequence[Collection]
@@ -189,53 +301,52 @@ class KnowledgeRouter:
         missing = sorted(named - {each.name for each in reach})
         return chosen, tuple(f"map-missing:{name}" for name in missing)
 
-    def _by_evidence(
+    def _by_scores(
         self, shares: Mapping[str, float], fits: float, reach: Sequence[Collection]
     ) -> _Choice:
-        ranked = sorted(shares, key=lambda name: (-shares[name], name))
+        ranked = names_by_score(shares)
         sure = fits * shares[ranked[0]]
         settings = self._settings
-        chosen = ranked[: settings.collections]
-        hits = tuple(CollectionHit(name, fits * shares[name]) for name in chosen)
+
+        def hits_of(names: Sequence[str]) -> tuple[CollectionHit, ...]:
+            return tuple(CollectionHit(name, fits * shares.get(name, 0.0)) for name in names)
+
+        hits = hits_of(ranked[: settings.collections])
         base = KnowledgeResult(hits, confidence=sure, fit=fits, threshold=settings.threshold)
         if fits < settings.least:
-            reason = f"no passage comes near (probability {fits:.2f}, below {settings.least:.2f})"
+            reason = Reason.NOTHING_NEAR.said(fits, settings.least)
             return _Choice((), replace(base, reason=reason))
         if sure >= settings.threshold:
             return _Choice(hits, replace(base, verdict="accept"))
         general = [each.name for each in reach if each.fallback] or ranked
-        shown = general if len(general) < len(ranked) else [ALL]
-        reason = (
-            f"no collection is sure enough ({sure:.2f}, below {settings.threshold:.2f}): "
-            f"{', '.join(shown)} asked instead"
-        )
-        hits = tuple(CollectionHit(name, fits * shares.get(name, 0.0)) for name in general)
-        named = hits if shown == general else (CollectionHit(ALL, fits),)
+        is_part = len(general) < len(ranked)
+        hits = hits_of(general)
+        named = hits if is_part else (CollectionHit(ALL, fits),)
+        shown = ", ".join(hit.id for hit in named)
+        reason = Reason.NOT_SURE.said(sure, settings.threshold, shown)
         return _Choice(hits, replace(base, verdict="fallback", reason=reason, collections=named))
 
-    def _excerpted(
+    def _answered(
         self,
         query: EncodedQuery,
-        probe: Sequence[RankedPassage],
+        best: Sequence[RankedPassage],
         reranker: PassageReranker | None,
         choice: _Choice,
-        floor: float = FLOOR,
     ) -> KnowledgeResult:
         """The answer with the passages of the chosen collections."""
         if not choice.hits:
             return choice.result
-        first = choice.hits[0]
         # Of a collection that is next to surely wrong no passage is worth its tokens.
-        names = [hit.id for hit in choice.hits if hit.confidence >= floor * first.confidence]
-        found = [each for each in probe if each.passage.collection in names]
-        missing = set(names) - {each.passage.collection for each in found}
-        if missing and names[0] in missing:
-            # The probe saw nothing of the one that the map names: ask it alone.
-            found = self._retriever.find(query, 2 * VOTERS, AnyOf("collection", names))
+        least = choice.floor * choice.hits[0].confidence
+        names = [hit.id for hit in choice.hits if hit.confidence >= least]
+        found = [each for each in best if each.passage.collection in names]
+        if names and names[0] not in {each.passage.collection for each in found}:
+            # The best passages have none of the one that the map names: ask it alone.
+            found = self._retriever.find(query, 2 * MOST_PASSAGES, AnyOf("collection", names))
         degraded: tuple[str, ...] = ()
         if reranker is not None:
             found, degraded = reranker.rerank(query.text, found)
-        kept = choose(found, self._settings.passages, self._settings.token_budget)
+        kept = select_passages(found, self._settings.passages, self._settings.token_budget)
         passages = tuple(
             PassageHit(rank, each.score, each.passage) for rank, each in enumerate(kept, start=1)
         )
@@ -243,16 +354,15 @@ class KnowledgeRouter:
 
 
 def _by_map(mapped: Sequence[Collection], shares: Mapping[str, float], fits: float) -> _Choice:
-    ordered = sorted(
-        mapped, key=lambda each: (-each.priority, -shares.get(each.name, 0.0), each.name)
-    )
-    hits = tuple(CollectionHit(each.name, shares.get(each.name, 0.0)) for each in ordered)
-    names = ", ".join(each.name for each in ordered)
+    own = {each.name: shares.get(each.name, 0.0) for each in mapped}
+    priorities = {each.name: each.priority for each in mapped}
+    names = sorted(names_by_score(own), key=lambda name: -priorities[name])
+    hits = tuple(CollectionHit(name, own[name]) for name in names)
     result = KnowledgeResult(
         hits,
         confidence=hits[0].confidence,
         fit=fits,
         verdict="accept",
-        reason=f"the map names {names}",
+        reason=Reason.MAPPED.said(", ".join(names)),
     )
-    return _Choice(hits, result)
+    return _Choice(hits, result, floor=0.0)

@@ -1,198 +1,374 @@
-"""What to use in place of a tool that failed, and which tools have failed."""
+"""Recovery: what kind of failure an error is, and what an agent's loop does after it.
+
+The loop asks for one step at a time; nothing here waits.
+"""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Protocol, cast
+import asyncio
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from random import Random
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, cast
 
-from toolcrib.encoders.lexical import split_identifier
-from toolcrib.indexers.render import dense_text
-from toolcrib.records import FindResult, Outcome, Scope, ToolHit, ToolSpec
-from toolcrib.store.filters import Filter, HasId, Not, all_of
-from toolcrib.store.payload import squeeze
-from toolcrib.store.protocol import point_id
+from pydantic import Field
 
-__all__ = ["Failures", "Finder", "alternates", "schema_fit"]
+from toolcrib.errors import (
+    ForbiddenError,
+    OverloadedError,
+    QuarantinedError,
+    RateLimitedError,
+    ServiceError,
+    ServiceUnavailableError,
+    SettingsError,
+    StoreUnavailableError,
+    UnauthenticatedError,
+    UnknownToolError,
+)
 
-DEPTH = 20
-"""Candidates a search: they held an equal tool for 97 in 100 failures or more, where there was
-one (three sets of public labels)."""
+__all__ = [
+    "Action",
+    "Diagnosis",
+    "ErrorClass",
+    "RecoveryPolicy",
+    "RecoverySettings",
+    "Step",
+    "classify",
+    "diagnose",
+]
 
-TOOL_SHARE = 0.25
-"""What likeness to the failed tool counts beside fitting the turn, each searched for apart: a
-query of both texts is mostly that of the longer one. Among real MCP servers it brought an equal
-tool into the first three for 83 in 100 failures, two searches for 96, the turn's text for 95;
-where the text fits many tools a little, two searches find twice what the text finds."""
+ErrorClass: TypeAlias = Literal["retriable", "critical", "reclassify", "replan"]
+"""The same call may work later; nothing may go on; another tool is needed; other arguments are."""
 
-CATEGORY = 0.05
-PROVIDES = 0.05
-"""What the same category, and all of what the failed tool provides, are worth beside a fused
-score: as much as stands between neighbours in a ranking, so that they order what is close.
-Twice as much gained nothing. (No public labels know `provides`: it goes with the category.)"""
+MAX_TEXT_CHARS = 4_000
+MAX_CAUSES = 8
 
-SCHEMA = 0.03
-"""The same for arguments that can be kept: less, since equal tools name theirs differently.
-Twice as much cost more than it brought."""
+EXCEPTIONS: Mapping[ErrorClass, tuple[type[BaseException], ...]] = {
+    "critical": (
+        *(asyncio.CancelledError, KeyboardInterrupt, SystemExit, MemoryError, PermissionError),
+        *(UnauthenticatedError, ForbiddenError, QuarantinedError),
+    ),
+    "retriable": (
+        *(TimeoutError, ConnectionError, StoreUnavailableError),
+        *(RateLimitedError, OverloadedError, ServiceUnavailableError),
+    ),
+    "reclassify": (UnknownToolError, NotImplementedError, ImportError),
+}
+"""The first that fits. `ValueError` and its kin say too little: their text is read."""
 
-KNOWN_NAME = 0.5
-"""What a required parameter of the right name and another type counts: it can be converted."""
+_HTTP = range(400, 600)
+_JSON_RPC = range(-32768, -31999)
+_SERVER_SIDE = frozenset((*range(500, 600), *range(-32099, -31999)))
 
-MAX_TOOL_CHARS = 500
-MAX_DECISIONS = 10_000
-MAX_TOOLS = 100
+STATUSES: dict[int, ErrorClass] = {
+    **dict.fromkeys((401, 402, 403, 407, 451, 511, -32042), "critical"),
+    **dict.fromkeys((404, 405, 410, 501, 505, -32601, -32022, -32021, -32002), "reclassify"),
+    **dict.fromkeys((408, 423, 425, 429, -32000, -32001, -32603), "retriable"),
+    **dict.fromkeys((-32020, -32600, -32602, -32700), "replan"),
+}
+"""HTTP statuses, and error codes of JSON-RPC and MCP. Of the others, a server's own
+failures may work later, and the rest needs another call."""
 
-_TOTAL = 1 + CATEGORY + PROVIDES + SCHEMA
+VAGUE = frozenset({400, 422, 500, -32000, -32600, -32602, -32603})
+"""Codes that servers send for whatever went wrong: the text has the first word."""
+
+REFUSED = frozenset({425, 429})
+"""Turned away before any work was done, so that nothing can be done twice."""
 
 
-class Finder(Protocol):
-    """What alternates are looked for with; `HybridRetriever` and `Crib.find_tools` are such."""
+class TextRule(NamedTuple):
+    """What an error's text says, where `pattern` is found in it."""
 
-    def __call__(
+    says: str
+    kind: ErrorClass
+    pattern: re.Pattern[str]
+
+
+def _rule(says: str, kind: ErrorClass, *patterns: str) -> TextRule:
+    return TextRule(says, kind, re.compile("|".join(patterns), re.IGNORECASE))
+
+
+TEXTS: tuple[TextRule, ...] = (
+    _rule(
+        "that it is not allowed",
+        "critical",
+        r"unauthori[sz]ed|forbidden|not authori[sz]ed|authentication|invalid credentials",
+        r"(permission|access)[ _]?denied|(invalid|expired|missing|incorrect) (api[ _-]?key|token)",
+    ),
+    _rule(
+        "that it is not safe",
+        "critical",
+        r"safety (system|filter|polic|check|setting|violation|guideline|reason)|unsafe",
+        r"content[ _-]?(policy|filter)|policy violation|violates .{0,40}policy",
+        r"blocked by .{0,40}(policy|guard|filter)",
+    ),
+    _rule(
+        "that there is no such tool",
+        "reclassify",
+        r"(unknown|no such|unsupported|undefined) (tool|function|method|operation)",
+        r"(tool|function|method|operation)\b.{0,80}(\bnot|n't) (be )?"
+        r"(found|exist|available|supported|implemented|registered|enabled)",
+    ),
+    _rule(
+        "that the arguments are wrong",
+        "replan",
+        r"validation[ _]?error|bad[ _]?request|malformed|unprocessable",
+        r"invalid[ _](arguments?|param|input|value|request|type|json|format|schema|date)",
+        r"missing (\d+ )?(required|argument|param|field|property)|(field|property) required",
+        r"required (argument|param|field|property|positional)|unexpected keyword",
+        r"not of type|must be (a|an|one|at|in|of)\b|should be (a|an|one)\b",
+    ),
+    _rule(
+        "that it was not found",
+        "reclassify",
+        r"not[ _]?found|does not exist|no longer (available|exists)|not (supported|implemented)",
+    ),
+    _rule(
+        "that it may work later",
+        "retriable",
+        r"time[ _-]?out|timed[ _-]?out|deadline exceeded|rate[ _-]?limit|too many requests|throttl",
+        r"quota exceeded|overloaded|unavailable|temporar|try again|unreachable|internal server",
+        r"connect(ion)?[ _]?(error|refused|reset|closed|abort|lost)|bad gateway|broken pipe",
+    ),
+)
+"""The first that fits. Wrong arguments come before what may work later: they name fields, and
+one may be called `timeout`."""
+
+_CODE = re.compile(
+    r"\b(?:http(?:/[\d.]+)?|status(?:[ _]?code)?|error(?:[ _]?code)?)[\s:=#('\"]{0,4}"
+    r"([45]\d\d|-32\d{3})(?!\d)",
+    re.IGNORECASE,
+)
+_RETRY_AFTER = re.compile(
+    r"retry[ _-]after[\s:=\"']{0,4}(\d+(?:\.\d+)?)(?![\d.]|\s*m)"
+    r"|(?:try again|retry) (?:in|after) (\d+(?:\.\d+)?) ?s(?:ec(?:ond)?s?)?\b",
+    re.IGNORECASE,
+)
+_STATUS_AT = ("status_code", "response.status_code", "status", "code", "error.code")
+_HEADERS_AT = ("response.headers", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What an error is, and by what that was told; never words of the error itself.
+
+    `status` is the code that it carries, and `retry_after_s` how long its sender asks to wait.
+    """
+
+    kind: ErrorClass
+    why: str
+    status: int | None = None
+    retry_after_s: float | None = None
+
+
+def classify(error: BaseException | int | str) -> ErrorClass:
+    """The class of an exception, of a status or error code, or of an error's text."""
+    return diagnose(error).kind
+
+
+def diagnose(error: BaseException | int | str) -> Diagnosis:
+    """Say what an error is: by its type, its code, its text, or what caused it.
+
+    What no rule knows is `replan`: the agent reads the message and thinks again.
+    """
+    first: Diagnosis | None = None
+    for link in _chain(error):
+        found = _look_at(link)
+        if found.why:
+            return found
+        first = first or found
+    after = first.retry_after_s if first else None
+    return Diagnosis("replan", "no rule knows it", retry_after_s=after)
+
+
+def _chain(error: BaseException | int | str) -> Iterator[BaseException | int | str]:
+    """An error and its causes; of a group, the first of its members."""
+    link: BaseException | int | str | None = error
+    for _ in range(MAX_CAUSES):
+        while isinstance(link, BaseExceptionGroup):
+            link = cast("BaseExceptionGroup[BaseException]", link).exceptions[0]
+        if link is None:
+            return
+        yield link
+        link = link.__cause__ if isinstance(link, BaseException) else None
+
+
+def _look_at(error: BaseException | int | str) -> Diagnosis:
+    """What the error itself tells; `why` is empty where no rule knows it."""
+    text = _text(error)[:MAX_TEXT_CHARS]
+    codes = [*_codes(error), *map(int, _CODE.findall(text))]
+    kind, why = _kind(error, codes, text)
+    return Diagnosis(kind, why, codes[-1] if codes else None, _retry_after(error, text))
+
+
+def _kind(error: BaseException | int | str, codes: list[int], text: str) -> tuple[ErrorClass, str]:
+    for kind, types in EXCEPTIONS.items():
+        for expected in types:
+            if isinstance(error, expected):
+                return kind, expected.__name__
+    for code in codes:
+        if code not in VAGUE:
+            return _kind_of_status(code), f"status {code}"
+    for rule in TEXTS:
+        if rule.pattern.search(text):
+            return rule.kind, f"it says {rule.says}"
+    # The innermost code comes last: "MCP error -32603: request failed with status code 422".
+    return (_kind_of_status(codes[-1]), f"status {codes[-1]}") if codes else ("replan", "")
+
+
+def _kind_of_status(code: int) -> ErrorClass:
+    return STATUSES.get(code, "retriable" if code in _SERVER_SIDE else "replan")
+
+
+def _text(error: BaseException | int | str) -> str:
+    """The words of an error; the names of an exception's classes say as much as its message."""
+    if not isinstance(error, BaseException):
+        return error if isinstance(error, str) else ""
+    names = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ != "builtins"]
+    return f"{' '.join(names)}: {error}"
+
+
+def _codes(error: BaseException | int | str) -> list[int]:
+    found = [error] if isinstance(error, int) else [_at(error, path) for path in _STATUS_AT]
+    return [code for code in found if type(code) is int and (code in _HTTP or code in _JSON_RPC)]
+
+
+def _retry_after(error: BaseException | int | str, text: str) -> float | None:
+    """The seconds that the sender asks to wait, by its header, else by its words."""
+    if isinstance(error, ServiceError) and error.retry_after_s is not None:
+        return error.retry_after_s
+    for path in _HEADERS_AT:
+        headers = _at(error, path)
+        if headers is not None and hasattr(headers, "items"):
+            named = {str(name).lower(): str(value) for name, value in headers.items()}
+            if "retry-after" in named:
+                return _seconds(named["retry-after"], named.get("date", ""))
+    said = _RETRY_AFTER.search(text)
+    return float(said[1] or said[2]) if said else None
+
+
+def _seconds(value: str, sent: str) -> float | None:
+    """A header's seconds; a date is read against that of its own answer, so needs no clock."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            until, since = parsedate_to_datetime(value), parsedate_to_datetime(sent)
+            seconds = (until - since).total_seconds()
+        except (ValueError, TypeError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _at(error: object, path: str) -> Any:
+    found: Any = error
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+Action: TypeAlias = Literal["retry", "alternate", "reclassify", "replan", "stop"]
+"""Call the same again; call another tool that does the same; search anew; let the agent think
+again with the error before it; end the turn."""
+
+AGAIN: dict[ErrorClass, Action] = {
+    "retriable": "retry",
+    "reclassify": "reclassify",
+    "replan": "replan",
+}
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverySettings:
+    """How often a call is tried, and how long is waited between.
+
+    The wait before attempt n + 1 is `base_s * factor ** (n - 1)`, at most `cap_s`, give or take
+    the share `jitter` of it. Nobody waits longer than `cap_s`, whatever a server asks.
+    """
+
+    max_attempts: Annotated[int, Field(ge=1)] = 3
+    base_s: Seconds = 0.5
+    factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
+    cap_s: Seconds = 30.0
+    jitter: Annotated[float, Field(ge=0, le=1)] = 0.1
+
+    def __post_init__(self) -> None:
+        if self.base_s > self.cap_s:
+            raise SettingsError(
+                f"recovery.base_s is {self.base_s:g}, above recovery.cap_s ({self.cap_s:g}); "
+                "the first wait cannot be longer than the longest"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do next, after how many seconds, and why, in words fit for a log."""
+
+    action: Action
+    after_s: float
+    reason: str
+
+
+class RecoveryPolicy:
+    """Says what follows a failed call; holds nothing but settings and the source of jitter."""
+
+    def __init__(
+        self, settings: RecoverySettings | None = None, random: Random | None = None
+    ) -> None:
+        self._settings = settings or RecoverySettings()
+        self._random = random or Random()  # noqa: S311 jitter is no secret
+
+    def next_step(
         self,
-        query: str,
-        k: int,
-        /,
+        error: BaseException | int | str,
+        attempt: int,
         *,
-        scope: Scope | None = None,
-        where: Filter | None = None,
-        gate: bool = True,
-    ) -> FindResult:
-        """Rank the tools that fit a query."""
-        ...
+        alternates: bool = True,
+        repeatable: bool = True,
+    ) -> Step:
+        """The step after the failure of an attempt, the first being 1.
+
+        `error`: an exception, an HTTP status or MCP error code, or the error's text.
+        `alternates`: whether there is another tool to turn to. `repeatable`: whether it does
+        no harm if the call is carried out twice; where it does, a call that may have been
+        carried out is neither repeated nor given to another tool.
+        """
+        found = diagnose(error)
+        told = f"{found.kind} ({found.why}), attempt {attempt} of {self._settings.max_attempts}"
+        if found.kind == "critical":
+            return Step("stop", 0.0, told)
+        if found.kind == "retriable" and not repeatable and found.status not in REFUSED:
+            return self._once_only(attempt, told)
+        if attempt >= self._settings.max_attempts:
+            return _elsewhere(alternates, f"{told}: the last")
+        if found.kind != "retriable":
+            return Step(AGAIN[found.kind], 0.0, told)
+        return self._retry(found, attempt, told, alternates=alternates)
+
+    def _once_only(self, attempt: int, told: str) -> Step:
+        action: Action = "replan" if attempt < self._settings.max_attempts else "stop"
+        return Step(action, 0.0, f"{told}: it may have been carried out, and must not be twice")
+
+    def _retry(self, found: Diagnosis, attempt: int, told: str, *, alternates: bool) -> Step:
+        asked = found.retry_after_s or 0.0
+        if asked > self._settings.cap_s:
+            return _elsewhere(alternates, f"{told}: a wait of {asked:g} s is asked for, too long")
+        return Step("retry", max(asked, self._wait(attempt)), told)
+
+    def _wait(self, attempt: int) -> float:
+        chosen = self._settings
+        try:
+            wait = chosen.base_s * chosen.factor ** max(0, attempt - 1)
+        except OverflowError:
+            wait = chosen.cap_s
+        spread = 1 + chosen.jitter * self._random.uniform(-1, 1)
+        return min(chosen.cap_s, min(chosen.cap_s, wait) * spread)
 
 
-def alternates(
-    find: Finder,
-    failed: ToolSpec,
-    text: str,
-    *,
-    excluded: Collection[str] = (),
-    scope: Scope | None = None,
-    where: Filter | None = None,
-    k: int = 3,
-) -> list[ToolHit]:
-    """The `k` tools most likely to do what the failed one was to do, best first.
-
-    `text` is the turn's; `excluded` are the ids of tools that failed before in it. `scope` and
-    `where` hold inside the searches. Scores are in [0, 1], and `legs` says of what they are
-    made; `probability` is that of fitting the turn, where that search found the tool.
-
-    Raises:
-        QueryError: a filter on an unknown field.
-        StoreError: the store does not answer.
-    """
-    gone = Not(HasId(frozenset(map(point_id, (failed.id, *excluded)))))
-    # Words alone: an identifier in a description would call the tool of that name.
-    described = " ".join(split_identifier(dense_text(failed)[:MAX_TOOL_CHARS]))
-    fitting, alike = (
-        find(query, DEPTH, scope=scope, where=all_of(gone, where), gate=False).tools
-        if query.strip()
-        else ()
-        for query in (text, described)
-    )
-    found = {hit.id: replace(hit, probability=None) for hit in alike}
-    found |= {hit.id: hit for hit in fitting}
-    fits, likeness = _scores(fitting, found), _scores(alike, found)
-    scored = [_scored(hit, failed, fits[i], likeness[i]) for i, hit in found.items()]
-    scored.sort(key=lambda hit: (-hit.score, hit.id))
-    return [replace(hit, rank=rank) for rank, hit in enumerate(scored[:k], start=1)]
-
-
-def _scores(ranking: Sequence[ToolHit], ids: Iterable[str]) -> dict[str, float]:
-    """The scores of these tools; one that the ranking lacks is as good as its last at most."""
-    known = {hit.id: hit.score for hit in ranking}
-    last = min(known.values(), default=0.0)
-    return {tool_id: known.get(tool_id, last) for tool_id in ids}
-
-
-def _scored(hit: ToolHit, failed: ToolSpec, fits: float, likeness: float) -> ToolHit:
-    tool = hit.tool
-    legs = {
-        "fits": fits,
-        "likeness": likeness,
-        "category": float(bool(failed.category) and tool.category == failed.category),
-        "provides": _overlap(failed.provides, tool.provides),
-        "schema": schema_fit(failed.input_schema, tool.input_schema),
-    }
-    score = (1 - TOOL_SHARE) * fits + TOOL_SHARE * likeness
-    score += CATEGORY * legs["category"] + PROVIDES * legs["provides"] + SCHEMA * legs["schema"]
-    return replace(hit, score=score / _TOTAL, legs=legs)
-
-
-def _overlap(wanted: Sequence[str], offered: Sequence[str]) -> float:
-    """The share of what is wanted that is offered; 0 where nothing is wanted."""
-    return len(set(wanted) & set(offered)) / len(set(wanted)) if wanted else 0.0
-
-
-def schema_fit(had: Mapping[str, Any], wanted: Mapping[str, Any]) -> float:
-    """How much of what a tool requires another one had: in [0, 1], 1 where nothing is required.
-
-    Both are JSON Schemas of an object. Names are compared by their letters and digits; a
-    parameter of another type counts half.
-    """
-    own = {squeeze(name): schema for name, schema in _mapping(wanted.get("properties")).items()}
-    there = {squeeze(name): schema for name, schema in _mapping(had.get("properties")).items()}
-    keys = {squeeze(name) for name in _items(wanted.get("required")) if isinstance(name, str)}
-    if not keys:
-        return 1.0
-    return sum(_fit(there[key], own.get(key)) for key in keys & there.keys()) / len(keys)
-
-
-def _fit(had: Any, wanted: Any) -> float:
-    given, taken = _types(had), _types(wanted)
-    if "integer" in given:
-        given |= {"number"}
-    return 1.0 if not given or not taken or given & taken else KNOWN_NAME
-
-
-def _types(schema: Any) -> frozenset[str]:
-    """The types that a schema names, itself or in its alternatives; none where any will do."""
-    described = _mapping(schema)
-    named: list[Any] = []
-    for option in (described, *_items(described.get("anyOf")), *_items(described.get("oneOf"))):
-        kind = _mapping(option).get("type")
-        named += [kind, *_items(kind)]
-    return frozenset(kind for kind in named if isinstance(kind, str)) - {"null"}
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    """The value, where it is an object: a schema comes from outside, and may hold anything."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _items(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-class Failures:
-    """Remembers which tools failed for a decision; safe for several threads.
-
-    The last `decisions` that something failed for are kept, and the last `MAX_TOOLS` of each.
-    """
-
-    def __init__(self, decisions: int = MAX_DECISIONS) -> None:
-        self._most = decisions
-        self._failed: OrderedDict[str, dict[str, None]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def report(self, decision_id: str, tool: str, outcome: Outcome) -> None:
-        """Take down how a call of a tool (by id) ended; a success makes up for its failures."""
-        with self._lock:
-            failed = self._failed.pop(decision_id, {})
-            failed.pop(tool, None)
-            if outcome == "failure":
-                failed[tool] = None
-            if len(failed) > MAX_TOOLS:
-                del failed[next(iter(failed))]
-            if failed:
-                self._failed[decision_id] = failed
-            if len(self._failed) > self._most:
-                self._failed.popitem(last=False)
-
-    def of(self, decision_id: str) -> tuple[str, ...]:
-        """The ids of the tools that failed for a decision, in the order of failing."""
-        with self._lock:
-            return tuple(self._failed.get(decision_id, ()))
+def _elsewhere(alternates: bool, reason: str) -> Step:  # noqa: FBT001
+    return Step("alternate" if alternates else "stop", 0.0, reason)

@@ -8,10 +8,13 @@ text ─► what it leans on ─► encoded once ─┬─► context ──► 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -19,7 +22,6 @@ from toolcrib.clock import Clock
 from toolcrib.encoders.protocols import DenseEncoder, FloatArray
 from toolcrib.errors import QueryError, ToolcribError
 from toolcrib.records import (
-    SENSITIVITIES,
     Collection,
     Context,
     Decision,
@@ -27,23 +29,130 @@ from toolcrib.records import (
     KnowledgeResult,
     Route,
     Turn,
+    is_above,
 )
-from toolcrib.retrieval.hybrid import HybridRetriever
+from toolcrib.retrieval.hybrid import HybridRetriever, has_words
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.retrieval.queries import has_words
 from toolcrib.router.budget import Budget, Costs, Limits
 from toolcrib.router.context.detector import Detector
-from toolcrib.router.conversation import SearchText, by_itself, gist, search_text
 from toolcrib.router.knowledge import KnowledgeRouter
-from toolcrib.router.probes import probe
-from toolcrib.router.selection import Selection, ToolStage
-from toolcrib.router.supervisor import NO_TIME, Evidence, supervise
-from toolcrib.router.tools import ToolSelector, ToolSettings
+from toolcrib.router.route import Reason, RouteEvidence, choose_route
+from toolcrib.router.tools import Selection, ToolSelector, ToolSettings, ToolStage
 from toolcrib.store.filters import from_scope
 
-__all__ = ["Router", "RouterParts"]
+__all__ = [
+    "FollowUp",
+    "Router",
+    "RouterParts",
+    "SearchText",
+    "by_itself",
+    "gist",
+    "search_text",
+    "text_signals",
+]
 
 logger = logging.getLogger(__name__)
+
+FollowUp: TypeAlias = Literal["joined", "shifted", "first"]
+"""Joined with what it leans on; a topic of its own; or there is nothing before it."""
+
+LONG = 2_000
+HEAD, TAIL = 700, 500
+"""Who pastes a log asks before or after it: those ends of a long text are searched with."""
+
+MAX_JOINED = 400
+"""Characters taken of what is leant on: the new words must not drown."""
+
+RECENT = 0.1
+"""How much nearer, as a cosine, an older message must be to be taken before the last one."""
+
+SHIFT = 0.05
+"""Below this cosine to everything said before, a text that might lean starts a new topic."""
+
+Leans = Callable[[str], float]
+Encode = Callable[[Sequence[str]], FloatArray]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchText:
+    """What to search with, how it came about, and signals in words."""
+
+    text: str
+    follow_up: FollowUp
+    signals: tuple[str, ...] = ()
+
+
+def gist(text: str) -> str:
+    """The text, or the two ends of a very long one."""
+    if len(text) <= LONG:
+        return text
+    return f"{text[:HEAD]}\n{text[-TAIL:]}"
+
+
+def by_itself(turn: Turn) -> SearchText:
+    """The text to search with where nothing was said before."""
+    own = gist(turn.text)
+    return SearchText(own, "first", () if own == turn.text else ("long-text",))
+
+
+def search_text(turn: Turn, leans: Leans, encode: Encode) -> SearchText:
+    """Build the text to search with.
+
+    `leans` says how much a text leans on what was said, 0 to 1. `encode` gives unit vectors of
+    texts, float32 [n, d]; it is asked only when there is a choice to make.
+    """
+    alone = by_itself(turn)
+    own, signals = alone.text, alone.signals
+    said = [m.content for m in turn.history if m.role == "user" and m.content.strip()]
+    if not said:
+        return alone
+    leaning = leans(own)
+    if leaning < 0.5:  # noqa: PLR2004 -- more likely than not
+        return SearchText(own, "shifted", (*signals, "topic-shift"))
+    if leaning < 1 or len(said) > 1:
+        vectors = encode([own, *said])
+        near = vectors[1:] @ vectors[0]
+        best = int(np.argmax(near))
+        if leaning < 1 and near[best] < SHIFT:
+            return SearchText(own, "shifted", (*signals, "topic-shift"))
+        chosen = best if near[best] > near[-1] + RECENT else len(said) - 1
+    else:
+        chosen = 0
+    ground = " ".join(gist(said[chosen])[:MAX_JOINED].split())
+    back = len(said) - chosen
+    return SearchText(f"{ground}\n{own}", "joined", (*signals, f"follow-up:{back}"))
+
+
+LOOKED_AT = 8_000
+MAX_ATTACHMENTS = 20
+
+_SQL = re.compile(
+    r"\b(?:select\b[^;]{1,400}?\bfrom|insert\s+into|update\s+\w+\s+set|delete\s+from)\s+\w",
+    re.IGNORECASE,
+)
+_TRACE = re.compile(
+    r"^Traceback \(most recent call last\)|^\s+at [\w.$<>]+\(|^panic: |\bCaused by: ", re.MULTILINE
+)
+_FENCE = re.compile(r"^```", re.MULTILINE)
+
+
+def text_signals(turn: Turn) -> tuple[str, ...]:
+    """What was found, as short signals: `attachment:csv`, `sql`, `stack-trace`, `code-block`."""
+    return tuple(dict.fromkeys(_signals(turn)))
+
+
+def _signals(turn: Turn) -> Iterator[str]:
+    text = turn.text[:LOOKED_AT]
+    for attachment in turn.attachments[:MAX_ATTACHMENTS]:
+        suffix = PurePosixPath(attachment.name.replace("\\", "/")).suffix.lstrip(".").casefold()
+        kind = suffix or attachment.mime.rpartition("/")[2].casefold()
+        yield f"attachment:{kind[:20] or 'unknown'}"
+    if turn.unreadable:
+        yield f"attachments-unreadable:{turn.unreadable}"
+    for signal, shape in (("sql", _SQL), ("stack-trace", _TRACE), ("code-block", _FENCE)):
+        if shape.search(text):
+            yield signal
+
 
 SMALLTALK = {
     "greeting": "a greeting",
@@ -84,8 +193,8 @@ class Router:
         self._clock = clock
         self._costs = costs or Costs()
         self._stage = ToolStage(parts.retriever, parts.selector, parts.tool_settings)
-        self._said: dict[str, FloatArray] = {}
-        self._saying = threading.Lock()
+        self._known: dict[str, FloatArray] = {}
+        self._lock = threading.Lock()
 
     def detect(self, turn: Turn) -> Context:
         """What kind of turn it is: encodes and classifies, and does nothing else."""
@@ -101,7 +210,7 @@ class Router:
         """The passages for a question, whatever kind of turn it is."""
         knowledge = self._parts.knowledge
         if knowledge is None:
-            return KnowledgeResult(reason="there is no collection in reach")
+            return KnowledgeResult(reason=Reason.NO_COLLECTION.said())
         return knowledge.find(self._encode(gist(turn.text)), None, self._reach(turn))
 
     def route(
@@ -130,14 +239,16 @@ class Router:
         searched = self._search_text(turn, budget)
         query = budget.timed("encode", lambda: self._encode(searched.text))
         context = self._context(turn, query, budget)
-        signals = (*probe(turn), *_ceilings(turn, context))
+        signals = (*text_signals(turn), *_ceilings(turn, context))
         if context.smalltalk is None:
             selection = self._tools(turn, query, budget, k, shown)
             knowledge = self._knowledge(turn, query, context, budget)
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
-        route = supervise(Evidence(context, found, knowledge, self._parts.gate_decides))
+        route = choose_route(
+            RouteEvidence(context, found, knowledge, self._parts.gate_decides, late=budget.is_spent)
+        )
         limits = self._parts.limits
         return Decision(
             id=decision_id,
@@ -157,9 +268,7 @@ class Router:
         detector, text = self._detector(turn), turn.text
         entities = budget.admitted("entities")
         return budget.run(
-            "context",
-            lambda: detector.detect(text, query, entities=entities),
-            Context(text),
+            "context", lambda: detector.detect(text, query, entities=entities), Context(text)
         )
 
     def _search_text(self, turn: Turn, budget: Budget) -> SearchText:
@@ -181,30 +290,25 @@ class Router:
 
     def _vectors(self, texts: Sequence[str]) -> FloatArray:
         """The vectors of messages, each encoded once as long as it is remembered."""
-        with self._saying:
-            known = {text: self._said[text] for text in texts if text in self._said}
+        with self._lock:
+            known = {text: self._known[text] for text in texts if text in self._known}
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
             known |= dict(zip(missing, self._parts.dense.encode_documents(missing), strict=True))
-            with self._saying:
-                self._said |= known
-                for text in list(self._said)[:-REMEMBERED]:
-                    del self._said[text]
+            with self._lock:
+                self._known |= known
+                for text in list(self._known)[:-REMEMBERED]:
+                    del self._known[text]
         return np.stack([known[text] for text in texts])
 
     def _encode(self, text: str) -> EncodedQuery:
         return self._parts.retriever.encode(text)
 
     def _tools(
-        self,
-        turn: Turn,
-        query: EncodedQuery,
-        budget: Budget,
-        k: int | None,
-        shown: Sequence[str],
+        self, turn: Turn, query: EncodedQuery, budget: Budget, k: int | None, shown: Sequence[str]
     ) -> Selection:
         reranking = self._stage.reranks and budget.admitted("rerank")
-        late = FindResult(query.text, (), {}, verdict="abstain", reason=NO_TIME)
+        late = FindResult(query.text, (), {}, verdict="abstain", reason=Reason.NO_TIME.said())
         selection = budget.run(
             "tools",
             lambda: self._stage.find(turn, query, k, shown, reranking=reranking),
@@ -219,7 +323,7 @@ class Router:
     ) -> tuple[Selection, KnowledgeResult]:
         budget.skip("tools")
         budget.skip("knowledge")
-        reason = f"nothing is looked up for this: {SMALLTALK.get(kind, kind)}"
+        reason = Reason.SMALLTALK.said(SMALLTALK.get(kind, kind))
         return self._stage.always(turn, reason, shown), KnowledgeResult(reason=reason)
 
     def _knowledge(
@@ -229,7 +333,7 @@ class Router:
         knowledge, reach = self._parts.knowledge, self._reach(turn)
         if knowledge is None or not reach:
             budget.skip("knowledge")
-            return KnowledgeResult(reason="there is no collection in reach")
+            return KnowledgeResult(reason=Reason.NO_COLLECTION.said())
 
         reranking = knowledge.reranks and budget.admits("rerank")
 
@@ -239,9 +343,9 @@ class Router:
             except ToolcribError:
                 logger.warning("the collections could not be asked", exc_info=True)
                 budget.degraded.append("knowledge")
-                return KnowledgeResult(reason="the collections could not be asked")
+                return KnowledgeResult(reason=Reason.FAILED.said())
 
-        return budget.run("knowledge", find, KnowledgeResult(reason=NO_TIME))
+        return budget.run("knowledge", find, KnowledgeResult(reason=Reason.NO_TIME.said()))
 
     def _reach(self, turn: Turn) -> tuple[Collection, ...]:
         knowledge = self._parts.knowledge
@@ -257,8 +361,7 @@ def _ceilings(turn: Turn, context: Context) -> tuple[str, ...]:
     there = turn.max_sensitivity
     named = (("caller", own), ("destination", there))
     held = tuple(f"ceiling:{who}:{level}" for who, level in named if level is not None)
-    rank = SENSITIVITIES.index
-    if there is not None and rank(context.sensitivity) > rank(there):
+    if is_above(context.sensitivity, there):
         return (*held, f"turn-above-ceiling:{context.sensitivity}")
     return held
 
@@ -276,7 +379,7 @@ def _kept(route: Route, knowledge: KnowledgeResult) -> KnowledgeResult:
 
 
 def _wordless(decision_id: str, turn: Turn, budget: Budget, limits: Limits) -> Decision:
-    reason = "the turn holds no words"
+    reason = Reason.NO_WORDS.said()
     context = Context(turn.text)
     return Decision(
         id=decision_id,
@@ -285,7 +388,7 @@ def _wordless(decision_id: str, turn: Turn, budget: Budget, limits: Limits) -> D
         tools=FindResult(turn.text, (), {}, verdict="abstain", reason=reason),
         knowledge=KnowledgeResult(reason=reason),
         search_text="",
-        signals=(*probe(turn), *_ceilings(turn, context)),
+        signals=(*text_signals(turn), *_ceilings(turn, context)),
         took_ms={"total": budget.spent_ms},
         degraded=("no-words",),
         max_tool_calls=limits.max_tool_calls,

@@ -1,22 +1,128 @@
-"""What happens to the tools that were found before an agent gets them."""
+"""Tools of a turn: searched, completed by what belongs to them, and what the route leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from toolcrib.records import Sensitivity, ToolHit, ToolSpec
-from toolcrib.retrieval.assessment import ENABLED
-from toolcrib.router.requirements import required
-from toolcrib.store.filters import AnyOf, Equals, Filter, HasId, Not, Range, all_of, up_to
+from toolcrib.records import FindResult, Route, Sensitivity, ToolHit, ToolSpec, Turn
+from toolcrib.retrieval.gate import ENABLED
+from toolcrib.retrieval.hybrid import HybridRetriever
+from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.store.filters import (
+    AnyOf,
+    Equals,
+    Filter,
+    HasId,
+    Not,
+    Or,
+    Range,
+    all_of,
+    from_scope,
+    up_to,
+)
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Store, point_id
+from toolcrib.store.protocol import Record, Store, point_id
 
-__all__ = ["Reach", "ToolSelector", "ToolSettings", "compatible"]
+__all__ = [
+    "Reach",
+    "Selection",
+    "ToolSelector",
+    "ToolSettings",
+    "ToolStage",
+    "compatible",
+    "required",
+]
+
+MAX_UNMET = 5
+"""Signals are read by people: the first few say what is wrong with a registry."""
+
+MAX_NAME_CHARS = 80
+
+_FIELDS = ("id", "name", "server", "provides", "spec")
+
+
+class _Need(NamedTuple):
+    """A requirement, the server of the tool that has it, and the chosen tool behind that."""
+
+    name: str
+    server: str
+    root: str
+
+
+def required(
+    store: Store, chosen: Sequence[ToolSpec], allowed: Filter | None, limit: int
+) -> tuple[dict[str, list[ToolSpec]], tuple[str, ...]]:
+    """The enabled tools within `allowed` that the chosen ones need, at most `limit`; signals.
+
+    They stand in the order found, under the id of the chosen tool that brought them. A
+    requirement is met by a tool of that id or name, or one that provides it; where several do,
+    by the one of that id, else one of the same server, else the first by id. One question to
+    the store for every step that needs lead to further needs.
+
+    Signals are `requires-capped` where more would have been added, and `requires-unmet:NAME`
+    for what no tool in reach meets.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    added: dict[str, list[ToolSpec]] = {}
+    settled = {name for spec in chosen for name in _names(spec)}
+    unmet: list[str] = []
+    left = limit
+    needs = [need for spec in chosen for need in _needs(spec, spec.id)]
+    while left and (names := {need.name for need in needs} - settled):
+        meeting = _meeting(store, names, allowed)
+        unmet += dict.fromkeys(need.name for need in needs if need.name in names - meeting.keys())
+        settled |= names - meeting.keys()
+        open_needs = needs
+        needs = list[_Need]()
+        for place, need in enumerate(open_needs):
+            if need.name in settled:
+                continue
+            if not left:
+                needs += open_needs[place:]
+                break
+            best = min(meeting[need.name], key=partial(_preference, need))
+            spec = read_tool(best.payload)
+            settled.update(_names(spec))
+            added.setdefault(need.root, []).append(spec)
+            needs += _needs(spec, need.root)
+            left -= 1
+    capped = any(need.name not in settled for need in needs)
+    told = [f"requires-unmet:{name[:MAX_NAME_CHARS]}" for name in unmet[:MAX_UNMET]]
+    return added, (*(["requires-capped"] if capped else []), *told)
+
+
+def _needs(spec: ToolSpec, root: str) -> list[_Need]:
+    return [_Need(name, spec.server, root) for name in spec.requires]
+
+
+def _names(spec: ToolSpec) -> tuple[str, ...]:
+    return (spec.id, spec.name, *spec.provides)
+
+
+def _meeting(store: Store, names: set[str], allowed: Filter | None) -> dict[str, list[Record]]:
+    """The tools that meet each requirement; one that none meets is missing."""
+    keys = {name.casefold() for name in names}
+    where = Or(AnyOf("provides", sorted(names)), AnyOf("name_key", sorted(keys)))
+    found: dict[str, list[Record]] = {}
+    for record in store.scroll(all_of(where, ENABLED, allowed), _FIELDS):
+        own = record.payload
+        for name in names & {own["id"], own["name"], *own["provides"]}:
+            found.setdefault(name, []).append(record)
+    return found
+
+
+def _preference(need: _Need, record: Record) -> tuple[bool, bool, str]:
+    tool_id: str = record.payload["id"]
+    return tool_id != need.name, record.payload["server"] != need.server, tool_id
+
 
 Ceiling = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -128,14 +234,12 @@ class ToolSelector:
         active = self._active(allowed) if reach is None else reach.active
         first = [found.pop(spec.id, None) or _added(spec, "always_active") for spec in active]
         chosen = [*first, *_cut(list(found.values()), reach)]
-        needed = required(
-            self._store, [hit.tool for hit in chosen], allowed, self._settings.max_required
-        )
+        tools = [hit.tool for hit in chosen]
+        needed, signals = required(self._store, tools, allowed, self._settings.max_required)
         whole: list[ToolHit] = []
         for hit in chosen:
-            further = needed.tools.get(hit.id, [])
-            whole += [hit, *(_added(spec, "required") for spec in further)]
-        return _ranked(whole), needed.signals
+            whole += [hit, *(_added(spec, "required") for spec in needed.get(hit.id, []))]
+        return _ranked(whole), signals
 
     def append_only(
         self, previous_ids: Sequence[str], hits: Sequence[ToolHit], allowed: Filter | None
@@ -191,3 +295,101 @@ def _added(spec: ToolSpec, why: str) -> ToolHit:
 
 def _ranked(hits: Iterable[ToolHit]) -> list[ToolHit]:
     return [replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was found, what was noticed, and whether that is all that there is in reach.
+
+    `shown` are the ids of tools that earlier turns had.
+    """
+
+    result: FindResult
+    signals: tuple[str, ...] = ()
+    is_everything: bool = False
+    shown: frozenset[str] = frozenset()
+
+
+class ToolStage:
+    """Chooses the tools of turns."""
+
+    def __init__(
+        self, retriever: HybridRetriever, selector: ToolSelector, settings: ToolSettings
+    ) -> None:
+        self._retriever = retriever
+        self._first_stage = retriever.first_stage()
+        self._selector = selector
+        self._settings = settings
+
+    @property
+    def reranks(self) -> bool:
+        """Whether candidates are looked at twice, where there is time."""
+        return self._retriever.reranks
+
+    def find(
+        self,
+        turn: Turn,
+        query: EncodedQuery,
+        k: int | None,
+        shown: Sequence[str],
+        *,
+        reranking: bool,
+    ) -> Selection:
+        """The tools that fit, whatever the gate says of them.
+
+        Raises:
+            QueryError: an impossible `k`.
+            StoreError: the store does not answer.
+        """
+        limits, allowed = self._limits(turn)
+        reach = self._selector.reach(allowed, k)
+        retriever = self._retriever if reranking else self._first_stage
+        found = retriever.find(query, reach.limit, scope=turn.scope, where=limits, gate=False)
+        hits, signals = self._selector.complete(found.tools, allowed, reach)
+        if self._settings.append_only:
+            hits = self._selector.append_only(shown, hits, allowed)
+        result = replace(found, tools=tuple(hits))
+        return Selection(result, signals, reach.everything is not None, frozenset(shown))
+
+    def always(self, turn: Turn, reason: str, shown: Sequence[str]) -> Selection:
+        """The tools that come with every turn, where nothing was looked for."""
+        _, allowed = self._limits(turn)
+        hits, signals = self._selector.complete((), allowed)
+        if self._settings.append_only:
+            hits = self._selector.append_only(shown, hits, allowed)
+        result = FindResult(turn.text, tuple(hits), {}, verdict="abstain", reason=reason)
+        return Selection(result, signals)
+
+    def judged(self, turn: Turn, route: Route, selection: Selection) -> FindResult:
+        """What the route leaves.
+
+        Those that are always active stay, and those of earlier turns where the order is to be
+        append-only; so does a registry that is small enough to be given whole. Where nothing
+        fits, the general tool comes.
+        """
+        found = selection.result
+        if route.kind in ("tools", "both"):
+            return replace(found, verdict="accept", reason=route.reason)
+        if route.kind == "none":
+            return found
+        kept = found.tools
+        if not selection.is_everything:
+            stay = selection.shown if self._settings.append_only else frozenset[str]()
+            kept = tuple(hit for hit in kept if hit.tool.always_active or hit.id in stay)
+        general = None
+        if route.kind == "general":
+            general = self._retriever.general(self._limits(turn)[1])
+        if general is None:
+            return replace(found, tools=kept, verdict="abstain", reason=route.reason)
+        hits = _with(kept, general)
+        return replace(found, tools=hits, verdict="fallback", reason=route.reason, fallback=True)
+
+    def _limits(self, turn: Turn) -> tuple[Filter | None, Filter | None]:
+        """What settings and destination let through, and that within the caller's scope."""
+        limits = compatible(self._settings, turn.max_sensitivity)
+        return limits, all_of(from_scope(turn.scope), limits)
+
+
+def _with(kept: Sequence[ToolHit], general: ToolHit) -> tuple[ToolHit, ...]:
+    there = {hit.id for hit in kept}
+    return tuple(_ranked([*kept, *([] if general.id in there else [general])]))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from toolcrib.errors import QueryError
-from toolcrib.records import SENSITIVITIES, Scope, Sensitivity
+from toolcrib.records import Scope, Sensitivity, levels_above
 
 __all__ = [
     "KEYWORD_FIELDS",
@@ -167,7 +167,7 @@ def from_scope(scope: Scope | None) -> Filter | None:
 
 def up_to(ceiling: Sensitivity | None) -> Filter | None:
     """What is no more sensitive than this; None for no ceiling."""
-    above = () if ceiling is None else SENSITIVITIES[SENSITIVITIES.index(ceiling) + 1 :]
+    above = levels_above(ceiling)
     return Not(AnyOf("sensitivity", above)) if above else None
 
 

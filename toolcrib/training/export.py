@@ -1,4 +1,4 @@
-"""A trained model as a folder that toolcrib runs: int8 ONNX, tokenizer and card."""
+"""Export of a trained model to a folder that toolcrib runs, and the way back to its weights."""
 
 from __future__ import annotations
 
@@ -8,17 +8,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from toolcrib.encoders.bundled import BundledEncoder
+from toolcrib.encoders.bundled_reranker import BundledReranker
 from toolcrib.encoders.loading import import_onnxruntime
-from toolcrib.training.extra import import_train
+from toolcrib.encoders.model_folder import read_card
+from toolcrib.errors import EncoderError, TrainingError
+from toolcrib.training import import_train
+from toolcrib.training.data import TrainingData
 
-__all__ = ["Weights", "add_to_card", "export", "read_weights"]
+__all__ = [
+    "Weights",
+    "add_to_card",
+    "agreement",
+    "check_base",
+    "export",
+    "read_weights",
+    "restore",
+    "write_for_training",
+]
 
-FEATURE = "the export of a model"
 CALIBRATION = "calibration.txt"
 
 
@@ -33,7 +46,7 @@ class Weights:
 
 def read_weights(folder: Path) -> Weights:
     """Read what `train_encoder` wrote, or any folder of a BERT in the form of the hub."""
-    load = import_train("safetensors.numpy", FEATURE).load_file
+    load = import_train("safetensors.numpy").load_file
     config = json.loads((folder / "config.json").read_bytes())
     tensors: dict[str, NDArray[np.float32]] = {
         name.removeprefix("bert."): value.astype(np.float32)
@@ -49,7 +62,7 @@ def export(weights: Weights, out: Path, card: Mapping[str, Any], *, quantised: b
 
     `card` holds at least `name` and `max_tokens`.
     """
-    graph = import_train("toolcrib.training.graph", FEATURE)
+    graph = import_train("toolcrib.training.onnx_graph")
     tokenizer = _neutral(weights.tokenizer)
     model, plain = graph.build(weights.tensors, weights.heads, None)
     if quantised:
@@ -86,7 +99,7 @@ def _write_card(folder: Path, card: Mapping[str, Any]) -> None:
 
 def _neutral(source: bytes) -> Any:
     """The tokenizer without the padding and truncation that it was saved with."""
-    tokenizer: Any = import_train("tokenizers", FEATURE).Tokenizer.from_buffer(source)
+    tokenizer: Any = import_train("tokenizers").Tokenizer.from_buffer(source)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -94,7 +107,7 @@ def _neutral(source: bytes) -> Any:
 
 def _measured(model: Any, taps: Mapping[str, str], tokenizer: Any, max_tokens: int) -> Any:
     """Run the float graph over the calibration texts; lowest and highest of each channel."""
-    onnx = import_train("onnx", FEATURE)
+    onnx = import_train("onnx")
     tapped = onnx.ModelProto()
     tapped.CopyFrom(model)
     tapped.graph.output.extend(
@@ -134,3 +147,191 @@ def _feeds(tokenizer: Any, max_tokens: int) -> Iterator[NDArray[np.int64]]:
     words = sorted(token for word, token in vocabulary.items() if word.isalpha())
     for at in range(0, len(words), 64):
         yield np.array([[start, token, end] for token in words[at : at + 64]], dtype=np.int64)
+
+
+WORDS, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"
+TYPES = "embeddings.token_type_embeddings.weight"
+
+
+def restore(folder: Path) -> Weights:
+    """The float weights of a model folder that `export` wrote, int8 or float.
+
+    Rounding to 8 bits is all that is lost, so training needs no download.
+
+    Raises:
+        EncoderError: the folder holds no such model.
+        MissingExtraError: the extra `train` is not installed.
+    """
+    onnx = import_train("onnx")
+    try:
+        model = onnx.load(str(folder / "model.onnx"))
+        tokenizer = (folder / "tokenizer.json").read_bytes()
+    except Exception as error:  # protobuf's own classes share no base
+        raise EncoderError(f"{folder} cannot be read as a model: {error}") from error
+    found: dict[str, Any] = {
+        value.name: onnx.numpy_helper.to_array(value) for value in model.graph.initializer
+    }
+    try:
+        tensors, heads = _tensors(found), _heads(model)
+    except (KeyError, StopIteration) as error:
+        raise EncoderError(
+            f"{folder / 'model.onnx'} was not written by toolcrib ({error} is not in it); train "
+            "from a folder or hub name of sentence-transformers instead (--base)",
+        ) from error
+    return Weights(tensors, heads, tokenizer)
+
+
+def check_base(base: str, tokens: int, layers: int = 1) -> None:
+    """See that a folder or hub name is a BERT that can be exported, before it is trained.
+
+    `tokens` is how many it must read, `layers` how many it must have.
+
+    Raises:
+        TrainingError: it cannot be read, or is of another kind or too small.
+        MissingExtraError: the extra `train` is not installed.
+    """
+    transformers = import_train("transformers")
+    try:
+        config: Any = transformers.AutoConfig.from_pretrained(base)
+    except (OSError, ValueError) as error:
+        raise TrainingError(f"the base {base} cannot be read: {error}") from error
+    kind = (config.model_type, getattr(config, "hidden_act", ""))
+    if kind != ("bert", "gelu"):
+        raise TrainingError(
+            f"the base {base} is of the kind {' with '.join(kind)}; what is exported is BERT "
+            "with gelu, such as all-MiniLM-L6-v2, bge-small-en-v1.5 or e5-small-v2",
+        )
+    if config.max_position_embeddings < tokens or config.num_hidden_layers < layers:
+        raise TrainingError(
+            f"the base {base} reads {config.max_position_embeddings} tokens in "
+            f"{config.num_hidden_layers} layers; {tokens} and {layers} are needed",
+        )
+
+
+def write_for_training(weights: Weights, folder: Path) -> None:
+    """Write the weights as the folder that sentence-transformers opens.
+
+    Raises:
+        MissingExtraError: the extra `train` is not installed.
+    """
+    transformers = import_train("transformers")
+    torch = import_train("torch")
+    words, positions = weights.tensors[WORDS], weights.tensors[POSITIONS]
+    up = weights.tensors["encoder.layer.0.intermediate.dense.weight"]
+    config = transformers.BertConfig(
+        vocab_size=words.shape[0],
+        hidden_size=words.shape[1],
+        num_hidden_layers=import_train("toolcrib.training.onnx_graph").layers(weights.tensors),
+        num_attention_heads=weights.heads,
+        intermediate_size=up.shape[0],
+        max_position_embeddings=positions.shape[0],
+    )
+    model = transformers.BertModel(config, add_pooling_layer=False)
+    tensors = {name: torch.from_numpy(np.array(value)) for name, value in weights.tensors.items()}
+    model.load_state_dict(tensors, strict=False)
+    model.save_pretrained(str(folder))
+    (folder / "tokenizer.json").write_bytes(weights.tokenizer)
+    named = {"unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(folder / "tokenizer.json"),
+        cls_token="[CLS]",  # noqa: S106 a token of text
+        mask_token="[MASK]",  # noqa: S106
+        **named,
+    )
+    tokenizer.save_pretrained(str(folder))
+
+
+def _heads(model: Any) -> int:
+    node = next(n for n in model.graph.node if n.op_type in ("Attention", "QAttention"))
+    return int(next(a.i for a in node.attribute if a.name == "num_heads"))
+
+
+def _tensors(found: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
+    """BERT's names and forms for the graph's constants."""
+    words = found["words"].astype(np.float32) * found.get("scales", np.float32(1))
+    positions: NDArray[np.float32] = found["positions"]
+    # The one token type is added to the positions already.
+    types = np.zeros((2, words.shape[1]), dtype=np.float32)
+    tensors: dict[str, NDArray[np.float32]] = {WORDS: words, POSITIONS: positions, TYPES: types}
+    kept = ("embeddings.LayerNorm", "encoder.layer")
+    tensors |= {name: value for name, value in found.items() if name.startswith(kept)}
+    number = 0
+    while f"{number}.attention.w" in found:
+        to = f"encoder.layer.{number}"
+        queries = np.split(_weight(found, f"{number}.attention"), 3, axis=1)
+        offsets = np.split(found[f"{number}.attention.bias"], 3)
+        for part, weight, offset in zip(("query", "key", "value"), queries, offsets, strict=True):
+            tensors[f"{to}.attention.self.{part}.weight"] = weight.T
+            tensors[f"{to}.attention.self.{part}.bias"] = offset
+        for site, name in (
+            ("out", "attention.output.dense"),
+            ("up", "intermediate.dense"),
+            ("down", "output.dense"),
+        ):
+            tensors[f"{to}.{name}.weight"] = _weight(found, f"{number}.{site}").T
+            tensors[f"{to}.{name}.bias"] = found[f"{number}.{site}.bias"]
+        number += 1
+    return {name: np.ascontiguousarray(value, np.float32) for name, value in tensors.items()}
+
+
+def _weight(found: dict[str, Any], site: str) -> NDArray[np.float32]:
+    """A linear layer's weight [inputs, outputs], as it was before it was quantised."""
+    weight = found[f"{site}.w"]
+    if f"{site}.w_scale" not in found:
+        return weight
+    factors = found[f"{site}.smooth"]
+    return weight.astype(np.float32) * found[f"{site}.w_scale"] * factors[:, None]
+
+
+TEXTS = 100
+AT_LEAST = 0.98
+"""Mean cosine of the vectors; correlation of the scores."""
+
+
+def agreement(
+    kind: Literal["encoder", "reranker"], trained: Path, exported: Path, data: TrainingData
+) -> dict[str, float]:
+    """Run both on texts of the training data: mean and least cosine, or the scores' correlation.
+
+    Raises:
+        TrainingError: they differ too much to trust the export.
+    """
+    compare = _encoders if kind == "encoder" else _rerankers
+    found = compare(trained, exported, data)
+    figure = next(iter(found.values()))
+    if not figure >= AT_LEAST:
+        raise TrainingError(
+            f"the exported model does not agree with the trained one ({found}); the trained "
+            f"weights are in {trained}, and can be used as sentence-transformers:{trained}",
+        )
+    return found
+
+
+def _encoders(trained: Path, exported: Path, data: TrainingData) -> dict[str, float]:
+    examples = data.examples[:TEXTS]
+    texts = [text for e in examples for text in (e.query, data.documents[e.positive])]
+    st = import_train("sentence_transformers")
+    model: Any = st.SentenceTransformer(str(trained))
+    model.max_seq_length = read_card(exported).max_tokens
+    expected = model.encode(texts, normalize_embeddings=True, show_progress_bar=False)
+    encoder = BundledEncoder(exported)
+    cosines = (encoder.encode_documents(texts) * expected).sum(axis=1)
+    return {"cosine_mean": float(cosines.mean()), "cosine_min": float(cosines.min())}
+
+
+def _rerankers(trained: Path, exported: Path, data: TrainingData) -> dict[str, float]:
+    ce = import_train("sentence_transformers.cross_encoder")
+    model: Any = ce.CrossEncoder(str(trained))
+    model.tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    model.max_seq_length = read_card(exported).max_tokens
+    reranker = BundledReranker(exported)
+    torch = import_train("torch")
+    expected: list[float] = []
+    given: list[float] = []
+    for example in data.examples[:TEXTS]:
+        texts = [data.documents[place] for place in (example.positive, *example.negatives)]
+        pairs = [(example.query, text) for text in texts]
+        logits = model.predict(pairs, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+        expected += [float(logit) for logit in logits]
+        given += [float(score) for score in reranker.score(example.query, texts)]
+    return {"correlation": float(np.corrcoef(expected, given)[0, 1])}

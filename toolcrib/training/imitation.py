@@ -1,4 +1,4 @@
-"""Queries as users might ask them, made from specifications alone (self-supervision).
+"""Imitated queries, as users might ask them, made from specifications alone (self-supervision).
 
 The purpose of a tool stands in its name, its description's first sentence and its parameters.
 One of them becomes the query, in a user's words; the text that the encoder reads of the tool,
@@ -20,7 +20,7 @@ import yaml
 from toolcrib.encoders.lexical import split_identifier
 from toolcrib.indexers.render import MAX_CHARS, clean, dense_text
 from toolcrib.records import ToolSpec
-from toolcrib.training.examples import Example, TrainingData
+from toolcrib.training.data import Example, TrainingData
 
 __all__ = ["imitate"]
 

@@ -1,4 +1,4 @@
-"""The losses; this module imports torch, so import it only where training starts."""
+"""Losses; this module imports torch, so import it only where training starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from toolcrib.encoders.protocols import FloatArray
-from toolcrib.training.examples import Example
+from toolcrib.training.data import Example
 from toolcrib.training.negatives import ALIKE
 
 __all__ = ["ListwiseLoss", "MaskedContrastiveLoss"]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.protocols import DenseEncoder, FloatArray, SparseVector
 from toolcrib.retrieval.fusion import FusionWeights
-from toolcrib.training.examples import Example, TrainingData, joined
-from toolcrib.training.extra import import_train
+from toolcrib.training import import_train
+from toolcrib.training.data import Example, TrainingData, joined
 
 __all__ = ["ALIKE", "mine"]
 
@@ -117,7 +117,7 @@ class _Words:
     """BM25 of many queries against the texts, as one sparse product."""
 
     def __init__(self, documents: Sequence[str]) -> None:
-        self._sparse: Any = import_train("scipy.sparse", "the mining of negatives")
+        self._sparse: Any = import_train("scipy.sparse")
         self._encoder = LexicalEncoder()
         counts = [self._counts(text) for text in documents]
         average = float(np.mean([sum(count.values()) for count in counts])) if counts else 1.0

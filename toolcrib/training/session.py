@@ -1,33 +1,75 @@
-"""A training from start to end: gather, mine, train, export, check, judge."""
+"""Session of training, from start to end: gather, mine, train, export, check, judge."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
+
+import numpy as np
 
 from toolcrib import wiring
 from toolcrib.encoders.bundled import DEFAULT_MODEL
 from toolcrib.encoders.model_folder import MODELS
+from toolcrib.encoders.protocols import DenseEncoder
 from toolcrib.errors import TrainingError
 from toolcrib.evaluation.dataset import DataSet
+from toolcrib.evaluation.results import Evaluation, SystemResult
+from toolcrib.evaluation.runner import CreateSystem, Report, evaluate
+from toolcrib.evaluation.significance import randomisation_tests
+from toolcrib.evaluation.systems.ours import OwnSystems
+from toolcrib.indexers.render import dense_text
 from toolcrib.records import ToolSpec
+from toolcrib.retrieval.calibration import Floats
 from toolcrib.settings import Settings
-from toolcrib.training.agreement import agreement
-from toolcrib.training.base import check_base, restore, write_for_training
-from toolcrib.training.development import ranking_evaluator, retrieval_evaluator
-from toolcrib.training.encoder import EncoderSettings, train_encoder
-from toolcrib.training.examples import TrainingData
-from toolcrib.training.export import add_to_card, export, read_weights
-from toolcrib.training.gathering import Gathered, gather
+from toolcrib.training import import_train
+from toolcrib.training.data import (
+    DEV,
+    TEST,
+    TRAIN,
+    HeldOut,
+    TrainingData,
+    from_labels,
+    pruned,
+    sampled,
+    with_dev,
+)
+from toolcrib.training.export import (
+    add_to_card,
+    agreement,
+    check_base,
+    export,
+    read_weights,
+    restore,
+    write_for_training,
+)
+from toolcrib.training.imitation import imitate
 from toolcrib.training.negatives import mine
-from toolcrib.training.reranker import RerankerSettings, train_reranker
-from toolcrib.training.splits import TEST, with_dev
-from toolcrib.training.verdict import Verdict, judge
+from toolcrib.training.trainer import (
+    EncoderTraining,
+    RerankerTraining,
+    train_encoder,
+    train_reranker,
+)
 
-__all__ = ["BUNDLED", "Outcome", "Plan", "Stage", "train"]
+__all__ = [
+    "BUNDLED",
+    "MEASURES",
+    "NAME",
+    "Change",
+    "Gathered",
+    "Stage",
+    "TrainingPlan",
+    "TrainingResult",
+    "TrainingVerdict",
+    "gather",
+    "judge",
+    "ranking_evaluator",
+    "retrieval_evaluator",
+    "train",
+]
 
 BUNDLED = "bundled"
 WORK = "work"
@@ -40,13 +82,18 @@ Stage: TypeAlias = Callable[[str, int, int], None]
 """Is told what is being done, how much of it, and of how much."""
 
 
+LIMIT = 3_000
+"""Pairs of one data set: with more of them a large set would set the tone for all."""
+
+
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TrainingPlan:
     """What to train, on what, and where to; its settings say whether encoder or reranker.
 
     `base`: `bundled`, or a folder or hub name of sentence-transformers. `corpora`: tools
     without queries, by name. `unseen`: data sets that must not leak into the training texts.
-    `checked`: whether development queries choose. `judged`: at most so many test queries of a
+    `limit` and `corpus_limit` bound the pairs of a data set and of a corpus. `checked`: whether
+    development queries choose. `judged`: at most so many test queries of a
     data set judge.
     """
 
@@ -55,9 +102,9 @@ class Plan:
     corpora: Mapping[str, Iterable[ToolSpec]] = field(default_factory=dict[str, Any])
     unseen: Sequence[DataSet] = ()
     base: str = BUNDLED
-    settings: EncoderSettings | RerankerSettings = field(default_factory=EncoderSettings)
+    settings: EncoderTraining | RerankerTraining = field(default_factory=EncoderTraining)
     imitated: bool = True
-    limit: int = 3_000
+    limit: int = LIMIT
     corpus_limit: int | None = None
     judged: int | None = None
     checked: bool = True
@@ -66,36 +113,26 @@ class Plan:
     @property
     def kind(self) -> Literal["encoder", "reranker"]:
         """What is trained."""
-        return "encoder" if isinstance(self.settings, EncoderSettings) else "reranker"
+        return "encoder" if isinstance(self.settings, EncoderTraining) else "reranker"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrainingResult:
     """What came of it: where pairs came from, the trainer's account, the export, the verdict.
 
-    `verdict` is None where no query was held back to judge by.
+    As a dictionary it is a JSON contract, and stands in the model's card. `verdict` is None
+    where no query was held back to judge by.
     """
 
     pairs: Mapping[str, int]
-    left_out: Mapping[str, int]
-    data_digest: str
+    left_out_as_near_duplicates: Mapping[str, int]
+    data_sha256: str
     training: Mapping[str, Any]
     agreement: Mapping[str, float]
-    verdict: Verdict | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The outcome as the JSON contract has it, and as the model's card keeps it."""
-        return {
-            "pairs": dict(self.pairs),
-            "left_out_as_near_duplicates": dict(self.left_out),
-            "data_sha256": self.data_digest,
-            "training": dict(self.training),
-            "agreement": dict(self.agreement),
-            "verdict": None if self.verdict is None else asdict(self.verdict),
-        }
+    verdict: TrainingVerdict | None
 
 
-def train(plan: Plan, settings: Settings, report: Stage) -> Outcome:
+def train(plan: TrainingPlan, settings: Settings, report: Stage) -> TrainingResult:
     """Train a model into `plan.out`: `model.onnx`, `tokenizer.json`, `card.json`.
 
     `settings` are those in use: their encoder mines the negatives, and what they find is what
@@ -111,7 +148,13 @@ def train(plan: Plan, settings: Settings, report: Stage) -> Outcome:
     base = _base(plan, work)
     check_base(base, MAX_TOKENS, getattr(plan.settings, "layers", 1))
     sets = [with_dev(data, plan.seed) for data in plan.data_sets]
-    gathered = _gathered(plan, sets, report)
+    report("gathering", 0, 0)
+    gathered = gather(replace(plan, data_sets=sets))
+    if not gathered.parts:
+        raise TrainingError(
+            "there is nothing to learn from: no training query, and no tool whose purpose can "
+            "be told; give labelled queries with a split `train`, or --resplit",
+        )
     guide = wiring.make_dense(settings)
     data, vectors = mine(
         list(gathered.parts.values()),
@@ -125,7 +168,7 @@ def train(plan: Plan, settings: Settings, report: Stage) -> Outcome:
     def step(done: int, total: int) -> None:
         report("training", done, total)
 
-    if isinstance(plan.settings, EncoderSettings):
+    if isinstance(plan.settings, EncoderTraining):
         evaluator = retrieval_evaluator(sets, plan.seed) if plan.checked else None
         account = train_encoder(
             base, data, vectors, work, plan.settings, evaluator=evaluator, progress=step
@@ -140,31 +183,14 @@ def train(plan: Plan, settings: Settings, report: Stage) -> Outcome:
     export(read_weights(work), plan.out, card)
     agreed = agreement(plan.kind, work, plan.out, data)
     verdict = _verdict(plan, settings, sets, report)
-    outcome = Outcome(gathered.pairs, gathered.left_out, data.digest, account, agreed, verdict)
-    add_to_card(plan.out, outcome.as_dict())
+    outcome = TrainingResult(
+        gathered.pairs, gathered.left_out, data.digest, account, agreed, verdict
+    )
+    add_to_card(plan.out, asdict(outcome))
     return outcome
 
 
-def _gathered(plan: Plan, sets: Sequence[DataSet], report: Stage) -> Gathered:
-    report("gathering", 0, 0)
-    gathered = gather(
-        sets,
-        plan.corpora,
-        unseen=plan.unseen,
-        imitated=plan.imitated,
-        limit=plan.limit,
-        corpus_limit=plan.corpus_limit,
-        seed=plan.seed,
-    )
-    if not gathered.parts:
-        raise TrainingError(
-            "there is nothing to learn from: no training query, and no tool whose purpose can "
-            "be told; give labelled queries with a split `train`, or --resplit",
-        )
-    return gathered
-
-
-def _claim(work: Path, plan: Plan, data: TrainingData) -> None:
+def _claim(work: Path, plan: TrainingPlan, data: TrainingData) -> None:
     """Keep the folder for this run; a run that was asked for something else is not continued."""
     asked = {
         "kind": plan.kind,
@@ -182,7 +208,7 @@ def _claim(work: Path, plan: Plan, data: TrainingData) -> None:
     path.write_text(json.dumps(asked, indent=2) + "\n", encoding="utf-8")
 
 
-def _base(plan: Plan, work: Path) -> str:
+def _base(plan: TrainingPlan, work: Path) -> str:
     """What the trainer opens; of a model folder the weights are read back from its graph."""
     folder = MODELS / DEFAULT_MODEL if plan.base == BUNDLED else Path(plan.base)
     if not (folder / "card.json").is_file():
@@ -192,8 +218,8 @@ def _base(plan: Plan, work: Path) -> str:
 
 
 def _verdict(
-    plan: Plan, settings: Settings, sets: Sequence[DataSet], report: Stage
-) -> Verdict | None:
+    plan: TrainingPlan, settings: Settings, sets: Sequence[DataSet], report: Stage
+) -> TrainingVerdict | None:
     judged = [found for found in sets if found.split(TEST)]
     if not judged:
         return None
@@ -207,3 +233,231 @@ def _verdict(
         seed=plan.seed,
         progress=lambda p: report(f"judging {p.data_set}: {p.system}", p.done, p.total),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Training data by source, and how many texts of each source were left out."""
+
+    parts: Mapping[str, TrainingData]
+    left_out: Mapping[str, int]
+
+    @property
+    def pairs(self) -> dict[str, int]:
+        """How many pairs each source gave."""
+        return {name: len(part.examples) for name, part in self.parts.items()}
+
+
+def gather(plan: TrainingPlan) -> Gathered:
+    """Pairs from the training queries of the plan's data sets, and from tools alone.
+
+    Out go training queries that nearly repeat any query outside the training splits, and tools
+    of the corpora that nearly repeat a tool of a data set. Where the plan says `imitated`, the
+    data sets' own tools make pairs as well.
+
+    Raises:
+        MissingExtraError: the extra `train` is not installed.
+    """
+    every = [*plan.data_sets, *plan.unseen]
+    queries = HeldOut(q.text for data in every for q in data.queries if q.split != TRAIN)
+    tools = HeldOut(_text(tool) for data in every for tool in data.tools)
+    parts: dict[str, TrainingData] = {}
+    left_out: dict[str, int] = {}
+    for data in plan.data_sets:
+        labelled = [query for query in data.split(TRAIN) if query.relevant]
+        kept = [query for query in labelled if query.text not in queries]
+        left_out[data.name] = len(labelled) - len(kept)
+        parts[data.name] = sampled(from_labels(data, kept), plan.limit, plan.seed)
+        if plan.imitated:
+            made = _without(imitate(data.tools, f"{data.name}: tools", seed=plan.seed), queries)
+            parts[f"{data.name}: tools"] = sampled(made, plan.limit, plan.seed)
+    for name, specs in plan.corpora.items():
+        found = list(specs)
+        fresh = [spec for spec in found if _text(spec) not in tools]
+        left_out[name] = len(found) - len(fresh)
+        made = _without(imitate(fresh, name, seed=plan.seed), queries)
+        # A corpus can be far larger than what is taken of it, and every text must be encoded.
+        bound = plan.corpus_limit
+        parts[name] = made if bound is None else pruned(sampled(made, bound, plan.seed))
+    return Gathered({name: part for name, part in parts.items() if part.examples}, left_out)
+
+
+def _without(data: TrainingData, held: HeldOut) -> TrainingData:
+    return replace(data, examples=tuple(e for e in data.examples if e.query not in held))
+
+
+def _text(tool: ToolSpec) -> str:
+    """What makes it this tool, whatever server offers it."""
+    return dense_text(tool.model_copy(update={"server": ""}))
+
+
+NAME = "dev"
+DEV_LIMIT = 300
+"""Queries of a data set that are asked at each check."""
+
+CANDIDATES = 19
+"""Texts that a reranker orders beside the right one."""
+
+
+def retrieval_evaluator(data_sets: Sequence[DataSet], seed: int = 0) -> Any:
+    """Asks each data set's development queries of its own tools; None where there are none.
+
+    The mean of nDCG@10 over the data sets decides.
+    """
+    module = import_train("sentence_transformers.sentence_transformer.evaluation")
+    parts = _parts(data_sets, seed)
+    if not parts:
+        return None
+    return _mean_of_sets([_retrieval(module, part) for part in parts])
+
+
+def ranking_evaluator(data_sets: Sequence[DataSet], guide: DenseEncoder, seed: int = 0) -> Any:
+    """Orders each development query's best twenty candidates; None where there are no queries."""
+    module = import_train("sentence_transformers.cross_encoder.evaluation")
+    parts = _parts(data_sets, seed)
+    if not parts:
+        return None
+    data, _ = mine(parts, guide, count=CANDIDATES, seed=seed)
+    samples = [
+        {
+            "query": example.query,
+            "positive": [data.documents[example.positive]],
+            "negative": [data.documents[place] for place in example.negatives],
+        }
+        for example in data.examples
+    ]
+    return module.CrossEncoderRerankingEvaluator(samples, at_k=10, name=NAME, write_csv=False)
+
+
+def _parts(data_sets: Sequence[DataSet], seed: int) -> list[TrainingData]:
+    found = [sampled(from_labels(data, data.split(DEV)), DEV_LIMIT, seed) for data in data_sets]
+    return [part for part in found if part.examples]
+
+
+def _retrieval(module: Any, part: TrainingData) -> Any:
+    queries = {str(place): example.query for place, example in enumerate(part.examples)}
+    relevant = {
+        str(place): {str(text) for text in example.relevant}
+        for place, example in enumerate(part.examples)
+    }
+    corpus = {str(place): text for place, text in enumerate(part.documents)}
+    return module.InformationRetrievalEvaluator(
+        queries,
+        corpus,
+        relevant,
+        ndcg_at_k=[10],
+        mrr_at_k=[10],
+        map_at_k=[10],
+        accuracy_at_k=[1],
+        precision_recall_at_k=[10],
+        name=part.examples[0].source,
+        write_csv=False,
+    )
+
+
+def _mean_of_sets(evaluators: Sequence[Any]) -> Any:
+    """Several evaluators as one figure (the library's own takes each one's first: accuracy)."""
+    base = import_train("sentence_transformers.base.evaluation").BaseEvaluator
+
+    class MeanOfSets(base):
+        """The mean nDCG@10 over data sets."""
+
+        def __call__(self, model: Any, *_where: Any, **_when: Any) -> dict[str, float]:
+            found = [
+                evaluator(model)[f"{evaluator.name}_cosine_ndcg@10"] for evaluator in evaluators
+            ]
+            return {f"{NAME}_ndcg@10": sum(found) / len(found)}
+
+    return MeanOfSets()
+
+
+MEASURES = ("ndcg@10", "hit@1", "completeness@10")
+"""What is shown; the first decides."""
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A measure of a data set before and after.
+
+    `p` is that of a paired randomisation test of this measure alone.
+    """
+
+    data_set: str
+    measure: str
+    before: float
+    after: float
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingVerdict:
+    """What training was worth: `better` or `worse` only where chance is no likely reason.
+
+    nDCG@10 decides, in the mean over the data sets; `p` is that of a paired randomisation test.
+    """
+
+    outcome: Literal["better", "no difference", "worse"]
+    p: float
+    changes: tuple[Change, ...]
+
+
+def judge(
+    data_sets: Sequence[DataSet],
+    before: Settings,
+    after: Settings,
+    *,
+    limit: int | None = None,
+    seed: int = 0,
+    progress: Report | None = None,
+) -> TrainingVerdict:
+    """Measure the whole search with both settings on the test queries of the data sets.
+
+    Raises:
+        SettingsError: a data set has no test queries.
+        MissingExtraError: the extra `eval` is not installed.
+    """
+    old, new = OwnSystems(before), OwnSystems(after)
+    systems: dict[str, CreateSystem] = {
+        "before": lambda: old.make("toolcrib"),
+        "after": lambda: new.make("toolcrib"),
+    }
+    try:
+        found = evaluate(data_sets, systems, split=TEST, limit=limit, seed=seed, progress=progress)
+    finally:
+        old.close()
+        new.close()
+    return _weighed(found, seed)
+
+
+def _weighed(found: Evaluation, seed: int) -> TrainingVerdict:
+    changes: list[Change] = []
+    deciding: list[Floats] = []
+    for data in found.sets.values():
+        before, after = (_measured(data.systems[name]) for name in ("before", "after"))
+        if not len(before):
+            continue
+        differences = after - before
+        tests = randomisation_tests(differences, seed)
+        changes += (
+            Change(data.name, measure, old, new, float(p))
+            for measure, old, new, p in zip(
+                MEASURES, before.mean(axis=0), after.mean(axis=0), tests, strict=True
+            )
+        )
+        # Every data set weighs the same, however many queries it has.
+        deciding.append(differences[:, :1] / len(differences) / len(found.sets))
+    if not deciding:
+        return TrainingVerdict("no difference", 1.0, ())
+    weighed = np.concatenate(deciding)
+    chance = float(randomisation_tests(weighed, seed)[0])
+    if chance >= LEVEL:
+        return TrainingVerdict("no difference", chance, tuple(changes))
+    return TrainingVerdict("better" if weighed.sum() > 0 else "worse", chance, tuple(changes))
+
+
+def _measured(system: SystemResult) -> Floats:
+    """float64 [answerable queries, measures]."""
+    rows = [outcome.measures for outcome in system.outcomes if outcome.measures]
+    return np.array([[row[measure] for measure in MEASURES] for row in rows], dtype=np.float64)

@@ -26,7 +26,7 @@ def make_context_model(
     """
     from toolcrib.router.context.cues import load_cues
     from toolcrib.router.context.entities import EntityFinder
-    from toolcrib.router.context.label_sets import label_sets
+    from toolcrib.router.context.labels import label_sets
     from toolcrib.router.context.model import (
         fit_context,
         identity_of,
@@ -69,9 +69,9 @@ def make_detector(
     `names` are those of the registry's tools, `services` those of its servers.
     """
     from toolcrib.router.context.cues import load_cues
+    from toolcrib.router.context.detector import SemanticDetector
     from toolcrib.router.context.entities import EntityFinder
-    from toolcrib.router.context.heuristic import HeuristicDetector
-    from toolcrib.router.context.semantic import SemanticDetector
+    from toolcrib.router.context.rules import HeuristicDetector
 
     chosen = settings.context
     given = {"service": tuple(services), **chosen.gazetteers}

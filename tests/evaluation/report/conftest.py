@@ -11,9 +11,9 @@ import pytest
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.gate_measures import gate_measures
 from toolcrib.evaluation.measures import measure
-from toolcrib.evaluation.results import Evaluation, Interval, Outcome, SetResult, SystemResult
-from toolcrib.evaluation.summary import compare_with_first, first_is_right, macro_means
-from toolcrib.evaluation.systems.protocol import Answer, Ranked
+from toolcrib.evaluation.results import Evaluation, Interval, QueryResult, SetResult, SystemResult
+from toolcrib.evaluation.runner import compare_with_first, macro_means
+from toolcrib.evaluation.systems.base import Answer, Ranked
 
 VERBS = ("create", "list", "delete", "update", "search", "share", "archive", "export")
 NOUNS = ("invoice", "meeting", "channel", "repository", "ticket", "contact", "file", "order")
@@ -79,7 +79,7 @@ def system_result(
     answers = [answer(rng, who, query) for query in asked]
     rankings = [[tool.id for tool in a.ranked] for a in answers]
     outcomes = tuple(
-        Outcome(query, a, who.ms * rng.lognormvariate(0, 0.35), rng.randrange(700, 1500), m)
+        QueryResult(query, a, who.ms * rng.lognormvariate(0, 0.35), rng.randrange(700, 1500), m)
         for query, a, m in zip(
             asked,
             answers,
@@ -93,7 +93,7 @@ def system_result(
     return summed_up(who, outcomes)
 
 
-def summed_up(who: Pretender, outcomes: tuple[Outcome, ...]) -> SystemResult:
+def summed_up(who: Pretender, outcomes: tuple[QueryResult, ...]) -> SystemResult:
     import numpy as np
 
     values = [o.measures for o in outcomes if o.measures]
@@ -102,7 +102,7 @@ def summed_up(who: Pretender, outcomes: tuple[Outcome, ...]) -> SystemResult:
     gates = (
         gate_measures(
             np.array([o.answer.confidence for o in outcomes]),
-            np.array([first_is_right(o) for o in outcomes]),
+            np.array([o.first_is_right for o in outcomes]),
             np.array([o.query.answerable for o in outcomes]),
         )
         if who.candid

@@ -14,8 +14,8 @@ from tests.retrieval.calibrations import flat
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.errors import SettingsError
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.systems.ours import OURS, OwnSystems
-from toolcrib.evaluation.systems.protocol import Answer, System
+from toolcrib.evaluation.systems.base import OURS, Answer, System
+from toolcrib.evaluation.systems.ours import OwnSystems
 from toolcrib.settings import EncoderSettings
 
 SETTINGS = Settings(encoder=EncoderSettings(dense="deterministic:512"))

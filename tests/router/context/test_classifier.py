@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from toolcrib.router.context.classifier import (
-    MANY_LABELS,
-    MOST_KEPT,
-    OUTSIDE,
-    fit_classifier,
-)
+from toolcrib.router.context.classifier import MANY_LABELS, MOST_KEPT, OUTSIDE, fit_classifier
 
 WIDTH = 16
 SPREAD = 0.25
@@ -80,22 +75,6 @@ def test_with_many_labels_what_is_far_from_all_has_none_though_nothing_outside_w
     assert many.predict(FAR).confidence < many.predict(CENTRES[0]).confidence
 
 
-def test_with_few_labels_and_nothing_outside_every_text_has_one(closed):
-    assert closed.predict(FAR).label is not None
-
-
-def test_what_lies_between_two_labels_is_less_sure(closed):
-    between = unit(CENTRES[0] + CENTRES[1])
-    assert closed.predict(between).confidence < closed.predict(CENTRES[0]).confidence
-
-
-def test_shares_are_of_the_labels_and_leave_room_for_what_is_outside(opened, closed):
-    told = opened.predict(CENTRES[9])
-    assert len(told.shares) == 3
-    assert sum(told.shares) < 0.5
-    assert sum(closed.predict(FAR).shares) == pytest.approx(1, abs=1e-5)
-
-
 def test_further_inputs_tell_what_vectors_do_not():
     rng = np.random.default_rng(0)
     vectors = unit(rng.normal(size=(120, WIDTH)))
@@ -150,10 +129,3 @@ def test_however_few_texts_there_are_it_can_be_fitted_and_asked(sizes, outside, 
         assert 0 <= told.confidence <= 1
         assert all(0 <= share <= 1 for share in told.shares)
         assert sum(told.shares) <= 1 + 1e-5
-
-
-def test_one_text_a_label_is_enough_however_many_lie_outside():
-    for outside in range(30):
-        owners = np.array([0, 1] + [OUTSIDE] * outside)
-        vectors = unit(np.random.default_rng(0).normal(size=(len(owners), WIDTH)))
-        assert fit_classifier(names(2), vectors, owners).labels == ("label 0", "label 1")

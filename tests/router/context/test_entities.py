@@ -1,4 +1,4 @@
-"""The entities of a text: none over another, the longer first, and never at any price."""
+"""Entities of a text: dates, spans known by their shape, none over another."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.records.context import Entity
-from toolcrib.router.context.entities import MAX_CHARS, EntityFinder, head_of
+from toolcrib.router.context.entities import (
+    MAX_CHARS,
+    EntityFinder,
+    dates,
+    head_of,
+    pattern_entities,
+)
 
 FINDER = EntityFinder({"team": ["Falcon"]}, ["send_mail", "Falcon"], region="US")
 
@@ -101,10 +107,6 @@ def test_names_of_one_or_two_letters_are_not_looked_for():
     assert found("q ls grep", EntityFinder(names=["q", "ls", "grep"])) == [("tool", "grep")]
 
 
-def test_without_a_region_only_what_says_so_is_a_telephone_number():
-    assert found("415-555-2671, call 415-555-2672", EntityFinder()) == [("phone", "415-555-2672")]
-
-
 def test_of_a_long_text_only_the_head_is_searched():
     text = f"ann@example.com {'x ' * MAX_CHARS} bob@example.com"
     assert found(text) == [("email", "ann@example.com")]
@@ -127,13 +129,156 @@ def test_entities_lie_in_the_text_one_after_the_other(text):
         at = entity.end
 
 
-@given(TEXTS)
-def test_the_same_text_has_the_same_entities(text):
-    assert FINDER.find(text) == FINDER.find(text)
-
-
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_a_text_made_to_cost_is_read_to_its_end(piece):
     # A pattern that backtracks without bound would not come back from these at all.
     text = (piece * MAX_CHARS)[:MAX_CHARS]
     assert all(entity.end <= MAX_CHARS for entity in FINDER.find(text))
+
+
+def dates_found(text):
+    return [entity.text for entity in sorted(dates(text), key=lambda entity: entity.start)]
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        *("2024-05-03", "2024-05-03T12:30:00Z", "2024-05-03 12:30", "2024/05/03", "3/14/2024"),
+        *("14.3.2024", "14-03-2024", "14/03/24", "12:30", "5pm", "5:30 pm", "3rd of May 2024"),
+        *("3 May", "May 3rd, 2024", "August 2024", "tomorrow", "next Monday morning", "Fridays"),
+        *("last quarter", "next Tue", "end of the month", "in 3 days", "within two weeks"),
+        *("in half an hour", "two days ago", "3 days ago", "last 24 hours", "six am", "Q3 2024"),
+        "EOD",
+    ],
+)
+def test_a_date_is_found_in_the_many_ways_of_writing_it(date):
+    assert max(dates_found(f"look at it {date}, please"), key=len) == date
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("in March it rained", ["March"]),
+        ("since 2019", ["2019"]),
+        ("the year 2016 and 2015", ["2016", "2015"]),
+        ("on the 14th at noon", ["14th", "noon"]),
+        ("by the 3rd.", ["3rd"]),
+    ],
+)
+def test_the_preposition_makes_it_a_date_and_is_no_part_of_it(text, expected):
+    assert dates_found(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("2024-13-03", "31/31/2024", "2023-02-29", "this may break", "the 3rd row"),
+        *("after the 4th click", "2019 users", "version 1.2.3", "25:30", "a ratio of 4:100"),
+        *("march on", "src/2024/05", "second to none"),
+    ],
+)
+def test_what_no_calendar_has_is_no_date(text):
+    assert dates_found(text) == []
+
+
+def of_type(kind, text):
+    return [entity.text for entity in pattern_entities(text) if entity.type == kind]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("see https://a.example/x?y=1#z.", ["https://a.example/x?y=1#z"]),
+        ("(http://a.example/wiki/X_(y))", ["http://a.example/wiki/X_(y)"]),
+        ("(see http://a.example/x)", ["http://a.example/x"]),
+        ("on http://localhost:8000/docs, or", ["http://localhost:8000/docs"]),
+        ("postgres://db.example:5432/shop", ["postgres://db.example:5432/shop"]),
+        ("www.a.example and shop.example.com/cart", ["www.a.example", "shop.example.com/cart"]),
+        ("views.py, main.rs, ASP.NET, e.g. this.", []),
+        ("ann@example.com", []),
+    ],
+)
+def test_a_url_ends_before_the_punctuation_of_the_sentence(text, expected):
+    assert of_type("url", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("it costs $1,200.50 a month", ["$1,200.50"]),
+        ("between 3 million euros and €4.5m", ["3 million euros", "€4.5m"]),
+        ("EUR 480,000 or 42 EUR", ["EUR 480,000", "42 EUR"]),
+        ("42 users, 3 dogs, v2", []),
+    ],
+)
+def test_an_amount_of_money_has_a_currency(text, expected):
+    assert of_type("money", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("since v2.3.1 it fails", ["v2.3.1"]),
+        ("from 1.4.2-rc1 to 2.0.0+build5", ["1.4.2-rc1", "2.0.0+build5"]),
+        ("version 4 of it", ["4"]),
+        ("on Python 3.11 and node 20", ["3.11", "20"]),
+        ("Gitea 1.22 is out", ["1.22"]),
+        ("Section 2.4, 3.5 seconds, 12.5 %", []),
+        ("10:30, $1.2.3, 1.2", []),
+    ],
+)
+def test_a_version_has_a_v_a_name_or_three_parts(text, expected):
+    assert of_type("version", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("look at src/cart/views.py, please", ["src/cart/views.py"]),
+        ("in /etc/nginx/nginx.conf.", ["/etc/nginx/nginx.conf"]),
+        ("GET /v2/users/{id}", ["/v2/users/{id}"]),
+        ("~/.ssh/config and ./run.sh", ["~/.ssh/config", "./run.sh"]),
+        (r"open C:\Users\ann\notes.txt", [r"C:\Users\ann\notes.txt"]),
+        ("edit Dockerfile and .env", ["Dockerfile", ".env"]),
+        ("package.json", ["package.json"]),
+        ("Node.js, next.js, console.log, and/or, 3/4", []),
+    ],
+)
+def test_a_path_has_a_slash_before_it_or_the_ending_of_a_file(text, expected):
+    assert of_type("path", text) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("getUserById", "snake_case_name", "MAX_RETRIES", "HttpClient", "os.path.join"),
+        *("a.b.c()", "main()", "std::vector", "$total", "_private_name", "OPS-318"),
+    ],
+)
+def test_code_is_known_by_its_joints(name):
+    assert of_type("identifier", f"why is {name} slow") == [name]
+
+
+def test_what_stands_in_backticks_is_code_without_them():
+    assert of_type("identifier", "drop `users` now, not `two words`") == ["users"]
+
+
+@pytest.mark.parametrize("text", ["GitHub", "iPhone and PayPal", "UTF-8, SHA-256", "hello", "e.g."])
+def test_names_of_products_and_standards_are_no_code(text):
+    assert of_type("identifier", text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a ValueError in app.errors.NotFoundError", ["ValueError", "app.errors.NotFoundError"]),
+        ("it says ECONNREFUSED, then SIGKILL", ["ECONNREFUSED", "SIGKILL"]),
+        ("an HTTP 503, then a 404 from it", ["HTTP 503", "404"]),
+        ("exit code 137 and error 500", ["exit code 137", "error 500"]),
+        ("ORA-00942 and CVE-2024-12345", ["ORA-00942", "CVE-2024-12345"]),
+        ("Segmentation fault", ["Segmentation fault"]),
+        ("the 404 users, 500 rows, no error at all", []),
+    ],
+)
+def test_an_error_is_a_name_a_code_or_a_classic_sentence(text, expected):
+    assert of_type("error", text) == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.router.context.language import LANGUAGES, language_of
+from toolcrib.router.context.language import language_of
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,3 @@ def test_where_there_are_not_three_words_there_is_none(text):
 def test_addresses_and_code_have_no_say():
     text = "where is the file /srv/rechnungen/monat.txt and `das_ist_code()` at http://a.example/wo"
     assert language_of(text) == "en"
-
-
-def test_the_languages_are_told_by_two_letters():
-    assert {len(language) for language in LANGUAGES} == {2}
-    assert len(set(LANGUAGES)) == len(LANGUAGES)

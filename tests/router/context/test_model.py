@@ -1,4 +1,4 @@
-"""All that was fitted to read turns: made, kept in a file, read again; and the one that ships."""
+"""Model of turns: its features, fitted, kept in a file, read again; and the one that ships."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 from tests.router.conftest import LABELS, CountingEncoder, write_labels
 from toolcrib import Settings
 from toolcrib.encoders.deterministic import DeterministicEncoder
-from toolcrib.router.context.cues import load_cues
+from toolcrib.router.context.cues import Cues, IntentCues, load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.features import read
-from toolcrib.router.context.label_sets import FIELDS, label_sets
+from toolcrib.router.context.labels import label_sets
 from toolcrib.router.context.model import (
-    ARRAYS,
+    LEAST_TEXTS,
     SHIPPED,
     fit_context,
+    fit_features,
     identity_of,
+    read,
     read_context,
     shipped_context,
     write_context,
@@ -51,12 +52,6 @@ def labels_of(model, text):
     return {field: told.label for field, told in predict(model, text).items()}
 
 
-def test_every_field_is_told(fitted):
-    told = predict(fitted, "please buy me apples")
-    assert set(told) == set(FIELDS)
-    assert all(0 <= one.confidence <= 1 for one in told.values())
-
-
 @pytest.mark.parametrize(
     ("field", "label", "text"),
     [
@@ -75,10 +70,6 @@ def test_what_is_small_talk_is_no_request_and_the_other_way_round(fitted):
     assert labels_of(fitted, "I want to sell a saw")["smalltalk"] is None
 
 
-def test_other_words_for_intents_come_along(fitted):
-    assert fitted.aliases == {"purchase": "buy"}
-
-
 def test_the_same_labels_make_the_same_model(fitted, own_sets):
     again = fit_context(own_sets, CUES, FINDER, DENSE)
     assert write_context(again) == write_context(fitted)
@@ -93,15 +84,6 @@ def test_what_is_written_is_read_as_it_was(fitted):
     assert kept.classifiers.keys() == fitted.classifiers.keys()
 
 
-def test_after_the_first_writing_nothing_is_lost_any_more(fitted):
-    kept = read_context(write_context(fitted), CUES)
-    again = read_context(write_context(kept), CUES)
-    for field, one in kept.classifiers.items():
-        other = again.classifiers[field]
-        assert one.labels == other.labels
-        assert all(np.array_equal(getattr(one, n), getattr(other, n)) for n in ARRAYS)
-
-
 @given(st.text(max_size=80) | st.sampled_from([t for s in LABELS["domain"].values() for t in s]))
 def test_what_is_read_again_tells_the_same(fitted, text):
     kept = predict(read_context(write_context(fitted), CUES), text)
@@ -109,11 +91,6 @@ def test_what_is_read_again_tells_the_same(fitted, text):
         close = pytest.approx(told.confidence, abs=2e-3)
         assert kept[field].confidence == close
         assert kept[field].shares == pytest.approx(told.shares, abs=2e-3)
-
-
-@pytest.mark.parametrize("text", [t for sets in LABELS.values() for s in sets.values() for t in s])
-def test_what_is_read_again_gives_what_it_was_fitted_with_the_same_labels(fitted, text):
-    assert labels_of(read_context(write_context(fitted), CUES), text) == labels_of(fitted, text)
 
 
 def test_the_identity_tells_labels_cues_and_encoder(own_sets):
@@ -140,12 +117,6 @@ def test_what_was_fitted_alike_is_taken_over_and_the_rest_is_fitted_anew(own_set
     assert dict(again.identity) == identity_of(sets, CUES, DENSE)
 
 
-def test_nothing_is_taken_over_from_another_encoder(own_sets, fitted):
-    again = fit_context(own_sets, CUES, FINDER, DeterministicEncoder(32), fitted)
-    width = 32 + again.features.width
-    assert {each.weights.shape[0] for each in again.classifiers.values()} == {width}
-
-
 @pytest.fixture(scope="module")
 def shipped():
     return shipped_context(CUES)
@@ -169,11 +140,6 @@ def test_the_shipped_model_knows_the_shipped_labels(shipped):
     assert dict(shipped.aliases) == aliases
 
 
-def test_the_shipped_model_is_of_the_width_of_its_inputs(shipped, bundled):
-    width = bundled.dimensions + shipped.features.width
-    assert {c.weights.shape[0] for c in shipped.classifiers.values()} == {width}
-
-
 def test_the_shipped_model_stays_small_enough_to_ship():
     assert SHIPPED.stat().st_size < 2_000_000
 
@@ -181,3 +147,66 @@ def test_the_shipped_model_stays_small_enough_to_ship():
 def test_the_shipped_model_holds_no_objects_that_could_run_code():
     with np.load(SHIPPED, allow_pickle=False) as kept:
         assert all(kept[name].dtype.kind in "fiu" for name in kept.files)
+
+
+SMALL = Cues(
+    intents={"buy": IntentCues(leads=("get me",), phrases=("for sale",), need="act")},
+    domains={"fruit": ("apple", "pear")},
+)
+TEXTS = ("get me apples", "get me a saw", "get me pears", "a saw for sale")
+
+
+def reading(text):
+    return read(text, FINDER.find(text))
+
+
+def features_fitted(texts=TEXTS, cues=SMALL):
+    return fit_features([reading(text) for text in texts], cues)
+
+
+FITTED = features_fitted()
+
+
+def given_part(text, cues=SMALL):
+    """The features before the words'."""
+    features = features_fitted(("alone",), cues)
+    return features.of(reading(text))
+
+
+def test_words_and_pairs_of_words_that_enough_texts_have_are_features():
+    assert set(FITTED.places) == {"get", "me", "get me"}
+    assert sum("get" in text for text in TEXTS) == LEAST_TEXTS
+    assert sorted(FITTED.places.values()) == list(range(len(FITTED.rarity)))
+
+
+def test_as_many_numbers_come_as_are_promised():
+    assert FITTED.of(reading("get me something")).shape == (FITTED.width,)
+    shipped = fit_features([reading("get me a saw")], load_cues())
+    assert shipped.of(reading("get me a saw")).shape == (shipped.width,)
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("get me that", "that"),
+        ("it is for sale", "it is for you"),
+        ("an apple", "a plum"),
+        ("mail ann@example.com", "mail somebody"),
+        ("see https://example.com/a", "see there"),
+        ("is it so?", "is it so"),
+        ("look!", "look"),
+        ("THIS IS BAD", "this is bad"),
+        ("one\ntwo", "one two"),
+        ("word " * 70, "word " * 50),
+    ],
+)
+def test_cues_entities_and_shape_are_told(text, other):
+    assert not np.array_equal(given_part(text), given_part(other))
+
+
+@given(st.text(max_size=300))
+def test_any_text_has_finite_features_and_always_the_same(text):
+    features = FITTED.of(reading(text))
+    assert features.dtype == np.float32
+    assert np.isfinite(features).all()
+    assert np.array_equal(features, FITTED.of(reading(text)))

@@ -1,23 +1,28 @@
-"""The report's tables, ready to be written out: every cell is text."""
+"""Tables of the report, ready to be written out: every cell is text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from toolcrib.evaluation.measures import lower_is_better
-from toolcrib.evaluation.report.canvas import Look
-from toolcrib.evaluation.report.overall import best_first, main_measure_of
-from toolcrib.evaluation.report.plots import milliseconds
+import numpy as np
+
+from toolcrib.evaluation.measures import lower_is_better, main_measure
+from toolcrib.evaluation.report.svg import LOOKS, OTHER, Look, milliseconds
 from toolcrib.evaluation.results import Evaluation, Interval, SetResult, SystemResult
 
 __all__ = [
     "Cell",
-    "Row",
     "Table",
+    "TableRow",
+    "best_first",
     "gate_table",
     "leaderboard",
+    "looks_of",
+    "main_measure_of",
     "measure_table",
+    "overall",
     "per_set_table",
     "spoken",
 ]
@@ -59,7 +64,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """A system, and the CSS name of its colour."""
 
     name: str
@@ -74,7 +79,7 @@ class Table:
 
     caption: str
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
 
 
 def spoken(measure: str) -> str:
@@ -86,47 +91,39 @@ def spoken(measure: str) -> str:
 def leaderboard(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> Table:
     """The few measures that decide, latency and tokens, best system first."""
     chosen = _deciding(one)
-    costs = [_cost_cells(system) for system in best_first(one)]
-    rows = [
-        Row(system.name, system.version, looks[system.name].name, (*cells, *cost))
-        for system, cells, cost in zip(
-            best_first(one), _measure_cells(one, chosen, evaluation), costs, strict=True
-        )
-    ]
+    cells = _measure_cells(one, chosen, evaluation)
+    costs = {name: (*cells[name], *_cost_cells(system)) for name, system in one.systems.items()}
     columns = (*map(spoken, chosen), "p50 ms", "Tokens saved")
-    return Table("Leaderboard", columns, tuple(rows))
+    return Table("Leaderboard", columns, _rows(best_first(one), looks, costs))
 
 
 def measure_table(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> Table:
     """Every measure that was taken."""
     measures = list(dict.fromkeys(m for s in one.systems.values() for m in s.measures))
-    rows = [
-        Row(system.name, system.version, looks[system.name].name, tuple(cells))
-        for system, cells in zip(
-            best_first(one), _measure_cells(one, measures, evaluation), strict=True
-        )
-    ]
-    return Table("Every measure", tuple(map(spoken, measures)), tuple(rows) if measures else ())
+    systems = best_first(one) if measures else []
+    rows = _rows(systems, looks, _measure_cells(one, measures, evaluation))
+    return Table("Every measure", tuple(map(spoken, measures)), rows)
 
 
 def per_set_table(evaluation: Evaluation, whole: SetResult, looks: Mapping[str, Look]) -> Table:
     """The main measure of every system on every data set."""
-    columns: list[dict[str, Cell]] = []
+    cells: dict[str, list[Cell]] = {name: [] for name in whole.systems}
     for one in evaluation.sets.values():
-        name = main_measure_of(one)
-        cells = _measure_cells(one, [name] if name else [], evaluation)
-        columns.append({s.name: c[0] for s, c in zip(best_first(one), cells, strict=True) if c})
-    rows = [
-        Row(
-            system.name,
-            system.version,
-            looks[system.name].name,
-            tuple(column.get(system.name, Cell(ABSENT)) for column in columns),
-        )
-        for system in best_first(whole)
-    ]
+        measure = main_measure_of(one)
+        found = _measure_cells(one, [measure] if measure else [], evaluation)
+        for name, column in cells.items():
+            column.extend(found.get(name) or [Cell(ABSENT)])
     title = f"{spoken(main_measure_of(whole))} on each data set"
-    return Table(title, tuple(evaluation.sets), tuple(rows))
+    return Table(title, tuple(evaluation.sets), _rows(best_first(whole), looks, cells))
+
+
+def _rows(
+    systems: Iterable[SystemResult], looks: Mapping[str, Look], cells: Mapping[str, Sequence[Cell]]
+) -> tuple[TableRow, ...]:
+    return tuple(
+        TableRow(one.name, one.version, looks[one.name].colour, tuple(cells[one.name]))
+        for one in systems
+    )
 
 
 def gate_table(one: SetResult, looks: Mapping[str, Look]) -> Table:
@@ -139,21 +136,17 @@ def gate_table(one: SetResult, looks: Mapping[str, Look]) -> Table:
         higher = GATES[gate][1]
         if higher is not None and len(values) > 1:
             best[gate] = max(values) if higher else min(values)
-    rows = [
-        Row(
-            system.name,
-            system.version,
-            looks[system.name].name,
-            tuple(
-                Cell(f"{system.gates[gate]:.3f}", best=system.gates[gate] == best.get(gate))
-                if gate in system.gates
-                else Cell(ABSENT)
-                for gate in gates
-            ),
-        )
+    cells = {
+        system.name: [
+            Cell(f"{system.gates[gate]:.3f}", best=system.gates[gate] == best.get(gate))
+            if gate in system.gates
+            else Cell(ABSENT)
+            for gate in gates
+        ]
         for system in systems
-    ]
-    return Table("What the confidence is worth", tuple(GATES[g][0] for g in gates), tuple(rows))
+    }
+    columns = tuple(GATES[gate][0] for gate in gates)
+    return Table("What the confidence is worth", columns, _rows(systems, looks, cells))
 
 
 def _deciding(one: SetResult) -> list[str]:
@@ -176,11 +169,10 @@ def _cost_cells(system: SystemResult) -> tuple[Cell, Cell]:
 
 def _measure_cells(
     one: SetResult, measures: Sequence[str], evaluation: Evaluation
-) -> list[list[Cell]]:
-    """For each system, best first, a cell for each measure."""
-    systems = best_first(one)
-    columns = [_column(systems, measure, one, evaluation) for measure in measures]
-    return [[column[place] for column in columns] for place in range(len(systems))]
+) -> dict[str, list[Cell]]:
+    """By system, a cell for each measure."""
+    columns = [_column(list(one.systems.values()), m, one, evaluation) for m in measures]
+    return {name: [column[at] for column in columns] for at, name in enumerate(one.systems)}
 
 
 def _column(
@@ -241,3 +233,77 @@ def _mark(name: str, measure: str, one: SetResult, evaluation: Evaluation) -> tu
         return "", ""
     word = "better" if better else "worse"
     return "▲" if better else "▼", f"significantly {word} than {first}, p = {found[0].p:.4f}"
+
+
+def overall(evaluation: Evaluation) -> SetResult:
+    """The macro averages in the form of a data set, with the outcomes of all sets together.
+
+    The interval of a macro mean takes the sets as independent: half its width is the root of the
+    sum of their squared half widths, over the number of sets. A system's means are over the sets
+    that it was measured on.
+    """
+    sets = list(evaluation.sets.values())
+    if len(sets) == 1:
+        return sets[0]
+    names = dict.fromkeys(name for one in sets for name in one.systems)
+    return SetResult(
+        name="All data sets",
+        split=", ".join(dict.fromkeys(one.split for one in sets)),
+        tools=sum(one.tools for one in sets),
+        queries=sum(one.queries for one in sets),
+        unanswerable=sum(one.unanswerable for one in sets),
+        systems={name: _together(name, sets, evaluation.macro.get(name, {})) for name in names},
+        warnings=tuple(f"{one.name}: {warning}" for one in sets for warning in one.warnings),
+    )
+
+
+def _together(name: str, sets: Sequence[SetResult], macro: Mapping[str, float]) -> SystemResult:
+    parts = [one.systems[name] for one in sets if name in one.systems]
+    measured = [part for part in parts if part.outcomes]
+    measures = dict.fromkeys(measure for part in parts for measure in part.measures)
+    gates = dict.fromkeys(gate for part in parts for gate in part.gates)
+    quantiles = dict.fromkeys(quantile for part in measured for quantile in part.latency_ms)
+    return SystemResult(
+        name=name,
+        version=parts[0].version,
+        measures={m: _macro_interval(macro[m], m, parts) for m in measures if m in macro},
+        latency_ms={
+            q: float(np.mean([part.latency_ms[q] for part in measured if q in part.latency_ms]))
+            for q in quantiles
+        },
+        prompt_tokens=macro.get("prompt_tokens", 0.0),
+        tokens_saved=macro.get("tokens_saved", 0.0),
+        gates={gate: macro[gate] for gate in gates if gate in macro},
+        outcomes=tuple(outcome for part in parts for outcome in part.outcomes),
+    )
+
+
+def _macro_interval(mean: float, measure: str, parts: Sequence[SystemResult]) -> Interval:
+    intervals = [part.measures[measure] for part in parts if measure in part.measures]
+    halves = [(interval.high - interval.low) / 2 for interval in intervals]
+    half = math.sqrt(sum(h * h for h in halves)) / len(halves)
+    return Interval(mean, mean - half, mean + half)
+
+
+def main_measure_of(one: SetResult) -> str:
+    """What systems are ranked by: nDCG@10 where there is any; empty where nothing was measured."""
+    return main_measure({m: 0 for system in one.systems.values() for m in system.measures})
+
+
+def best_first(one: SetResult) -> list[SystemResult]:
+    """The systems by falling main measure, those without it last; among equals, as given."""
+    name = main_measure_of(one)
+    return sorted(
+        one.systems.values(),
+        key=lambda s: -s.measures[name].mean if name in s.measures else math.inf,
+    )
+
+
+def looks_of(one: SetResult) -> dict[str, Look]:
+    """Colours for the first system and the best of the others, as far as there are any."""
+    first = next(iter(one.systems), None)
+    others = [system.name for system in best_first(one) if system.name != first]
+    ordered = ([] if first is None else [first]) + others
+    return {
+        name: LOOKS[place] if place < len(LOOKS) else OTHER for place, name in enumerate(ordered)
+    }

@@ -1,20 +1,46 @@
-"""BM25 from two libraries: `rank-bm25`, the most used, and `bm25s`, the fastest."""
+"""BM25 of `rank-bm25`, the most used library: the baseline that the evaluator brings."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
 
 import numpy as np
 
-from toolcrib.evaluation.systems.baseline import Baseline, documents, spaced
+from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.evaluation.systems.base import Baseline
 from toolcrib.records import ToolSpec
 
-__all__ = ["Bm25s", "RankBm25", "words"]
+__all__ = ["RankBm25", "documents", "parameters", "words"]
 
 _WORD = re.compile(r"[^\W_]{2,}")
+
+
+def parameters(spec: ToolSpec) -> Iterator[tuple[str, str]]:
+    """Name and description of each parameter, whatever else the schema holds."""
+    properties = spec.input_schema.get("properties")
+    if not isinstance(properties, dict):
+        return
+    for name, inner in cast("dict[str, Any]", properties).items():
+        said = cast("dict[str, Any]", inner).get("description") if isinstance(inner, dict) else ""
+        yield name, said if isinstance(said, str) else ""
+
+
+def documents(tools: Iterable[ToolSpec]) -> list[str]:
+    """A text a tool: name, description, parameters and what is said of them, examples."""
+    return [
+        " ".join(
+            [
+                spec.name,
+                spec.description,
+                *(part for pair in parameters(spec) for part in pair if part),
+                *spec.success_examples,
+            ],
+        )
+        for spec in tools
+    ]
 
 
 def words(text: str) -> list[str]:
@@ -31,9 +57,10 @@ class RankBm25(Baseline):
     name = "rank-bm25"
     package = "rank-bm25"
     modules = ("rank_bm25",)
+    extra = "eval"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, encoder: DenseEncoder) -> None:
+        super().__init__(encoder)
         self._index: Any = None
         self._ids: list[str] = []
 
@@ -48,53 +75,6 @@ class RankBm25(Baseline):
         # `get_top_n` gives no scores; its order of equals is arbitrary, this one is not.
         best: list[int] = np.argsort(-scores, kind="stable")[:depth].tolist()
         return ((self._ids[place], scores[place]) for place in best)
-
-    def close(self) -> None:
-        """Drop the index."""
-        super().close()
-        self._index, self._ids = None, []
-
-
-class Bm25s(Baseline):
-    """`bm25s` as in its README: its tokeniser, English stop words, PyStemmer's English stemmer.
-
-    Identifiers reach it as words: its tokeniser would keep each in one piece.
-    """
-
-    name = "bm25s"
-    package = "bm25s"
-    modules = ("bm25s",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._index: Any = None
-        self._stemmer: Any = None
-        self._ids: list[str] = []
-
-    def _tokens(self, texts: Sequence[str]) -> Any:
-        import bm25s  # pyright: ignore[reportMissingTypeStubs]
-
-        return bm25s.tokenize(  # pyright: ignore[reportUnknownMemberType]
-            [spaced(text) for text in texts],
-            stopwords="en",
-            stemmer=self._stemmer,
-            show_progress=False,
-        )
-
-    def _build(self, tools: Sequence[ToolSpec]) -> None:
-        import bm25s  # pyright: ignore[reportMissingTypeStubs]
-        import Stemmer
-
-        self._ids = [spec.id for spec in tools]
-        self._stemmer = Stemmer.Stemmer("english")  # pyright: ignore[reportUnknownMemberType]
-        self._index = bm25s.BM25()
-        self._index.index(self._tokens(documents(tools)), show_progress=False)
-
-    def _rank(self, query: str, depth: int) -> Iterable[tuple[str, float]]:
-        found: Any = self._index.retrieve(self._tokens([query]), k=depth, show_progress=False)
-        places: list[int] = found.documents[0].tolist()
-        scores: list[float] = found.scores[0].tolist()
-        return zip((self._ids[place] for place in places), scores, strict=True)
 
     def close(self) -> None:
         """Drop the index."""

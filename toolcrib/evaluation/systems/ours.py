@@ -1,35 +1,24 @@
-"""Toolcrib as a system to be measured, whole and with one thing taken away at a time."""
+"""Our own systems: toolcrib as it is, whole and with one thing taken away at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from toolcrib import wiring
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError
+from toolcrib.evaluation.calibrate import learn
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.learning import learn
-from toolcrib.evaluation.systems.protocol import Answer, Ranked, System
+from toolcrib.evaluation.systems.base import Answer, Ranked, System
 from toolcrib.indexers.points import layout
 from toolcrib.records import ToolSpec
 from toolcrib.settings import Settings
 from toolcrib.store.filters import HasId
 from toolcrib.store.protocol import Store, point_id
 
-__all__ = ["OURS", "OwnSystems"]
-
-OURS: Mapping[str, str] = {
-    "toolcrib": "as it comes, with the settings in use",
-    "lexical": "words alone",
-    "dense": "the tools' own vectors alone",
-    "fusion": "both, with examples and anti-patterns, no reranker",
-    "fusion+rerank": "the same and the reranker of the settings",
-    "without-examples": "the tools stripped of their examples",
-    "without-anti-patterns": "anti-patterns not looked at",
-}
-"""The names and what each is."""
+__all__ = ["OwnSystems"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,10 @@
 The head is a multinomial logistic regression on sentence vectors. How far its answer can be
 trusted, and whether the text belongs to any label at all, is told by a second, tiny regression
 on what head and neighbours say of texts that neither has seen (cross-validation).
+
+Both are fitted here and not by scikit-learn. On the shipped labels it was as right (within three
+of 160 test turns in every field) and took half the time; but it is no part of the core install,
+and whoever names labels, cues or an encoder of their own is fitted for when a turn is first read.
 """
 
 from __future__ import annotations

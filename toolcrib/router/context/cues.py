@@ -11,7 +11,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from toolcrib.errors import SettingsError
-from toolcrib.router.context.phrases import MAX_WORDS, PhraseIndex, singular, words_of
+from toolcrib.router.context.phrases import MAX_WORDS, PhraseIndex, singular, split_words
 
 __all__ = ["PRESET", "CueIndexes", "Cues", "IntentCues", "load_cues"]
 
@@ -19,7 +19,7 @@ PRESET = Path(__file__).parent / "presets" / "cues.yaml"
 
 
 def _findable(phrase: str) -> str:
-    words = len(words_of(phrase).bare)
+    words = len(split_words(phrase).bare)
     if not 0 < words <= MAX_WORDS:
         raise ValueError(f"a phrase has 1 to {MAX_WORDS} words and marks, {phrase!r} has {words}")
     return phrase

@@ -1,19 +1,234 @@
-"""The entities of a turn: typed spans, found without any model."""
+"""Entities of a turn: typed spans, found without any model."""
 
 from __future__ import annotations
 
+import errno
 import itertools
+import re
+import signal
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
 from types import MappingProxyType
 
 from toolcrib.records.context import Entity
-from toolcrib.router.context.dates import dates
-from toolcrib.router.context.personal import personal_entities
-from toolcrib.router.context.phrases import PhraseIndex, words_of
-from toolcrib.router.context.secrets import secrets
-from toolcrib.router.context.shapes import shapes
+from toolcrib.router.context.phrases import PhraseIndex, listed, split_words
+from toolcrib.router.context.pii import personal_entities, secrets
 
-__all__ = ["MAX_CHARS", "EntityFinder", "head_of"]
+__all__ = ["MAX_CHARS", "EntityFinder", "dates", "head_of", "pattern_entities"]
+
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
+_DAY = r"(?:0?[1-9]|[12]\d|3[01])"
+_TH = r"(?:st|nd|rd|th)"
+_YEAR = r"(?:19|20)\d{2}"
+_WEEKDAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_SHORT_DAY = r"(?:mon|tue|wed|thu|thur|thurs|fri|sat|sun)"
+_UNIT = r"(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|quarters?|years?)"
+_NUMBER = (
+    r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty"
+    r"|forty)"
+)
+_COUNT = rf"(?:\d{{1,4}}|an?|{_NUMBER}|few|a few|a couple of|half an?|a quarter of an)"
+_SPAN = r"(?:hour|week|weekend|month|quarter|year|sprint|morning|afternoon|evening|night)"
+_BEFORE = r"(?:in|on|by|since|from|until|till|before|after|during|of|for|late|early|mid|between)"
+_NAMED_MONTH = rf"(?!may\b){_MONTH}"
+"""`may` alone is a verb more often than a month."""
+
+_NUMERIC = re.compile(
+    r"(?<![\w./-])(?:"
+    r"(?P<iso>\d{4}-\d{2}-\d{2})"
+    r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+    r"|(?P<ymd>\d{4}[/.]\d{1,2}[/.]\d{1,2})"
+    r"|(?P<dmy>\d{1,2}(?:/\d{1,2}/(?:\d{4}|\d{2})|[.]\d{1,2}[.]\d{4}|-\d{1,2}-\d{4}))"
+    r"|(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?(?: ?[ap]\.?m\b)?"
+    rf"|(?:1[0-2]|0?[1-9]) ?[ap]\.?m\b"
+    rf"|{_DAY}{_TH}?(?: of)? {_MONTH}(?:,? {_YEAR})?"
+    rf"|\d{{1,4}} {_UNIT} (?:ago|from now|earlier|later)\b"
+    r")(?![\w/-]|[.:]\d)",
+    re.IGNORECASE,
+)
+"""What begins with a digit."""
+
+_WORDED = re.compile(
+    r"(?<![\w./-])(?:"
+    r"today|tonight|tomorrow|yesterday|midnight|noon|eod|eow"
+    rf"|(?:(?:this|next|last|coming) )?{_WEEKDAY}s?(?: (?:morning|afternoon|evening|night))?"
+    rf"|(?:this|next|last|coming|past) (?:{_SPAN}|{_SHORT_DAY}|{_NAMED_MONTH})"
+    rf"|(?:by|on|until|since|till) {_SHORT_DAY}"
+    rf"|(?:the )?end of (?:the |this |next )?(?:day|week|month|quarter|year|sprint)"
+    rf"|(?:in|within) (?:the (?:next|past|last) )?{_COUNT} {_UNIT}"
+    rf"|(?:last|past|next) {_COUNT} {_UNIT}"
+    rf"|(?:an?|{_NUMBER}|few) {_UNIT} (?:ago|from now)"
+    rf"|{_NUMBER} (?:thirty )?[ap]\.?m"
+    rf"|{_MONTH} {_DAY}{_TH}?(?:,? {_YEAR})?(?![\d.])"
+    rf"|{_MONTH},? {_YEAR}"
+    rf"|{_BEFORE} (?:the )?(?P<month>{_NAMED_MONTH})"
+    rf"|(?:on|by|until|till|since|from|before) (?:the )?(?P<day>{_DAY}{_TH})"
+    r"(?=\s*(?:$|[,.;:?!)]|(?:of|at|in|and|to|for|with|please)\b))"
+    rf"|(?:{_BEFORE}|year|and) (?P<year>{_YEAR})"
+    rf"|q[1-4](?: {_YEAR})?"
+    r")(?!\w|[.-]\w)",
+    re.IGNORECASE,
+)
+_INNER = ("month", "day", "year")
+"""Groups that are the date where a preposition before it is what made it one."""
+
+
+def dates(text: str) -> Iterator[Entity]:
+    """Dates, times, and spans of time that end or begin now."""
+    for found in _NUMERIC.finditer(text):
+        if _in_the_calendar(found):
+            yield Entity("date", found[0], found.start(), found.end())
+    for found in _WORDED.finditer(text):
+        group: str | int = next((name for name in _INNER if found[name]), 0)
+        yield Entity("date", found[group], found.start(group), found.end(group))
+
+
+def _in_the_calendar(found: re.Match[str]) -> bool:
+    written = found["iso"] or found["ymd"] or found["dmy"]
+    if written is None:
+        return True
+    first, middle, last = map(int, re.split(r"[-/.]", written))
+    # Both orders of day and month are in use: one of them must exist.
+    options = (
+        [(last, first, middle), (last, middle, first)] if found["dmy"] else [(first, middle, last)]
+    )
+    return any(map(_exists, options))
+
+
+def _exists(parts: tuple[int, int, int]) -> bool:
+    year, month, day = parts
+    try:
+        date(year + 2000 if year < 100 else year, month, day)  # noqa: PLR2004 - a year of two digits
+    except ValueError:
+        return False
+    return True
+
+
+_DIGITS = "0123456789"
+
+_SCHEMES = "|".join(listed("schemes"))
+_TOP_LEVELS = "|".join(listed("top_levels"))
+"""Those that are no ending of a file's name as well, as `.py` and `.sh` are."""
+_IN_URL = r"[^\s<>\"`{}|\\^]"
+_URL = re.compile(
+    rf"(?<![\w+.-])(?:(?:{_SCHEMES})://|www\.(?=\w)){_IN_URL}{{1,2000}}"
+    rf"|(?<![\w@./-])(?:[a-z0-9](?:[a-z0-9-]{{0,61}}[a-z0-9])?\.){{1,4}}(?:{_TOP_LEVELS})"
+    rf"(?::\d{{2,5}})?(?:/{_IN_URL}{{0,500}})?(?![\w@(-]|\.\w)",
+    re.IGNORECASE,
+)
+
+_AMOUNT = r"\d{1,3}(?:[\d.,']{0,18}\d)?"
+_MONEY = re.compile(
+    rf"(?<![\w.])(?:(?:[$€£¥₹]|(?:us|ca|au)\$|(?:usd|eur|gbp|chf|jpy)(?= ?\d)) ?{_AMOUNT}"
+    r"(?: ?(?:k|m|bn|million|billion|thousand)\b|(?!\w))"
+    rf"|{_AMOUNT} ?(?:k |m |million |billion |thousand )?(?:[€£¥₹](?!\w)"
+    r"|(?:usd|eur|gbp|chf|jpy|inr|dollars?|euros?|pounds?|francs?|cents|bucks)\b))",
+    re.IGNORECASE,
+)
+
+_NUMBERS = r"\d{1,5}(?:\.\d{1,6}){0,4}"
+_SUFFIX = r"(?i:[-.+]?(?:alpha|beta|rc|a|b|dev|post|snapshot|preview|lts)[-.]?\d{0,4})?"
+_RELEASED = "|".join(listed("products"))
+_VERSION = re.compile(
+    r"(?<!\w)(?:"
+    rf"(?<![.-])[vV]{_NUMBERS}{_SUFFIX}(?!\w|\.\d)"
+    rf"|(?i:version|ver\.?|versions|release) (?P<named>[vV]?{_NUMBERS}{_SUFFIX})(?![\w:]|\.\d)"
+    rf"|(?<!\.)(?i:{_RELEASED})[ /](?P<product>[vV]?{_NUMBERS}{_SUFFIX}(?:\.x)?)(?![\w:%$€]|\.\d)"
+    r"|(?<!\.)(?!Table|Section|Figure|Chapter|Part|Step|Page)[A-Z][\w+#]{1,20} "
+    r"(?P<titled>\d{1,3}\.\d{1,3}(?:\.x)?)(?![\w:%$€]|\.\d| (?:million|billion|percent))"
+    rf"|(?<![./$€£-])\d{{1,4}}\.\d{{1,4}}\.\d{{1,6}}(?:\.\d{{1,4}})?{_SUFFIX}(?:[-+][\w.]{{1,24}})?"
+    r"(?![\w/]|\.\d))"
+)
+"""With a `v`, behind the word or a name, or of three parts."""
+
+_EXTENSIONS = "|".join(listed("extensions"))
+_FRAMEWORKS = "|".join(listed("frameworks"))
+_NO_FILE = rf"(?!(?i:{_FRAMEWORKS})\.js\b|console\.log\b)"
+_PART = r"[\w.@+$*{}~:-]{1,80}"
+_PATH = re.compile(
+    r"(?<![\w/.:@-])(?:"
+    rf"(?<!<)(?:~|\.{{1,2}})?/(?=[\w.{{$@~]{{2}}){_PART}(?:/{_PART}){{0,20}}/?(?<![.:])"
+    rf"|(?<!\$){_NO_FILE}\w[\w+@-]{{0,60}}(?:[./][\w@+-]{{1,60}}){{0,12}}"
+    rf"\.(?:{_EXTENSIONS})(?![\w(/@-]|\.\w)"
+    r"|[A-Za-z]:\\(?:[\w.@+$ ~()-]{1,60}\\){0,20}[\w.@+$~-]{1,60}"
+    r"|(?:Dockerfile|Makefile|Jenkinsfile|Procfile|Gemfile|CODEOWNERS)(?![\w.])"
+    r"|\.(?:env|gitignore|dockerignore|npmrc|bashrc|zshrc|editorconfig|htaccess)(?![\w/]))"
+)
+"""With a slash before it, or with the ending of a file; `Node.js` is none."""
+
+_BRANDS = frozenset(listed("brands"))
+"""Names with a hump that are of a product, and not of something in code."""
+
+_WORD = r"[A-Za-z_]\w{0,60}"
+_IDENTIFIER = re.compile(
+    r"(?<!\w)(?:"
+    r"`(?P<quoted>[^`\s]{1,80})`"
+    rf"|(?<![.$@/-])[$@]?{_WORD}(?:(?:\.|::|->){_WORD}){{0,6}}\(\)"
+    rf"|(?<![.$/-]){_WORD}(?:(?:::|->){_WORD}){{1,6}}"
+    rf"|(?<![./$-]){_WORD}(?:\.{_WORD}){{2,6}}(?![\w(])"
+    r"|(?<![./-])(?:"
+    r"[$@]?_{0,2}[A-Za-z][A-Za-z0-9]{0,40}(?:_{1,2}[A-Za-z0-9]{1,40}){1,10}_{0,2}(?!\w)"
+    r"|[a-z][a-z0-9]{0,40}(?:[A-Z]{1,5}[a-z0-9]{0,40}){1,8}(?!\w)"
+    r"|[A-Z]{1,5}[a-z0-9]{1,40}(?:[A-Z]{1,5}[a-z0-9]{1,40}){1,8}[A-Z]{0,4}(?!\w)"
+    rf"|\${_WORD}"
+    r"|(?!(?:UTF|SHA|ISO|RFC|COVID|GPT|AES|RSA|PEP|IPV)-)[A-Z][A-Z0-9]{1,9}-\d{1,6}(?![\w-])))"
+)
+"""In backticks, called, joined by `_`, humps or dots; and keys of tickets, `OPS-318`."""
+
+_ERRNO = "|".join(sorted(errno.errorcode.values(), key=len, reverse=True))
+_SIGNALS = "|".join(sorted((one.name for one in signal.Signals), key=len, reverse=True))
+_STATUS = r"[1-5](?:\d{2}|xx)"
+_ERROR = re.compile(
+    r"(?<!\w)(?:"
+    r"(?<!\.)(?:[A-Za-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}"
+    r"(?:Error|Exception|Warning|Fault|Interrupt|Failure)(?!\w)"
+    rf"|(?<!-)(?:{_ERRNO}|{_SIGNALS}|OOMKilled|CrashLoopBackOff|ImagePullBackOff)(?![\w-])"
+    r"|(?<!-)(?:ERR_[A-Z_]{3,40}|ORA-\d{5}|TS\d{4}|CVE-\d{4}-\d{4,7})(?!\w)"
+    rf"|(?i:https?(?:/\d(?:\.\d)?)? (?:status |error |code ){{0,2}}{_STATUS}\b)"
+    rf"|(?i:error:? {_STATUS}(?![\w.%-]))"
+    r"|(?i:(?:error|status|exit|return|response) (?:code|status)s?:? (?:\dxx|-?\d{1,3})(?![\w.%-]))"
+    r"|(?i:an?|the|with|returns?|returned|gives?|got|getting) (?P<status>[45](?:\d{2}|xx)(?=s?\b))"
+    r"(?=s?\s*(?:$|[,.;:?!)]|(?:on|from|when|for|error|response|status|after|in|and|to|since|if)\b))"
+    r"|(?i:segmentation fault|segfault|null ?pointer|out of memory|core dump(?:ed)?"
+    r"|connection (?:refused|reset|timed out)|permission denied|no such file or directory)\b)"
+)
+"""Names of exceptions, errno and signals, HTTP and exit codes, and the classic sentences."""
+
+_PATTERNS = (
+    ("url", _URL, "./"),
+    ("money", _MONEY, _DIGITS),
+    ("version", _VERSION, _DIGITS),
+    ("path", _PATH, "./\\f"),
+    ("error", _ERROR, ""),
+    ("identifier", _IDENTIFIER, ""),
+)
+"""Type, pattern, and the signs of which the text must hold one for the pattern to be tried."""
+
+
+def pattern_entities(text: str) -> Iterator[Entity]:
+    """Every such span of a text; spans of several types may lie over one another."""
+    for kind, pattern, signs in _PATTERNS:
+        if signs and not any(sign in text for sign in signs):
+            continue
+        for found in pattern.finditer(text):
+            group: str | int = found.lastgroup or 0
+            span = found[group]
+            if kind in {"url", "path"}:
+                span = _without_the_sentences(span)
+            if span not in _BRANDS:
+                yield Entity(kind, span, found.start(group), found.start(group) + len(span))
+
+
+def _without_the_sentences(span: str) -> str:
+    """The span without punctuation and a closing bracket that belong to what is around it."""
+    span = span.rstrip(".,;:!?'*")
+    while span.endswith(")") and span.count("(") < span.count(")"):
+        span = span[:-1].rstrip(".,;:!?'*")
+    return span
+
 
 MAX_CHARS = 8_000
 """What is looked at of a turn; a log of 200 KB that is pasted in says no more than its head."""
@@ -85,7 +300,7 @@ class EntityFinder:
             secrets(head),
             personal_entities(head, self._region),
             dates(head),
-            shapes(head),
+            pattern_entities(head),
         )
         kept: list[Entity] = []
         taken = bytearray(len(head))
@@ -96,7 +311,7 @@ class EntityFinder:
         return tuple(sorted(kept, key=lambda entity: entity.start))
 
     def _given(self, text: str) -> Iterator[Entity]:
-        words = words_of(text)
+        words = split_words(text)
         for index in (self._gazetteers, self._names):
             for match in index.find(words):
                 start, end = words.spans[match.first][0], words.spans[match.last - 1][1]

@@ -1,23 +1,37 @@
-"""Phrases found in a text by their hash: a hundred thousand cost a turn what ten do."""
+"""Phrases, found in a text by their hash: a hundred thousand cost a turn what ten do."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 
-__all__ = ["Match", "PhraseIndex", "Words", "singular", "words_of"]
+import yaml
+
+__all__ = ["MAX_WORDS", "Match", "PhraseIndex", "TextWords", "listed", "singular", "split_words"]
 
 MAX_WORDS = 12
-"""Words and marks of the longest phrase that is looked for; a longer one is never found."""
+"""TextWords and marks of the longest phrase that is looked for; a longer one is never found."""
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _ONE_S = re.compile(r"(?<=[^s'])s\Z")
 
 
+@cache
+def _lists() -> dict[str, list[str]]:
+    text = (Path(__file__).with_name("presets") / "entities.yaml").read_text(encoding="utf-8")
+    return yaml.safe_load(text)
+
+
+def listed(name: str) -> list[str]:
+    """A list that entities are told by, from `presets/entities.yaml`."""
+    return _lists()[name]
+
+
 @dataclass(frozen=True, slots=True)
-class Words:
+class TextWords:
     """A text's words and marks in lower case: where each lies, and what stands before it.
 
     `glued` has each of them with a space in front where white space stands there, so that
@@ -39,7 +53,7 @@ class Match:
     last: int
 
 
-def words_of(text: str) -> Words:
+def split_words(text: str) -> TextWords:
     """Cut a text into words and marks; a typographer's apostrophe counts as the plain one."""
     spans = [found.span() for found in _WORD.finditer(text)]
     bare = [text[start:end].lower().replace("’", "'") for start, end in spans]
@@ -48,7 +62,7 @@ def words_of(text: str) -> Words:
         word if start == before else f" {word}"
         for word, (start, _), before in zip(bare, spans, ends, strict=False)
     ]
-    return Words(bare, glued, spans)
+    return TextWords(bare, glued, spans)
 
 
 @lru_cache(maxsize=65_536)
@@ -80,7 +94,7 @@ class PhraseIndex:
         self._labels: dict[str, tuple[str, ...]] = {}
         lengths: dict[str, set[int]] = {}
         for phrase, label in phrases:
-            words = words_of(phrase)
+            words = split_words(phrase)
             if not 0 < len(words.bare) <= MAX_WORDS:
                 continue
             key = self._key(words, 0, len(words.bare))
@@ -90,7 +104,7 @@ class PhraseIndex:
             lengths.setdefault(fold(words.bare[0]), set()).add(len(words.bare))
         self._lengths = {first: sorted(all_, reverse=True) for first, all_ in lengths.items()}
 
-    def find(self, words: Words) -> list[Match]:
+    def find(self, words: TextWords) -> list[Match]:
         """The phrases in a text from left to right, none over another; the longest first."""
         found: list[Match] = []
         free = 0
@@ -104,12 +118,12 @@ class PhraseIndex:
                 free = match.last
         return found
 
-    def at(self, words: Words, first: int) -> Match | None:
+    def at(self, words: TextWords, first: int) -> Match | None:
         """The longest phrase that begins with this word; none is None."""
         lengths = self._lengths.get(self._fold(words.bare[first]))
         return None if lengths is None else self._longest(words, first, lengths)
 
-    def _longest(self, words: Words, first: int, lengths: list[int]) -> Match | None:
+    def _longest(self, words: TextWords, first: int, lengths: list[int]) -> Match | None:
         for length in lengths:
             last = first + length
             if last <= len(words.bare):
@@ -119,7 +133,7 @@ class PhraseIndex:
                     return Match(key, labels, first, last)
         return None
 
-    def _key(self, words: Words, first: int, last: int) -> str:
+    def _key(self, words: TextWords, first: int, last: int) -> str:
         fold = self._fold
         rest = words.glued[first + 1 : last]
         return fold(words.bare[first]) + "".join(

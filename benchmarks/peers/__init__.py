@@ -1,0 +1,1 @@
+"""Peers as systems of the evaluator: `toolcrib eval --system benchmarks.peers.MODULE:CLASS`."""

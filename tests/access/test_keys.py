@@ -1,0 +1,254 @@
+"""Keys hold from when they are made until they expire or are revoked, for all processes."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from contextlib import closing
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from toolcrib.access.keys import Grant, KeyRing
+from toolcrib.clock import ManualClock
+from toolcrib.errors import QueryError, StoreDamagedError, UnauthenticatedError
+from toolcrib.store.ledger import Entry
+from toolcrib.store.ledger_sqlite import SqliteLedger
+
+NOON = 1_772_366_400.0
+DAY_S = 86_400.0
+GRANT = Grant(namespaces=("acme",), servers={"mail"}, access="write", rate="5/minute")
+
+
+class Wall:
+    """Unix time that moves only when told to."""
+
+    def __init__(self) -> None:
+        self.at = NOON
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+def wall():
+    return Wall()
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with closing(SqliteLedger(tmp_path / "ledger.db")) as ledger:
+        yield ledger
+
+
+@pytest.fixture
+def ring(ledger, wall, clock):
+    return KeyRing(ledger, wall, clock)
+
+
+def is_known(ring, text) -> bool:
+    try:
+        ring.verify(text)
+    except UnauthenticatedError:
+        return False
+    return True
+
+
+def test_who_has_the_text_is_the_caller_that_it_was_made_for(ring):
+    key, text = ring.create("ann", GRANT)
+    caller = ring.verify(text)
+    assert (caller.key_id, caller.name, caller.grant) == (key.id, "ann", GRANT)
+
+
+def test_a_text_says_what_it_is_and_has_256_random_bits(ring):
+    texts = [ring.create("ann", GRANT)[1] for _ in range(20)]
+    for text in texts:
+        kind, key_id, secret = text.split("_")
+        assert (kind, len(bytes.fromhex(key_id)), len(bytes.fromhex(secret))) == ("tc", 6, 32)
+    assert len({text.split("_")[2] for text in texts}) == 20
+
+
+def test_no_secret_is_kept(ring, ledger, tmp_path):
+    _, text = ring.create("ann", GRANT)
+    (entry,) = ledger.read("keys")
+    assert entry.body["sha256"] == hashlib.sha256(text.encode()).hexdigest()
+    ledger.close()
+    secret = text.split("_")[2]
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert secret.encode() not in kept
+    assert bytes.fromhex(secret) not in kept
+
+
+def test_no_listing_shows_what_a_secret_could_be_tried_against(ring, wall):
+    _, text = ring.create("ann", GRANT)
+    (key,) = ring.list()
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    for shown in (repr(key), str(key.as_dict(wall())), key.model_dump_json()):
+        assert text.split("_")[2] not in shown
+        assert digest not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "tc_",
+        "tc__",
+        "Bearer tc",
+        "sk-1234",
+        "tc_0123456789ab_" + "0" * 63,
+        "tc_0123456789ab_" + "0" * 65,
+        "TC_0123456789AB_" + "0" * 64,
+        "tc_0123456789ab_" + "٣" * 64,
+        "tc_0123456789ab_" + "0" * 64 + "\n",
+        "\udcff",
+        "é" * 80,
+    ],
+)
+def test_what_is_no_key_is_told_so(ring, text):
+    with pytest.raises(UnauthenticatedError, match="this is no API key"):
+        ring.verify(text)
+
+
+def test_an_unknown_key_and_a_wrong_secret_are_told_alike(ring):
+    key, text = ring.create("ann", GRANT)
+    said = set()
+    for wrong in (f"tc_{key.id}_{'0' * 64}", f"tc_{'0' * 12}_{text[-64:]}"):
+        with pytest.raises(UnauthenticatedError) as refused:
+            ring.verify(wrong)
+        said.add(str(refused.value))
+    assert said == {"the API key is not known"}
+
+
+@given(st.integers(0, 79), st.sampled_from("0123456789abcdef"))
+def test_one_wrong_digit_is_a_wrong_key(tmp_path_factory, place, digit):
+    with closing(SqliteLedger(tmp_path_factory.mktemp("k") / "ledger.db")) as ledger:
+        ring = KeyRing(ledger)
+        _, text = ring.create("ann", GRANT)
+        wrong = text[:place] + digit + text[place + 1 :]
+        assume(wrong != text)
+        assert is_known(ring, text)
+        assert not is_known(ring, wrong)
+
+
+def test_a_key_holds_until_it_expires_to_the_moment(ring, wall):
+    key, text = ring.create("ann", GRANT, NOON + DAY_S)
+    wall.at = NOON + DAY_S - 0.001
+    assert ring.verify(text).key_id == key.id
+    wall.at = NOON + DAY_S
+    with pytest.raises(UnauthenticatedError, match=f"the API key {key.id} .'ann'. is expired"):
+        ring.verify(text)
+    assert ring.list()[0].state(wall()) == "expired"
+
+
+@pytest.mark.parametrize("expires_at", [NOON, NOON - DAY_S])
+def test_a_key_that_would_not_hold_is_not_made(ring, expires_at):
+    with pytest.raises(QueryError, match="would not hold: it is past"):
+        ring.create("ann", GRANT, expires_at)
+    assert ring.list() == ()
+
+
+def test_a_revoked_key_holds_no_longer_where_it_was_revoked(ring):
+    key, text = ring.create("ann", GRANT)
+    other = ring.create("bob", GRANT)[1]
+    assert is_known(ring, text)
+    assert ring.revoke(key.id)
+    with pytest.raises(UnauthenticatedError, match=f"the API key {key.id} .'ann'. is revoked"):
+        ring.verify(text)
+    assert is_known(ring, other)
+
+
+def test_it_stops_within_two_seconds_wherever_it_was_in_use(ring, ledger, wall, clock):
+    key, text = ring.create("ann", GRANT)
+    elsewhere = KeyRing(ledger, wall, clock)
+    assert is_known(elsewhere, text)
+    ring.revoke(key.id)
+    clock.now += 1.999
+    assert not is_known(elsewhere, text)
+
+
+def test_a_key_in_use_is_not_looked_up_every_time(ring, ledger, clock):
+    key, text = ring.create("ann", GRANT)
+    assert is_known(ring, text)
+    ledger.delete("keys", key.id)
+    assert is_known(ring, text)
+    clock.now += 2
+    assert not is_known(ring, text)
+
+
+def test_a_wall_clock_that_jumps_back_does_not_keep_a_revoked_key(ring, ledger, wall, clock):
+    key, text = ring.create("ann", GRANT)
+    elsewhere = KeyRing(ledger, wall, clock)
+    assert is_known(elsewhere, text)
+    ring.revoke(key.id)
+    wall.at -= 365 * DAY_S
+    clock.now += 2
+    assert not is_known(elsewhere, text)
+
+
+def test_a_key_made_elsewhere_holds_at_once(ring, ledger):
+    elsewhere = KeyRing(ledger)
+    key, text = elsewhere.create("ann", GRANT)
+    assert ring.verify(text).key_id == key.id
+
+
+def test_revoking_again_changes_nothing_and_an_unknown_key_is_none(ring, wall):
+    key, _ = ring.create("ann", GRANT)
+    assert ring.revoke(key.id)
+    wall.at += 60
+    assert ring.revoke(key.id)
+    assert ring.list()[0].revoked_at == NOON
+    assert not ring.revoke("000000000000")
+
+
+def test_all_keys_stay_listed_with_their_state(ring, wall):
+    made = []
+    for name, until in (("a", None), ("b", NOON + 2), ("c", None)):
+        made.append(ring.create(name, GRANT, until)[0])
+        wall.at += 1
+    ring.revoke(made[2].id)
+    assert [(key.name, key.state(wall())) for key in ring.list()] == [
+        ("a", "active"),
+        ("b", "expired"),
+        ("c", "revoked"),
+    ]
+    assert ring.list()[:2] == tuple(made[:2])
+    assert ring.list()[1].as_dict(wall()) == {
+        "id": made[1].id,
+        "name": "b",
+        "state": "expired",
+        "grant": GRANT.as_dict(),
+        "created_at": "2026-03-01T12:00:01+00:00",
+        "expires_at": "2026-03-01T12:00:02+00:00",
+        "revoked_at": None,
+    }
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a" * 101, "a\nb", "a\x1bb"])
+def test_a_key_has_a_name_for_people(ring, name):
+    with pytest.raises(QueryError, match="is no name of a key"):
+        ring.create(name, GRANT)
+
+
+def test_a_key_that_says_more_than_is_understood_is_not_believed(ring, ledger):
+    """A newer version may have narrowed it in a way that this one would not keep to."""
+    key, text = ring.create("ann", GRANT)
+    kept = ledger.get("keys", key.id)
+    grant = {**kept.body["grant"], "only_on": "mondays"}
+    ledger.put("keys", Entry(key.id, kept.at, {**kept.body, "grant": grant}))
+    with pytest.raises(StoreDamagedError, match=f"{key.id}' cannot be read .grant.only_on"):
+        ring.verify(text)
+
+
+def test_the_clocks_are_those_of_the_machine_unless_given(ledger):
+    ring = KeyRing(ledger)
+    before = time.time()
+    key, text = ring.create("ann", Grant())
+    assert before <= key.created_at <= time.time()
+    assert is_known(ring, text)

@@ -1,0 +1,98 @@
+"""A folder to run `toolcrib` in, and a handful of tools."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.cli import main, screen
+
+TOOLS = [
+    {"name": "send_mail", "description": "Send a mail to somebody.", "server": "mail"},
+    {"name": "read_file", "description": "Read a file.", "server": "files", "tags": ["safe"]},
+    {"name": "drop", "description": "Drop a table.", "server": "sql", "enabled": False},
+]
+
+
+ENV = {"TOOLCRIB_ENCODER__DENSE": "deterministic", "COLUMNS": "100"}
+
+
+class Shell:
+    """Runs `toolcrib` in a folder of its own, with the model-free encoder.
+
+    In this process, as to start one takes longer than most commands; what only a process of its
+    own can show, `process` does.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(
+        self, *arguments: str, stdin: str = "", **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        env = {**ENV, **env}
+        given, out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(3))
+        given.write(stdin)
+        given.seek(0)
+        code = 0
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.chdir(self.folder)
+            patch.setattr(sys, "argv", ["toolcrib", *arguments])
+            patch.setattr(sys, "stdin", given)
+            for console in (screen.out, screen.err):
+                patch.setattr(console, "width", int(env["COLUMNS"]))
+            for name, value in env.items():
+                patch.setenv(name, value)
+            try:
+                main()
+            except SystemExit as end:
+                code = int(end.code or 0)
+        return subprocess.CompletedProcess(arguments, code, _text(out), _text(err))
+
+    def process(
+        self, *arguments: str, stdin: str = "", **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        """The same in a process of its own."""
+        return subprocess.run(
+            [sys.executable, "-m", "toolcrib.cli", *arguments],
+            cwd=self.folder,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **ENV, **env},
+        )
+
+    def json(self, *arguments: str, **options: str) -> Any:
+        done = self(*arguments, "--json", **options)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def write(self, name: str, *rows: object) -> str:
+        (self.folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return name
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.seek(0)
+    return stream.read()
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+@pytest.fixture
+def indexed(shell: Shell) -> Shell:
+    """A shell in whose folder `TOOLS` are indexed."""
+    shell.json("index", shell.write("tools.jsonl", *TOOLS))
+    return shell

@@ -1,0 +1,226 @@
+"""`toolcrib calibrate` on the sample registry, and what `search` says before and after."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Shell
+from tests.conftest import ROOT, SOURCES
+from tests.retrieval.calibrations import flat
+from tests.router.sample_decisions import MARCH, decision, record, said
+from toolcrib import Crib, Settings
+
+QUERIES = str(ROOT / "data" / "queries.jsonl")
+GOOD = "Merge pull request 12 of the website repository"
+STRICT = {"TOOLCRIB_GATE__THRESHOLD": "0.999"}
+
+
+@dataclass(frozen=True)
+class Story:
+    """The sample registry, and what was said on the way to its calibration."""
+
+    shell: Shell
+    dry: dict[str, Any]
+    before: dict[str, Any]
+    auto_before: dict[str, Any]
+    summary: dict[str, Any]
+    after: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+    shell = Shell(tmp_path_factory.mktemp("sample"))
+    shell.json("index", *SOURCES)
+    dry = ("calibrate", "--queries", QUERIES, "--dry-run", "--split", "dev", "--seed", "3")
+    return Story(
+        shell=shell,
+        dry=shell.json(*dry),
+        before=shell.json("search", GOOD, "-k", "3"),
+        auto_before=json.loads(shell("search", GOOD, "-k", "auto", "--json").stdout),
+        summary=shell.json("calibrate", "--queries", QUERIES),
+        after=shell.json("search", GOOD, "-k", "3"),
+    )
+
+
+def _said(answer: dict[str, Any]) -> list[Any]:
+    return [answer[name] for name in ("confidence", "verdict", "threshold", "fallback")]
+
+
+class TestCalibrating:
+    """From labelled queries to a confidence, kept beside the index."""
+
+    def test_a_dry_run_measures(self, story: Story) -> None:
+        dev = [row for row in _rows() if row["split"] == "dev"]
+        assert (story.dry["saved"], story.dry["seed"]) == (False, 3)
+        assert story.dry["queries"] == len(dev)
+
+    def test_it_keeps_nothing_and_the_reason_names_the_command_that_does(
+        self, story: Story
+    ) -> None:
+        assert _said(story.before) == [None, "accept", None, False]
+        assert "`toolcrib calibrate`" in story.before["reason"]
+        assert [tool["probability"] for tool in story.before["tools"]] == [None] * 3
+
+    def test_without_a_calibration_no_set_is_complete_with_a_probability(
+        self, story: Story
+    ) -> None:
+        error = story.auto_before["error"]
+        assert error["type"] == "CalibrationError"
+        assert "`toolcrib calibrate`" in error["message"]
+
+    def test_it_tells_what_it_made_of_all_queries_but_those_of_the_test_split(
+        self, story: Story
+    ) -> None:
+        summary = story.summary
+        assert summary["queries"] == sum(row["split"] != "test" for row in _rows())
+        assert (summary["method"], summary["seed"], summary["saved"]) == ("fitted", 0, True)
+        assert 0 <= summary["threshold"] <= 1
+        assert 0 <= summary["ece"] < 0.15
+        assert 0.5 < summary["auroc"] <= 1
+        assert summary["log_loss"] > 0
+        assert summary["data_digest"] != story.dry["data_digest"]
+
+    def test_after_it_every_answer_says_how_sure_it_is(self, story: Story) -> None:
+        likely = [tool["probability"] for tool in story.after["tools"]]
+        assert story.after["confidence"] == likely[0]
+        assert 1 > likely[0] >= likely[1] >= likely[2] > 0
+        assert story.after["threshold"] == story.summary["threshold"]
+        assert story.after["reason"].endswith("(as calibrated)")
+
+    def test_scores_and_their_order_are_what_they_were(self, story: Story) -> None:
+        scores = [
+            [(tool["id"], tool["score"]) for tool in answer["tools"]]
+            for answer in (story.before, story.after)
+        ]
+        assert scores[0] == scores[1]
+
+    def test_doing_it_again_gives_the_same(self, story: Story) -> None:
+        again = story.shell.json("calibrate", "--queries", QUERIES, "--dry-run")
+        assert again == story.summary | {"saved": False}
+
+    def test_it_is_not_used_with_other_settings_and_a_warning_says_why(self, story: Story) -> None:
+        done = story.shell.process("search", GOOD, "--json", TOOLCRIB_FUSION__BM25_SCALE="50")
+        assert json.loads(done.stdout)["confidence"] is None
+        assert "the calibration was made with fusion {" in done.stderr
+
+    def test_the_index_is_measured_with_its_own_calibration(self, story: Story) -> None:
+        options = ("--queries", QUERIES, "--system", "toolcrib", "--limit", "30")
+        told = story.shell.json("eval", *options)
+        assert 0 <= told["datasets"]["queries"]["toolcrib"]["ece"] <= 1
+
+    def test_reset_goes_back_to_what_came_with_the_package(
+        self, indexed: Shell, settings: Settings
+    ) -> None:
+        with Crib.open(indexed.folder / ".toolcrib", settings=settings) as crib:
+            crib.save_calibration(flat(crib.calibration_identity(), 0.75))
+        assert indexed.json("search", "mail")["confidence"] == 0.75
+        assert "saved True" in indexed("calibrate", "--reset").stdout
+        assert indexed.json("search", "mail")["confidence"] is None
+
+
+def _rows() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(QUERIES).read_text().splitlines()]
+
+
+class TestFromFeedback:
+    """What was said of decisions is worth as much as a file of queries."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def log(cls, story: Story) -> str:
+        records = []
+        for place, row in enumerate(row for row in _rows() if row["split"] != "test"):
+            made = decision(row["id"], search_text=row["text"])
+            records.append(record(made, at=MARCH + place, text=True))
+            records.append(said(row["id"], at=MARCH + place, tools=list(row["relevant"])))
+        silent = (record(id="no text"), said("no text", tools=["mail/send_mail"]))
+        return story.shell.write("decisions.jsonl", *records, *silent)
+
+    def test_it_learns_what_the_same_queries_in_a_file_teach(self, story: Story, log: str) -> None:
+        learned = story.shell.json("calibrate", "--from-feedback", log, "--dry-run")
+        assert learned == story.summary | {"saved": False}
+
+    def test_decisions_without_a_text_are_counted_and_named(self, story: Story, log: str) -> None:
+        done = story.shell("calibrate", "--from-feedback", log, "--dry-run")
+        assert "queries left out: 1 (decisions.jsonl: decision no text: was" in done.stderr
+
+    def test_the_log_is_that_of_the_settings_unless_one_is_named(
+        self, story: Story, log: str
+    ) -> None:
+        options = ("calibrate", "--from-feedback", "--dry-run")
+        learned = story.shell.json(*options, TOOLCRIB_TELEMETRY__PATH=log)
+        assert learned["data_digest"] == story.summary["data_digest"]
+
+    def test_a_log_in_which_nobody_named_a_tool_teaches_nothing(self, indexed: Shell) -> None:
+        log = indexed.write("a.jsonl", record(text=True), said(route="tools"))
+        done = indexed("calibrate", "--from-feedback", log)
+        assert done.returncode == 2
+        assert "holds no decision with feedback that names its right tools" in done.stderr
+
+    def test_a_log_alone_does_not_say_what_to_do(self, shell: Shell) -> None:
+        done = shell("calibrate", "decisions.jsonl", "--reset")
+        assert done.returncode == 2
+        assert "it goes with --from-feedback" in done.stderr
+
+
+class TestSearching:
+    """`search` with a calibration."""
+
+    def test_auto_takes_as_many_as_the_coverage_needs(self, story: Story) -> None:
+        options = ("search", GOOD, "-k", "auto", "--no-gate", "--coverage")
+        some, certain = (story.shell.json(*options, share) for share in ("0.7", "1"))
+        assert 1 <= len(some["tools"]) <= len(certain["tools"]) == 50
+        assert "coverage" not in some["degraded"]
+        assert "coverage" in certain["degraded"]
+
+    def test_the_gate_withholds_or_lets_through(self, story: Story) -> None:
+        answer = story.shell.json("search", GOOD, **STRICT)
+        assert (answer["tools"], answer["verdict"], answer["fallback"]) == ([], "abstain", False)
+        assert "is below the threshold 1.00 (as set)" in answer["reason"]
+        open_gate = story.shell.json("search", GOOD, "--no-gate", **STRICT)
+        assert (len(open_gate["tools"]), open_gate["verdict"]) == (5, "abstain")
+
+    def test_the_general_tool_is_what_to_use_instead(self, story: Story) -> None:
+        general = {"TOOLCRIB_GATE__FALLBACK": "browser/web_search"}
+        answer = story.shell.json("search", GOOD, **STRICT, **general)
+        assert [tool["id"] for tool in answer["tools"]] == ["browser/web_search"]
+        assert (answer["verdict"], answer["fallback"]) == ("fallback", True)
+
+    def test_people_are_told_why_nothing_fits(self, story: Story) -> None:
+        done = story.shell("search", GOOD, COLUMNS="200", **STRICT)
+        assert done.stdout.startswith("nothing fits: confidence 0.")
+
+
+class TestWrongUsage:
+    """One line that says what is wrong."""
+
+    def test_queries_that_are_not_there(self, indexed: Shell) -> None:
+        done = indexed("calibrate", "--queries", "none.jsonl")
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: ")
+        assert "none.jsonl" in done.stderr
+
+    def test_a_split_that_is_not_there(self, story: Story) -> None:
+        done = story.shell("calibrate", "--queries", QUERIES, "--split", "none")
+        assert done.returncode == 2
+        assert "0 labelled queries are too few to calibrate by" in done.stderr
+
+    def test_an_index_that_is_not_there(self, shell: Shell) -> None:
+        done = shell("calibrate", "--queries", QUERIES)
+        assert (done.returncode, done.stdout) == (3, "")
+        assert "there is no index in .toolcrib" in done.stderr
+
+    @pytest.mark.parametrize(
+        "arguments", [(), ("--queries", QUERIES, "--reset"), ("--from-feedback", "--reset")]
+    )
+    def test_queries_or_feedback_or_a_reset_but_one_of_them(
+        self, shell: Shell, arguments: tuple[str, ...]
+    ) -> None:
+        done = shell("calibrate", *arguments)
+        assert done.returncode == 2
+        assert "give one of --queries, --from-feedback, --labels and --reset" in done.stderr

@@ -1,0 +1,339 @@
+"""The command line: what it does, what it says, its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import TOOLS
+from tests.conftest import SOURCES
+from tests.retrieval.calibrations import flat
+from toolcrib import Crib
+from toolcrib.cli.app import COMMANDS
+
+
+def test_as_a_process_of_its_own_it_says_and_returns_the_same(shell):
+    source = shell.write("tools.jsonl", *TOOLS, {"description": "no name"})
+    done = shell.process("index", source, "--strict", "--json")
+    assert (done.returncode, json.loads(done.stdout)["added"]) == (1, 3)
+    done = shell.process("show", "mail/send_male")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert "mail/send_mail" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_what_it_is_for(shell, name):
+    done = shell(name, "--help")
+    assert done.returncode == 0
+    assert f"toolcrib {name} [OPTIONS]" in done.stdout
+    assert done.stdout.splitlines()[3].strip()
+
+
+def test_help_lists_every_command(shell):
+    listed = shell("--help").stdout
+    assert [name for name in COMMANDS if f" {name} " not in listed] == []
+
+
+def test_index_counts_what_it_did_and_a_second_run_leaves_all_alone(shell):
+    source = shell.write("tools.jsonl", *TOOLS)
+    first = shell.json("index", source)
+    assert first == {"added": 3, "changed": 0, "removed": 0, "unchanged": 0, "refused": []}
+    assert shell.json("index", source)["unchanged"] == 3
+
+
+def test_index_says_in_words_what_it_did(shell):
+    done = shell("index", shell.write("tools.jsonl", *TOOLS, {"description": "no name"}))
+    assert done.returncode == 0
+    assert "3 added, 0 changed, 0 removed, 0 unchanged in" in done.stdout
+    assert "1 refused:" in done.stdout
+    assert "tools.jsonl: line 4" in done.stdout
+
+
+def test_a_refusal_has_source_place_and_reason(shell):
+    report = shell.json("index", shell.write("tools.jsonl", TOOLS[0], {"description": "x"}))
+    assert report["added"] == 1
+    [refusal] = report["refused"]
+    assert (refusal["source"], refusal["place"]) == ("tools.jsonl", "line 2")
+    assert "name" in refusal["reason"]
+
+
+def test_strict_fails_when_anything_was_refused_and_keeps_the_good(shell):
+    source = shell.write("tools.jsonl", TOOLS[0], {"description": "x"})
+    assert shell("index", source, "--strict").returncode == 1
+    assert [tool["id"] for tool in shell.json("list")["tools"] if "id" in tool] == [
+        "mail/send_mail",
+    ]
+
+
+def test_sources_of_which_nothing_could_be_read_fail(shell):
+    done = shell("index", "nowhere.json", "--json")
+    assert done.returncode == 1
+    [refusal] = json.loads(done.stdout)["refused"]
+    assert refusal["source"] == "nowhere.json"
+    assert refusal["reason"].startswith("there is no such file or folder")
+
+
+def test_prune_removes(shell):
+    shell.json("index", shell.write("tools.jsonl", *TOOLS))
+    report = shell.json("index", shell.write("fewer.jsonl", TOOLS[0]), "--prune")
+    assert (report["removed"], report["unchanged"]) == (2, 1)
+
+
+def test_server_and_format_are_taken_from_the_command_line(shell):
+    (shell.folder / "x.json").write_text(json.dumps([{"name": "a", "input_schema": {}}]))
+    shell.json("index", "x.json", "--format", "functions", "--server", "mine")
+    assert [tool["server"] for tool in shell.json("list")["tools"]] == ["mine"]
+
+
+def test_search_keeps_its_contract(indexed):
+    answer = indexed.json("search", "send somebody a mail", "-k", "2")
+    assert set(answer) == {
+        "query",
+        "tools",
+        "confidence",
+        "verdict",
+        "reason",
+        "threshold",
+        "fallback",
+        "took_ms",
+        "degraded",
+    }
+    assert answer["query"] == "send somebody a mail"
+    best = answer["tools"][0]
+    assert set(best) == {"id", "name", "server", "score", "probability", "rank", "description"}
+    assert (best["id"], best["name"], best["server"], best["rank"]) == (
+        "mail/send_mail",
+        "send_mail",
+        "mail",
+        1,
+    )
+    assert 0 < best["score"] <= 1
+    assert "total" in answer["took_ms"]
+    assert answer["degraded"] == []
+
+
+def test_search_shows_a_table(indexed):
+    done = indexed("search", "send somebody a mail")
+    assert "mail/send_mail" in done.stdout
+    assert "Send a mail to somebody." in done.stdout
+    assert "sql/drop" not in done.stdout
+
+
+def test_explain_shows_the_legs_the_stages_and_the_words_in_no_tool(indexed):
+    done = indexed("search", "mail a zebra", "--explain")
+    assert "dense" in done.stdout
+    assert "lexical" in done.stdout
+    assert "in no tool: zebra" in done.stdout
+    assert "encode" in done.stdout
+    told = indexed.json("search", "mail a zebra", "--explain")
+    assert told["unmatched_terms"] == ["zebra"]
+    assert set(told["tools"][0]["legs"]) == {"dense", "lexical"}
+
+
+def test_server_and_tag_narrow(indexed):
+    assert [t["id"] for t in indexed.json("search", "x", "--server", "files")["tools"]] == [
+        "files/read_file",
+    ]
+    assert [t["id"] for t in indexed.json("search", "x", "--tag", "safe")["tools"]] == [
+        "files/read_file",
+    ]
+    assert indexed.json("search", "x", "--server", "nobody")["tools"] == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "keys"),
+    [
+        ("openai", {"type", "function"}),
+        ("anthropic", {"name", "description", "input_schema"}),
+        ("mcp", {"name", "description", "inputSchema"}),
+        ("json", {"id", "name", "description", "server"}),
+    ],
+)
+def test_as_prints_definitions_for_a_model(indexed, shape, keys):
+    done = indexed("search", "send a mail", "-k", "1", "--as", shape)
+    [definition] = json.loads(done.stdout)
+    assert set(definition) == keys
+
+
+def test_batch_answers_one_object_a_line_and_stays_in_step(indexed):
+    done = indexed(
+        "search", "--batch", "-", "--json", "-k", "1", stdin="send mail\n\nread a file\n"
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["query"] for line in lines] == ["send mail", "", "read a file"]
+    assert [len(line["tools"]) for line in lines] == [1, 0, 1]
+    assert lines[1]["error"] == "the query is empty: say in a few words what the tool must do"
+
+
+def test_batch_reads_a_file_and_draws_a_table_for_each(indexed):
+    (indexed.folder / "queries.txt").write_text("send mail\n🙂\n\n")
+    done = indexed("search", "--batch", "queries.txt")
+    assert done.returncode == 0
+    assert "mail/send_mail" in done.stdout
+    assert "no words to search by" in done.stdout
+    assert "the query is empty" in done.stdout
+
+
+def test_a_missing_batch_file_is_one_line(indexed):
+    done = indexed("search", "--batch", "nope.txt")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: nope.txt: cannot be read: No such file or directory\n",
+    )
+
+
+def test_list_show_and_remove(indexed):
+    listed = indexed("list")
+    assert "3 tools" in listed.stdout
+    assert "disabled" in listed.stdout
+    shown = indexed("show", "files/read_file")
+    assert "Read a file." in shown.stdout
+    assert indexed.json("show", "sql/drop")["enabled"] is False
+    assert indexed.json("remove", "sql/drop") == {"removed": 1}
+    assert "2 tools" in indexed("list").stdout
+    assert "1 removed" in indexed("remove", "files/read_file").stdout
+
+
+def test_an_unknown_tool_is_one_line_with_its_neighbours(indexed):
+    done = indexed("show", "mail/send_mial")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: no tool has the id 'mail/send_mial'; did you mean 'mail/send_mail'?\n"
+    )
+
+
+def test_an_error_is_json_when_json_is_asked_for(indexed):
+    done = indexed("show", "nope", "--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"] == {
+        "type": "UnknownToolError",
+        "message": "no tool has the id 'nope'",
+    }
+
+
+def test_searching_where_nothing_is_says_how_to_begin(shell):
+    done = shell("search", "anything")
+    assert (done.returncode, done.stderr) == (
+        3,
+        (
+            "error: there is no index in .toolcrib; make one with "
+            "`toolcrib index SOURCE... --store .toolcrib`\n"
+        ),
+    )
+    assert not (shell.folder / ".toolcrib").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("search",),
+        ("search", "a", "--batch", "-"),
+        ("search", "a", "--as", "cobol"),
+        ("search", "a", "-k", "0"),
+        ("search", "a", "-k", "some"),
+        ("search", "a", "-k", "auto", "--coverage", "1.5"),
+        ("index",),
+        ("nonsense",),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_no_trace(indexed, arguments):
+    done = indexed(*arguments)
+    assert done.returncode == 2
+    assert "Usage:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_doctor_is_content_with_a_healthy_index(indexed):
+    told = indexed.json("doctor")
+    assert told["healthy"] is True
+    assert told["index"]["tools"] == 3
+    assert told["index"]["engine"].startswith("qdrant-edge-py")
+    assert told["models"]["dense"] == "deterministic-trigrams-64"
+    assert told["confidence"] == {"calibration": "none for these models and settings"}
+    assert "nothing is wrong" in indexed("doctor").stdout
+
+
+def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(shell):
+    done = shell("doctor")
+    assert done.returncode == 1
+    assert "there is no index in .toolcrib" in done.stdout
+    assert "mend it with toolcrib index SOURCE..." in done.stdout
+
+
+def test_a_calibration_that_holds_no_more_is_mended_by_a_command_that_doctor_names(
+    indexed, settings
+):
+    with Crib.open(indexed.folder / ".toolcrib", settings=settings) as crib:
+        crib.save_calibration(flat(crib.calibration_identity(), 0.75))
+    told = indexed.json("doctor")
+    assert told["confidence"]["calibration"] == "fitted"
+    other = {"TOOLCRIB_FUSION__DENSE": "0.9"}
+    done = indexed("doctor", "--json", **other)
+    assert done.returncode == 1
+    [problem] = json.loads(done.stdout)["problems"]
+    assert problem["what"].startswith("the calibration was made with fusion {")
+    assert "--reset" in problem["mend"]
+    assert indexed("calibrate", "--reset", **other).returncode == 0
+    assert indexed.json("doctor", **other)["healthy"] is True
+
+
+def test_an_index_of_another_model_is_mended_by_the_command_that_doctor_names(indexed):
+    other = {"TOOLCRIB_ENCODER__DENSE": "deterministic:32"}
+    done = indexed("search", "mail", **other)
+    assert done.returncode == 4
+    assert "`toolcrib index --rebuild`" in done.stderr
+    told = indexed("doctor", "--json", **other)
+    assert json.loads(told.stdout)["problems"][0]["mend"] == "toolcrib index --rebuild"
+    assert indexed("index", "--rebuild", **other).returncode == 0
+    assert indexed.json("search", "mail", **other)["tools"][0]["id"] == "mail/send_mail"
+
+
+def test_a_wrong_setting_is_one_line(shell):
+    (shell.folder / "toolcrib.yaml").write_text("encoder:\n  dence: bundled\n")
+    done = shell("search", "x")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: toolcrib.yaml or TOOLCRIB_*: encoder.dence: Extra inputs are not permitted\n"
+    )
+
+
+def test_a_settings_file_can_be_named(shell):
+    (shell.folder / "mine.yaml").write_text("store: elsewhere\n")
+    source = shell.write("tools.jsonl", *TOOLS)
+    shell.json("--settings", "mine.yaml", "index", source)
+    assert (shell.folder / "elsewhere" / "current").is_file()
+    done = shell("--settings", "none.yaml", "list")
+    assert (done.returncode, done.stderr) == (2, "error: there is no settings file 'none.yaml'\n")
+
+
+def test_version(shell):
+    assert shell("--version").stdout == "0.1.0\n"
+
+
+def test_a_reader_of_our_output_may_stop_early(indexed):
+    command = f"{sys.executable} -m toolcrib.cli list | head -1"
+    env = {**os.environ, "TOOLCRIB_ENCODER__DENSE": "deterministic"}
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=indexed.folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_the_sample_registry_with_the_bundled_model(shell):
+    bundled = {"TOOLCRIB_ENCODER__DENSE": "bundled"}
+    report = shell.json("index", *SOURCES, **bundled)
+    assert report["refused"] == []
+    answer = shell.json("search", "will it rain soon?", **bundled)
+    assert answer["tools"][0]["id"] == "weather/rainRadar"

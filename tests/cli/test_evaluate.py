@@ -1,0 +1,296 @@
+"""`toolcrib eval`: a contract for machines, tables for people, and an exit code for CI."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import TOOLS, Shell
+from tests.conftest import ROOT
+
+DATA = ROOT / "data"
+CASES = DATA / "cases"
+TWINS = CASES / "twins_without_a_difference"
+QUERIES = [
+    {"id": "1", "text": "send somebody a mail", "relevant": {"mail/send_mail": 1}, "split": "test"},
+    {"id": "2", "text": "read that file", "relevant": {"files/read_file": 1}, "split": "test"},
+    {"id": "3", "text": "compose a symphony", "relevant": {}, "split": "test"},
+    {"id": "4", "text": "read my mail", "relevant": {"mail/send_mail": 1}, "split": "dev"},
+]
+WORSE = {"TOOLCRIB_FUSION__DENSE": "1", "TOOLCRIB_FUSION__LEXICAL": "0"}
+"""The model-free vectors alone: far worse than with words."""
+
+
+def _evaluated(folder: Path, *more: str, **env: str) -> Path:
+    """The sample registry, measured; the folder holds `eval.json`, runs and a report."""
+    arguments = ("eval", str(DATA), "--limit", "60", "--per-query", *more)
+    told = Shell(folder).json(*arguments, **env)
+    (folder / "eval.json").write_text(json.dumps(told))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    options = ("--system", "toolcrib", "--system", "lexical", "--run-out", "runs")
+    return _evaluated(tmp_path_factory.mktemp("before"), *options, "--report", "report.html")
+
+
+@pytest.fixture(scope="module")
+def after(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _evaluated(tmp_path_factory.mktemp("after"), "--system", "toolcrib", **WORSE)
+
+
+@pytest.fixture(scope="module")
+def told(before: Path) -> dict[str, Any]:
+    return json.loads((before / "eval.json").read_text())
+
+
+@pytest.fixture
+def labelled(shell: Shell) -> Shell:
+    """A shell whose folder holds a few tools and queries."""
+    shell.write("tools.jsonl", *TOOLS)
+    shell.write("queries.jsonl", *QUERIES)
+    return shell
+
+
+class TestContract:
+    """What `--json` prints."""
+
+    MEASURES = ("ndcg", "recall", "precision", "completeness")
+
+    def test_every_measure_has_a_mean_in_its_interval(self, told: dict[str, Any]) -> None:
+        for figures in told["datasets"]["data"].values():
+            names = [f"{name}@{k}" for name in self.MEASURES for k in (1, 3, 5, 10)]
+            for name in (*names, "hit@1", "mrr"):
+                assert set(figures[name]) == {"mean", "low", "high"}
+                low, mean, high = (figures[name][part] for part in ("low", "mean", "high"))
+                assert 0 <= low <= mean <= high <= 1
+
+    def test_time_and_tokens(self, told: dict[str, Any]) -> None:
+        for figures in told["datasets"]["data"].values():
+            assert set(figures["latency_ms"]) == {"p50", "p99"}
+            assert 0 < figures["latency_ms"]["p50"] <= figures["latency_ms"]["p99"]
+            assert 0.5 < figures["tokens_saved"] < 1
+
+    def test_systems_come_as_they_were_asked_for_and_are_compared_with_the_first(
+        self, told: dict[str, Any]
+    ) -> None:
+        systems = told["datasets"]["data"]
+        assert list(systems) == list(told["macro"]) == ["toolcrib", "lexical"]
+        assert systems["toolcrib"]["against_first"] == {}
+        against = systems["lexical"]["against_first"]["ndcg@10"]
+        assert set(against) == {"difference", "p", "significant"}
+        means = [systems[name]["ndcg@10"]["mean"] for name in ("lexical", "toolcrib")]
+        assert against["difference"] == pytest.approx(means[0] - means[1], abs=1e-4)
+
+    def test_macro_holds_plain_means_over_sets(self, told: dict[str, Any]) -> None:
+        for system, figures in told["macro"].items():
+            alone = told["datasets"]["data"][system]
+            assert figures["ndcg@10"] == alone["ndcg@10"]["mean"]
+            assert figures["tokens_saved"] == pytest.approx(alone["tokens_saved"], abs=1e-4)
+
+    def test_what_was_measured_and_how(self, told: dict[str, Any]) -> None:
+        measured = told["sets"]["data"]
+        assert (measured["split"], measured["queries"]) == ("test", 60)
+        assert measured["tools"] > 200
+        assert 0 < measured["unanswerable"] < 30
+        assert told["settings"]["command"].startswith("toolcrib eval ")
+        assert told["settings"]["seed"] == "0"
+        assert told["datasets"]["data"]["toolcrib"]["version"].startswith("toolcrib ")
+
+    def test_several_sets_have_a_mean(self, shell: Shell) -> None:
+        sets = (str(TWINS), str(CASES / "anti_patterns_hold_back"))
+        told = shell.json("eval", *sets, "--system", "lexical", "--k", "2,1")
+        assert set(told["datasets"]) == {Path(name).name for name in sets}
+        assert "per_query" not in told
+        means = [one["lexical"]["ndcg@2"]["mean"] for one in told["datasets"].values()]
+        assert told["macro"]["lexical"]["ndcg@2"] == pytest.approx(sum(means) / 2, abs=1e-4)
+        assert "ndcg@10" not in told["macro"]["lexical"]
+
+
+class TestWhatIsMeasured:
+    """A folder, two files, or the index."""
+
+    def test_tools_and_queries_as_files(self, labelled: Shell) -> None:
+        files = ("--tools", "tools.jsonl", "--queries", "queries.jsonl")
+        told = labelled.json("eval", *files, "--system", "lexical", "--system", "rank-bm25")
+        measured = told["sets"]["queries"]
+        assert (measured["tools"], measured["queries"], measured["unanswerable"]) == (2, 3, 1)
+        figures = told["datasets"]["queries"]
+        assert figures["lexical"]["hit@1"]["mean"] == 1.0
+        assert figures["rank-bm25"]["version"].startswith("rank-bm25 ")
+
+    def test_the_tools_of_an_index(self, labelled: Shell) -> None:
+        labelled.json("index", "tools.jsonl", "--store", "mine")
+        told = labelled.json(
+            "eval", "--store", "mine", "--queries", "queries.jsonl", "--system", "toolcrib"
+        )
+        assert told["datasets"]["queries"]["toolcrib"]["hit@1"]["mean"] == 1.0
+        assert told["sets"]["queries"]["tools"] == 2
+
+    def test_a_split_can_be_named(self, labelled: Shell) -> None:
+        told = labelled.json("eval", ".", "--split", "dev", "--system", "toolcrib")
+        assert [(one["split"], one["queries"]) for one in told["sets"].values()] == [("dev", 1)]
+
+
+class TestFiles:
+    """What else it writes."""
+
+    def test_run_files_are_trecs(self, before: Path, told: dict[str, Any]) -> None:
+        runs = before / "runs"
+        names = {"data.qrels", "data.toolcrib.run", "data.lexical.run"}
+        assert {path.name for path in runs.iterdir()} == names
+        lines = [line.split(" ") for line in (runs / "data.toolcrib.run").read_text().splitlines()]
+        assert {len(line) for line in lines} == {6}
+        assert {line[5] for line in lines} == {"toolcrib"}
+        assert set(Counter(line[0] for line in lines).values()) == {10}
+        judged = {line.split(" ")[0] for line in (runs / "data.qrels").read_text().splitlines()}
+        assert judged == set(told["per_query"]["data"]["toolcrib"])
+
+    def test_the_report_is_one_page_that_needs_nothing_else(self, before: Path) -> None:
+        page = (before / "report.html").read_text()
+        assert page.lower().startswith("<!doctype html>")
+        assert "lexical" in page
+        assert 'src="http' not in page
+
+
+class TestPeople:
+    """What is shown to them."""
+
+    def test_a_table_of_three_systems_unless_told_otherwise_the_mean_and_notes(
+        self, labelled: Shell
+    ) -> None:
+        done = labelled("eval", ".", str(TWINS), COLUMNS="200")
+        assert done.returncode == 0
+        assert f"{labelled.folder.name} 2 tools, 3 queries of test, 1 of them" in done.stdout
+        assert "twins_without_a_difference 6 tools, 10 queries of test" in done.stdout
+        assert "mean over 2 sets" in done.stdout
+        for word in ("system", "ndcg@10", "saved"):
+            assert word in done.stdout
+        for system in ("toolcrib", "lexical", "dense"):
+            assert sum(line.startswith(system) for line in done.stdout.splitlines()) == 3
+        assert "switched off: 1 ('sql/drop')" in done.stdout
+
+
+class TestCompare:
+    """Two evaluations, before and after a change."""
+
+    def test_a_significant_fall_fails_and_is_named(
+        self, shell: Shell, before: Path, after: Path
+    ) -> None:
+        files = (str(before / "eval.json"), str(after / "eval.json"))
+        done = shell("eval", "compare", *files, COLUMNS="200")
+        assert done.returncode == 1
+        assert "fell data / toolcrib / ndcg@10: " in done.stdout
+        assert "not measured any more: data / lexical / ndcg@10" in done.stdout
+        for_machines = shell("eval", "compare", *files, "--max-drop", "0.01", "--json")
+        assert for_machines.returncode == 1
+        told = json.loads(for_machines.stdout)
+        fall = next(one for one in told["falls"] if one["measure"] == "ndcg@10")
+        assert (fall["data_set"], fall["system"]) == ("data", "toolcrib")
+        assert fall["before"] > fall["after"] + 0.01
+        assert fall["p"] < 0.05
+        assert "data / lexical / ndcg@10" in told["missing"]
+
+    def test_a_fall_that_is_allowed_passes(self, shell: Shell, before: Path, after: Path) -> None:
+        files = (str(before / "eval.json"), str(after / "eval.json"))
+        assert shell("eval", "compare", *files, "--max-drop", "0.95").returncode == 0
+
+    def test_a_rise_passes(self, shell: Shell, before: Path, after: Path) -> None:
+        done = shell("eval", "compare", str(after / "eval.json"), str(before / "eval.json"))
+        assert (done.returncode, done.stdout) == (0, "nothing fell significantly\n")
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            (None, "cannot be read: No such file or directory"),
+            ("[]", "not the JSON of an evaluation; write one with `toolcrib eval --json`"),
+        ],
+    )
+    def test_what_is_no_evaluation_is_one_line(
+        self, shell: Shell, before: Path, text: str | None, reason: str
+    ) -> None:
+        if text is not None:
+            (shell.folder / "bad.json").write_text(text)
+        done = shell("eval", "compare", str(before / "eval.json"), "bad.json")
+        assert done.returncode == 2
+        assert reason in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+class TestMistakes:
+    """The worst queries, and why."""
+
+    def test_queries_pairs_and_words_for_every_system(self, shell: Shell) -> None:
+        done = shell(
+            "eval", "mistakes", str(TWINS), "--split", "test", "--system", "ours", "--json"
+        )
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        told = {line["system"]: line for line in lines}
+        assert {"toolcrib", "lexical", "dense"} <= told.keys()
+        dense = told["dense"]
+        assert (dense["dataset"], dense["split"]) == (TWINS.name, "test")
+        worst = dense["worst"][0]
+        assert worst["value"] < 1
+        assert worst["expected"][0] != worst["returned"][0]
+        assert dense["confusions"][0]["count"] >= 1
+        assert {"word", "count", "query_id"} == set(dense["unmatched"][0])
+
+    def test_in_words(self, shell: Shell) -> None:
+        arguments = (str(TWINS), "--split", "test", "--system", "dense", "-n", "1")
+        done = shell("eval", "mistakes", *arguments)
+        assert done.returncode == 0
+        assert done.stdout.count("wanted ") == done.stdout.count("got ") == 1
+        assert "taken for another" in done.stdout
+        assert "in no tool:" in done.stdout
+
+
+class TestWrongUsage:
+    """One line that says what is wrong and what is known."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "reason"),
+        [
+            (("--system", "nope"), "there is no system 'nope'; known are toolcrib, lexical,"),
+            (("--split", "dew"), "no queries in the split 'dew'; its splits are: test"),
+            (("--system", "fusion+rerank"), "the settings name no encoder.reranker"),
+        ],
+    )
+    def test_what_cannot_be_measured(
+        self, shell: Shell, arguments: tuple[str, ...], reason: str
+    ) -> None:
+        done = shell("eval", str(TWINS), *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert reason in done.stderr
+        assert done.stderr.startswith("error: ")
+        assert done.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("run",),
+            (str(TWINS), "--queries", "queries.jsonl"),
+            (str(TWINS), "--tools", "tools.jsonl"),
+        ],
+    )
+    def test_what_does_not_go_together(self, shell: Shell, arguments: tuple[str, ...]) -> None:
+        done = shell("eval", *arguments)
+        assert done.returncode == 2
+        assert "Usage:" in done.stderr
+        assert "Traceback" not in done.stderr
+
+    def test_a_set_that_is_not_there(self, shell: Shell) -> None:
+        done = shell("eval", "nowhere", "--json")
+        assert done.returncode == 2
+        told = json.loads(done.stdout)["error"]
+        assert told["type"] == "UnknownFormatError"
+        assert "there is no such folder or public name" in told["message"]
+
+    def test_queries_about_an_index_that_is_not_there(self, labelled: Shell) -> None:
+        done = labelled("eval", "--queries", "queries.jsonl")
+        assert done.returncode == 3
+        assert "there is no index in .toolcrib" in done.stderr

@@ -1,0 +1,170 @@
+"""`toolcrib report`: tables for people, JSON for machines, and a page to look at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tests.router.sample_decisions import believable, decision, record, said
+from toolcrib.cli.report import report
+from toolcrib.errors import SettingsError, SourceError, StoreDamagedError, StoreWriteError
+from toolcrib.problems import exit_code
+from toolcrib.router.telemetry import TelemetrySettings, open_log
+
+app = typer.Typer()
+app.command()(report)
+
+
+def run(*arguments: str):
+    done = CliRunner().invoke(app, arguments)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def logged(path: Path, *records) -> str:
+    log = open_log(TelemetrySettings(str(path)))
+    assert log is not None
+    for one in records:
+        log.write(one)
+    log.close()
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return logged(tmp_path_factory.mktemp("log") / "decisions.jsonl", *believable(300))
+
+
+def rows(shown: str, first: str) -> list[list[str]]:
+    """The table whose first column is called so."""
+    lines = iter(shown.splitlines())
+    next(line for line in lines if line.startswith(first))
+    table = []
+    for line in lines:
+        if not line.strip():
+            break
+        table.append(line.split())
+    return table
+
+
+class TestTables:
+    """What a person sees."""
+
+    def test_the_first_line_says_how_many_and_since_when(self, log):
+        assert run(log).startswith("300 decisions 2026-03-01 ")
+
+    def test_routes_have_their_times_and_all_together_as_well(self, log):
+        table = rows(run(log), "route ")
+        told = json.loads(run(log, "--json"))
+        assert [row[:2] for row in table[:-1]] == [
+            [name, str(one["count"])] for name, one in told["routes"].items()
+        ]
+        assert table[-1][:2] == ["all", "300"]
+        assert table[0][3] == f"{told['routes']['tools']['latency']['p50']:.2f}"
+
+    def test_feedback_is_told_with_how_much_there_is(self, log):
+        shown = run(log)
+        told = json.loads(run(log, "--json"))
+        route = told["rates"]["route"]
+        assert ["route", f"{route['value']:.1%}", str(route["of"])] in rows(shown, "from feedback")
+        tools = told["reliability"]["tools"]
+        expected = ["tools", f"{tools['ece']:.3f}", str(tools["count"])]
+        assert expected in rows(shown, "confidence of")
+
+    def test_verdicts_and_what_was_missing(self, log):
+        told = json.loads(run(log, "--json"))
+        verdicts = told["verdicts"]["tools"]
+        counts = [str(verdicts[name]) for name in ("accept", "fallback", "abstain")]
+        assert rows(run(log), "verdicts")[0] == ["tools", *counts]
+        assert rows(run(log), "without")[0][:2] == ["rerank", str(told["degraded"]["rerank"])]
+
+    def test_what_is_not_known_has_no_table_and_is_said(self, tmp_path):
+        shown = run(logged(tmp_path / "a.db", record(decision(degraded=("[bold]x",)))))
+        assert "confidence of" not in shown
+        assert "nothing was said of any of them" in shown
+        assert "[bold]x" in shown
+        assert "all " not in shown
+
+    def test_records_that_cannot_be_read_are_counted(self, tmp_path):
+        path = tmp_path / "a.jsonl"
+        path.write_text(json.dumps(record(kind="none")) + '\n{"kind": "decision"}\n')
+        assert "unreadable records left out: 1" in run(str(path))
+
+
+class TestMachines:
+    """`--json` and the page."""
+
+    def test_json_has_every_figure(self, log):
+        told = json.loads(run(log, "--json"))
+        assert told["decisions"] == 300
+        assert told["feedback"] == 100
+        assert {"p50", "p95", "p99"} == set(told["latency"])
+        assert set(told["reliability"]["tools"]["bins"][0]) == {"confidence", "accuracy", "count"}
+
+    def test_a_page_is_written_beside_what_is_printed(self, log, tmp_path):
+        page = tmp_path / "page.html"
+        assert json.loads(run(log, "--html", str(page), "--json"))["decisions"] == 300
+        assert "300 decisions" in page.read_text("utf-8")
+
+    def test_a_database_tells_the_same(self, log, tmp_path):
+        same = logged(tmp_path / "decisions.db", *believable(300))
+        assert run(same, "--json") == run(log, "--json")
+
+
+class TestWhichLog:
+    """The one that is named, or that of the settings."""
+
+    @pytest.fixture(autouse=True)
+    def empty_folder(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+
+    def test_it_is_the_log_of_the_settings_unless_one_is_named(self, log, tmp_path, monkeypatch):
+        monkeypatch.setenv("TOOLCRIB_TELEMETRY__PATH", log)
+        assert run().startswith("300 decisions")
+        assert run(logged(tmp_path / "a.db", record())).startswith("1 decision ")
+
+    def test_where_none_is_set_and_none_is_named_the_setting_is(self):
+        with pytest.raises(SettingsError, match=r"set telemetry\.path") as caught:
+            run()
+        assert exit_code(caught.value) == 2
+
+
+class TestWrongUsage:
+    """One line that says what is wrong, and an exit code."""
+
+    def test_a_log_that_is_not_there(self, tmp_path):
+        with pytest.raises(SourceError, match="there is no such log") as caught:
+            run(str(tmp_path / "none.jsonl"))
+        assert exit_code(caught.value) == 2
+
+    def test_an_empty_log(self, tmp_path):
+        path = tmp_path / "empty.jsonl"
+        path.touch()
+        with pytest.raises(SourceError, match="holds no decision yet") as caught:
+            run(str(path))
+        assert exit_code(caught.value) == 2
+
+    def test_a_log_of_feedback_alone(self, tmp_path):
+        path = logged(tmp_path / "a.jsonl", said(route="tools"))
+        with pytest.raises(SourceError, match="no decision that can be read"):
+            run(path)
+
+    def test_a_name_that_no_log_has(self, tmp_path):
+        with pytest.raises(SettingsError, match=r"does not end in one of \.jsonl") as caught:
+            run(str(tmp_path / "log.txt"))
+        assert exit_code(caught.value) == 2
+
+    def test_a_database_of_something_else(self, tmp_path):
+        (tmp_path / "a.db").write_text("not a database, however long this may be")
+        with pytest.raises(StoreDamagedError, match="file is not a database"):
+            run(str(tmp_path / "a.db"))
+
+    def test_a_page_that_cannot_be_written(self, log, tmp_path):
+        with pytest.raises(StoreWriteError, match="cannot be written: No such file or directory"):
+            run(log, "--html", str(tmp_path / "nowhere" / "page.html"))

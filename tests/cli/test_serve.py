@@ -1,0 +1,93 @@
+"""`toolcrib serve`: never without keys, but on this machine alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+
+ENV = {"TOOLCRIB_CONTEXT__DETECTOR": "heuristic", "TOOLCRIB_ENCODER__DENSE": "deterministic"}
+
+
+@contextmanager
+def serving(shell, *options, **env):
+    """A running service and the line that it printed; asserts that it ends well."""
+    started = subprocess.Popen(
+        [sys.executable, "-m", "toolcrib.cli", "serve", "--port", "0", *options],
+        cwd=shell.folder,
+        env={**os.environ, **ENV, "COLUMNS": "100", **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield started.stdout.readline()
+        started.send_signal(signal.SIGINT)
+        assert started.wait(30) == 0
+    finally:
+        started.kill()
+        started.communicate()
+
+
+def test_nothing_is_served_while_nobody_has_a_key(shell):
+    done = shell("serve", "--port", "0")
+    assert done.returncode == 2
+    assert "toolcrib keys create NAME --store .toolcrib" in done.stderr
+    assert "--insecure-local" in done.stderr
+
+
+def test_a_revoked_key_is_none(shell):
+    made = shell.json("keys", "create", "ana")["key"]
+    shell.json("keys", "revoke", made["id"])
+    assert shell("serve", "--port", "0").returncode == 2
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_without_keys_others_are_not_served(shell, host):
+    done = shell("serve", "--insecure-local", "--host", host, "--port", "0")
+    assert done.returncode == 2
+    assert "goes with a loopback host" in done.stderr
+
+
+def test_a_port_that_is_taken_is_told(shell):
+    with serving(shell, "--insecure-local", "--json") as line:
+        port = json.loads(line)["url"].rpartition(":")[2]
+        done = shell("serve", "--insecure-local", "--port", port, "--json", "--store", "other")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["type"] == "SettingsError"
+
+
+def test_a_store_that_is_in_use_is_told(shell):
+    with serving(shell, "--insecure-local", "--json"):
+        done = shell("serve", "--insecure-local", "--port", "0")
+    assert done.returncode == 3
+
+
+def test_who_has_a_key_is_served(shell):
+    text = shell.json("keys", "create", "ana", "--write")["text"]
+    with serving(shell, "--json") as line:
+        told = json.loads(line)
+        assert set(told) == {"url", "store", "pid"}
+        with httpx2.Client(base_url=told["url"]) as client:
+            assert client.get("/v1/me").status_code == 401
+            client.headers["Authorization"] = f"Bearer {text}"
+            assert client.get("/v1/me").json()["name"] == "ana"
+            later = shell.json("keys", "create", "bob")["text"]
+            client.headers["Authorization"] = f"Bearer {later}"
+            assert client.get("/v1/me").json()["name"] == "bob"
+
+
+def test_a_person_is_told_where(shell):
+    with serving(shell, "--insecure-local", "--store", "mine") as line:
+        assert line.startswith("serving mine at http://127.0.0.1:")
+
+
+def test_the_settings_say_where_else(shell):
+    with serving(shell, "--insecure-local", "--json", TOOLCRIB_SERVICE__HOST="::1") as line:
+        assert json.loads(line)["url"].startswith("http://[::1]:")

@@ -1,0 +1,144 @@
+"""A real service over a small registry, and a real browser that looks at its console."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from toolcrib import Settings
+from toolcrib.access.keys import Grant, KeyRing
+from toolcrib.http import make_app
+from toolcrib.http.server import bind, make_server, url_of
+from toolcrib.namespaces import Namespaces
+from toolcrib.telemetry import Telemetry
+from toolcrib.telemetry.logs import Logs
+
+DATA = Path(__file__).parents[2] / "data"
+TOOLS = ("shop.openapi.json", "payments.openapi.yaml", "mailbox.tools.jsonl", "desk.tools.jsonl")
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
+    None,
+)
+
+
+PATIENCE_MS = 15_000
+"""Far more than anything takes, for machines that are busy with other things."""
+
+expect.set_options(timeout=PATIENCE_MS)
+
+Browsing = Any
+
+
+class Service:
+    """A running service, its namespaces and its keys."""
+
+    def __init__(self, namespaces: Namespaces, url: str) -> None:
+        self.namespaces = namespaces
+        self.url = url
+        self.keys = KeyRing(namespaces.ledger)
+        self.writer = self.key(access="write", namespaces=("*",))
+        self._numbers = itertools.count()
+
+    def fresh(self) -> str:
+        """A namespace that nobody has written to."""
+        return f"tenant-{next(self._numbers)}"
+
+    def key(self, name: str = "Ana", **grant: Any) -> str:
+        """The text of a new key."""
+        return self.keys.create(name, Grant(**grant))[1]
+
+
+@contextmanager
+def serving(location: str = ":memory:", **settings: Any) -> Iterator[Service]:
+    """A service with these settings, for the time of the block."""
+    chosen = Settings.model_validate({"telemetry": {"text": True}, **settings})
+    with Namespaces.open(location, settings=chosen) as namespaces:
+        silent = Telemetry.of(chosen.service, logs=Logs("json", io.BytesIO()))
+        callers = KeyRing(namespaces.ledger)
+        app = make_app(namespaces, chosen, callers=callers, telemetry=silent)
+        listening = bind("127.0.0.1", 0)
+        server = make_server(app)
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        try:
+            while not server.started:
+                time.sleep(0.005)
+            yield Service(namespaces, url_of(listening))
+        finally:
+            server.should_exit = True
+            thread.join()
+            listening.close()
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Four servers' tools and one collection, the shipped model and calibration."""
+    reports = tmp_path_factory.mktemp("reports")
+    with serving(service={"reports": str(reports)}) as started:
+        crib = started.namespaces.crib()
+        crib.index_tools(*(DATA / "registry" / name for name in TOOLS))
+        crib.index_docs(DATA / "collections" / "agile", collection="agile")
+        yield started
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """A browser; a module's own, as its event loop would be in the way of asynchronous tests."""
+    if BROWSER is None:
+        pytest.skip("no Chromium is installed")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def browse(chromium: Browser, service: Service) -> Iterator[Browsing]:
+    """Opens the console in a window of its own; in the end, no window may have complained.
+
+    With `clock`, the page's time passes only when the test says so.
+    """
+    opened: list[Page] = []
+    complaints: list[str] = []
+
+    def look(
+        place: str = "",
+        *,
+        key: str | None = "",
+        at: Service = service,
+        clock: bool = False,
+        **how: Any,
+    ) -> Page:
+        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **how})
+        context.set_default_timeout(PATIENCE_MS)
+        page = context.new_page()
+        opened.append(page)
+        if clock:
+            page.clock.install()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: complaints.append(said.text) if _is_bad(said) else None)
+        page.goto(f"{at.url}/healthz")
+        if key is not None:
+            page.evaluate("key => sessionStorage.setItem('toolcrib.key', key)", key or at.writer)
+        page.goto(f"{at.url}/{place}")
+        return page
+
+    yield look
+    for page in opened:
+        page.context.close()
+    assert complaints == []
+
+
+def _is_bad(said: Any) -> bool:
+    """Statuses of errors are written there by the browser itself, and are no fault of the page."""
+    return said.type in {"error", "warning"} and "Failed to load resource" not in said.text

@@ -1,0 +1,88 @@
+"""How it looks: on a phone and a desk, light and dark, still and accessible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+AXE = Path(__file__).parents[2] / "console" / "node_modules" / "axe-core" / "axe.min.js"
+RULES = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']"
+
+OPEN = "all => all.forEach(each => { each.open = true })"
+
+PLACES = {
+    "ask": ".example",
+    "ask?q=refund order 8812 and mail ana@example.com, please": ".hit",
+    "ask?q=How long is our stand-up?&budget=0.001": ".warning",
+    "registry?server=desk": ".spec-line",
+    "registry?server=desk&q=pay": ".spec-line",
+    "registry?tool=payments/refundPayment": ".description",
+    "registry?tool=nothing": ".trouble",
+    "quarantine": ".calm",
+    "collections?q=how do we estimate?": ".passage",
+    "decisions": ".record",
+    "reports": ".record, .empty",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def decided(service):
+    """At least one decision to look at."""
+    service.namespaces.crib().route("a-very-long-word-without-any-place-to-break-it" * 4)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_stands_out_beyond_a_phone(browse, service, scheme):
+    page = browse(color_scheme=scheme, viewport={"width": 400, "height": 800})
+    for place, there in PLACES.items():
+        page.goto(f"{service.url}/#/{place}")
+        page.locator(there).first.wait_for()
+        page.locator("main details").evaluate_all(OPEN)
+        beyond = page.evaluate(
+            """[...document.querySelectorAll("body *:not(.unseen, .unseen *, option, bdi)")]
+            .filter(e => e.getBoundingClientRect().right > 400.5).map(e => e.outerHTML)"""
+        )
+        assert beyond == [], place
+        assert page.evaluate("document.documentElement.scrollWidth") == 400, place
+
+
+@pytest.mark.parametrize(
+    ("scheme", "paper"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(21, 23, 26)")]
+)
+def test_it_is_light_or_dark_as_the_reader_prefers_or_chooses(browse, scheme, paper):
+    page = browse(color_scheme=scheme)
+    body = page.locator("body")
+    expect(body).to_have_css("background-color", paper)
+    other = {"light": "dark", "dark": "light"}[scheme]
+    button = page.get_by_role("button", name="Look: ")
+    while f"Look: {other}" not in (button.get_attribute("aria-label") or ""):
+        button.click()
+    expect(body).not_to_have_css("background-color", paper)
+    page.reload()
+    expect(body).not_to_have_css("background-color", paper)
+
+
+def test_who_wants_no_motion_gets_none(browse):
+    page = browse("#/ask", reduced_motion="reduce")
+    page.locator(".example").first.wait_for()
+    page.route("**/v1/route", lambda route: None)
+    page.get_by_role("button", name="good morning!").click()
+    expect(page.locator(".waiting")).to_have_css("animation-delay", "0s")
+    expect(page.locator(".waiting")).to_have_css("animation-duration", "0s")
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm ci in console/")
+@pytest.mark.parametrize(("scheme", "places"), [("light", len(PLACES)), ("dark", 3)])
+def test_an_accessibility_checker_finds_nothing(browse, scheme, places):
+    page = browse(color_scheme=scheme)
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    for place, there in [*PLACES.items()][:places]:
+        page.evaluate("to => location.hash = to", f"/{place}")
+        page.locator(there).first.wait_for()
+        page.locator("main details").evaluate_all(OPEN)
+        found = page.evaluate(f"axe.run(document, {{runOnly: {RULES}}})")
+        assert len(found["passes"]) > 20
+        told = [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
+        assert told == [], place

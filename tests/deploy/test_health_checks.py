@@ -1,0 +1,102 @@
+"""The health checks of image and compose file, run as Docker runs them, against local servers."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVICES = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+IMAGE = re.search(r"HEALTHCHECK .*\n +CMD (\[.*\])", (ROOT / "Dockerfile").read_text("utf-8"))
+PATHS = {
+    "image": "/readyz",
+    **dict.fromkeys(["qdrant", "qdrant-1", "qdrant-2", "qdrant-3"], "/readyz"),
+    **dict.fromkeys(["nodes", "balancer"], "/healthz"),
+    "prometheus": "/-/ready",
+    "grafana": "/api/health",
+}
+"""What each check asks for."""
+
+every_check = pytest.mark.parametrize("name", PATHS)
+
+
+@contextmanager
+def answering(path: str, status: int) -> Generator[int]:
+    """A server on loopback that answers this path with this status; its port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == path else 404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def command(name: str, port: int) -> list[str]:
+    """What a check runs, with the test's port in the place of its own."""
+    if name == "image":
+        assert IMAGE is not None
+        python, *rest = json.loads(IMAGE[1])
+        assert python == "python"
+        return [sys.executable, *rest]
+    kind, *words = SERVICES[name]["healthcheck"]["test"]
+    assert kind == "CMD"
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"{words[0]} is not installed")
+    # Compose turns $$ into $.
+    there = r"127\.0\.0\.1([:/])\d{4}"
+    return [re.sub(there, rf"127.0.0.1\g<1>{port}", word.replace("$$", "$")) for word in words]
+
+
+def is_healthy(name: str, port: int) -> bool:
+    # A proxy, where one is set, has no part in it.
+    env = {"TOOLCRIB_SERVICE__PORT": str(port), "PATH": "/usr/bin:/bin"}
+    env |= {"http_proxy": "http://127.0.0.1:9"} if name == "image" else {}
+    done = subprocess.run(
+        command(name, port), env=env, check=False, capture_output=True, timeout=10
+    )
+    return done.returncode == 0
+
+
+@every_check
+@pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False), (404, False)])
+def test_a_check_tells_a_ready_server_from_one_that_is_not(name, status, healthy):
+    with answering(PATHS[name], status) as port:
+        assert is_healthy(name, port) is healthy
+
+
+@every_check
+def test_a_check_fails_when_nothing_listens(name):
+    with answering(PATHS[name], 200) as port:
+        pass
+    assert not is_healthy(name, port)
+
+
+def test_every_service_is_checked():
+    checked = {name for name, service in SERVICES.items() if "healthcheck" in service}
+    assert checked == set(PATHS) - {"image"}
+    assert {SERVICES[name]["build"] for name in set(SERVICES) - checked} == {"."}

@@ -1,0 +1,634 @@
+"""Fitting: probabilities that hold on queries never seen, from truths that are known."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.retrieval.calibrations import calibration
+from toolcrib import Crib, Settings, ToolSpec
+from toolcrib.errors import CalibrationError, MissingExtraError
+from toolcrib.evaluation.calibrate import (
+    FOLDS,
+    MIN_QUERIES,
+    MIN_SERVER_QUERIES,
+    LabelledEvidence,
+    _folds,
+    acceptance_curves,
+    calibrate,
+    fit_head,
+    gather_evidence,
+    learn,
+    least_probabilities,
+    recommended,
+    server_thresholds,
+)
+from toolcrib.evaluation.dataset import LabelledQuery
+from toolcrib.evaluation.gate_measures import gate_measures, reliability_bins
+from toolcrib.retrieval.calibration import (
+    FEATURES,
+    AcceptanceCurve,
+    Calibration,
+    Floats,
+    read_calibration,
+)
+
+IDENTITY: dict[str, Any] = {"dense": "a", "features": 1}
+TRUTH = np.resize([1.5, -1.0, 0.5], len(FEATURES)) * np.linspace(1, 0.2, len(FEATURES))
+OFFSET = -2.5
+TOOLS = 10
+
+
+def _drawn(count: int, seed: int = 0, offset: float = OFFSET) -> list[LabelledEvidence]:
+    """Queries whose tools are right with the probability that `TRUTH` says, best first."""
+    rng = np.random.default_rng(seed)
+    found: list[LabelledEvidence] = []
+    for place in range(count):
+        known = rng.normal(size=(TOOLS, len(FEATURES)))
+        known = known[np.argsort(-known @ TRUTH)]
+        right = rng.random(TOOLS) < _truth(known, offset)
+        found.append(_evidence(f"query {seed} {place}", known, right))
+    return found
+
+
+def _truth(known: Floats, offset: float = OFFSET) -> Floats:
+    return 1 / (1 + np.exp(-(known @ TRUTH + offset)))
+
+
+def _evidence(text: str, known: Floats, right: Any, server: str = "s") -> LabelledEvidence:
+    labels = {f"tool {place}": 1.0 for place in np.flatnonzero(right)}
+    query = LabelledQuery(text, text, relevant=labels, answerable=bool(labels))
+    return LabelledEvidence(query, known, np.asarray(right, bool), server, lost=0)
+
+
+def _start(weights: Floats, offset: float) -> Calibration:
+    return calibration(IDENTITY, weights=tuple(weights.tolist()), offset=offset)
+
+
+def _firsts(made: Calibration, evidence: Sequence[LabelledEvidence]) -> Floats:
+    return np.array([made.probabilities(one.features)[0] for one in evidence])
+
+
+def _log_loss(made: Calibration, evidence: Sequence[LabelledEvidence]) -> float:
+    p, right = _firsts(made, evidence), np.array([one.first_is_right for one in evidence])
+    return float(-np.log(np.where(right, p, 1 - p)).mean())
+
+
+@pytest.fixture(scope="module")
+def fresh() -> list[LabelledEvidence]:
+    return _drawn(2000, seed=99)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Calibration:
+    return calibrate(_drawn(1000), IDENTITY)
+
+
+class TestHolding:
+    """What comes out is a probability, on queries that had no part in it."""
+
+    def test_the_confidence_is_calibrated_on_fresh_queries(
+        self, fitted: Calibration, fresh: list[LabelledEvidence]
+    ) -> None:
+        right = np.array([one.first_is_right for one in fresh])
+        answerable = np.array([one.answerable for one in fresh])
+        assert 0.3 < right.mean() < 0.7
+        assert gate_measures(_firsts(fitted, fresh), right, answerable)["ece"] < 0.04
+
+    def test_so_is_the_probability_of_every_tool(
+        self, fitted: Calibration, fresh: list[LabelledEvidence]
+    ) -> None:
+        p = np.concatenate([fitted.probabilities(one.features) for one in fresh])
+        right = np.concatenate([one.right for one in fresh])
+        bins = reliability_bins(p, right)
+        assert sum(one.count * abs(one.confidence - one.accuracy) for one in bins) / len(p) < 0.02
+
+    def test_they_are_those_of_the_truth(
+        self, fitted: Calibration, fresh: list[LabelledEvidence]
+    ) -> None:
+        true = np.array([_truth(one.features)[0] for one in fresh])
+        assert np.abs(_firsts(fitted, fresh) - true).mean() < 0.03
+
+    def test_its_own_figures_are_what_fresh_queries_say(
+        self, fitted: Calibration, fresh: list[LabelledEvidence]
+    ) -> None:
+        assert fitted.figures.log_loss == pytest.approx(_log_loss(fitted, fresh), abs=0.04)
+        assert fitted.figures.queries == fitted.queries == 1000
+        assert fitted.figures.ece < 0.06
+
+    def test_its_curve_says_what_accepting_means_for_fresh_queries(
+        self, fitted: Calibration, fresh: list[LabelledEvidence]
+    ) -> None:
+        curve = fitted.curves[""]
+        p, right = _firsts(fitted, fresh), np.array([one.first_is_right for one in fresh])
+        for threshold in (0.0, 0.3, 0.6):
+            promised = curve.precision[curve.thresholds.index(threshold)]
+            assert right[p >= threshold].mean() == pytest.approx(promised, abs=0.05)
+
+    def test_the_threshold_turns_hardly_anything_answerable_away(
+        self, fitted: Calibration, fresh: list[LabelledEvidence]
+    ) -> None:
+        able = [one for one in fresh if one.answerable]
+        assert (_firsts(fitted, able) >= fitted.threshold).mean() > 0.94
+
+
+class TestWhichWay:
+    """The calibration that is there, the same rescaled, or a new one: what holds best."""
+
+    def test_what_is_right_already_is_left_as_it_is(self) -> None:
+        made = calibrate(_drawn(60, seed=1), IDENTITY, start=_start(TRUTH, OFFSET))
+        assert made.method == "default"
+        assert made.weights == pytest.approx(tuple(TRUTH))
+        assert made.offset == OFFSET
+
+    def test_what_is_only_too_sure_of_itself_is_rescaled(
+        self, fresh: list[LabelledEvidence]
+    ) -> None:
+        start = _start(3 * TRUTH, 3 * OFFSET + 2)
+        made = calibrate(_drawn(60, seed=1), IDENTITY, start=start)
+        assert made.method == "rescaled"
+        ratios = np.array(made.weights) / TRUTH
+        assert ratios == pytest.approx(np.full(len(FEATURES), ratios[0]))
+        assert _log_loss(made, fresh) < _log_loss(start, fresh)
+
+    def test_what_is_wrong_is_fitted_anew(self, fresh: list[LabelledEvidence]) -> None:
+        start = _start(TRUTH[::-1].copy(), OFFSET)
+        made = calibrate(_drawn(600, seed=1), IDENTITY, start=start)
+        assert made.method == "fitted"
+        assert _log_loss(made, fresh) < _log_loss(start, fresh)
+
+    def test_without_one_there_is_nothing_but_to_fit(self) -> None:
+        assert calibrate(_drawn(60, seed=1), IDENTITY).method == "fitted"
+
+    def test_a_ranking_is_never_turned_round(self) -> None:
+        start = _start(-TRUTH, OFFSET)
+        made = calibrate(_drawn(60, seed=1), IDENTITY, start=start)
+        turned = np.array(made.weights) @ TRUTH
+        assert turned >= 0 or made.method == "default"
+
+    def test_what_it_started_from_is_not_what_is_kept(self) -> None:
+        start = _start(TRUTH, OFFSET).model_copy(update={"seed": 5, "identity": {"dense": "b"}})
+        made = calibrate(_drawn(60, seed=1), IDENTITY, start=start, seed=3)
+        assert (made.identity, made.seed, made.queries) == (IDENTITY, 3, 60)
+
+
+class TestTooLittle:
+    """What labels cannot tell is said, not guessed."""
+
+    def test_too_few_queries(self) -> None:
+        with pytest.raises(CalibrationError, match=rf"^29 labelled queries .*{MIN_QUERIES}, some"):
+            calibrate(_drawn(29), IDENTITY)
+        assert calibrate(_drawn(30), IDENTITY).queries == 30
+
+    def test_hidden_queries_do_not_make_up_for_real_ones(self) -> None:
+        shown = _drawn(20)
+        with pytest.raises(CalibrationError, match=r"^20 labelled queries"):
+            calibrate([*shown, *_twins(shown)], IDENTITY)
+
+    @pytest.mark.parametrize(("right", "which"), [(False, "no"), (True, "every")])
+    def test_first_tools_that_are_all_right_or_all_wrong(self, right: bool, which: str) -> None:
+        shown = [
+            _evidence(one.query.text, one.features, np.array([right] + [not right] * (TOOLS - 1)))
+            for one in _drawn(40)
+        ]
+        with pytest.raises(CalibrationError, match=f"^{which} labelled query has a right tool on"):
+            calibrate(shown, IDENTITY)
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_a_single_right_tool_is_too_little_as_well(self, seed: int) -> None:
+        shown = [
+            _evidence(one.query.text, one.features, np.arange(TOOLS) == (0 if place == 0 else -1))
+            for place, one in enumerate(_drawn(40))
+        ]
+        with pytest.raises(CalibrationError, match="tell apart"):
+            calibrate(shown, IDENTITY, seed=seed)
+
+    def test_scikit_learn_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
+        with pytest.raises(MissingExtraError, match=r"toolcrib\[eval\]") as caught:
+            calibrate(_drawn(40), IDENTITY)
+        assert caught.value.extra == "eval"
+
+
+def _twins(shown: Sequence[LabelledEvidence]) -> list[LabelledEvidence]:
+    """The same queries, their right tools out of reach."""
+    return [
+        replace(
+            one,
+            features=one.features[~one.right],
+            right=np.zeros((~one.right).sum(), bool),
+            weight=1 / 9,
+            hidden=True,
+        )
+        for one in shown
+        if not one.right.all()
+    ]
+
+
+class TestSeeds:
+    """The same data and seed give the same calibration."""
+
+    def test_twice_the_same(self) -> None:
+        assert calibrate(_drawn(80), IDENTITY, seed=7) == calibrate(_drawn(80), IDENTITY, seed=7)
+
+    def test_the_order_of_the_queries_does_not_matter(self) -> None:
+        made, turned = (calibrate(some, IDENTITY) for some in (_drawn(80), _drawn(80)[::-1]))
+        assert made.weights == pytest.approx(turned.weights, rel=1e-4)
+        assert made.needed == pytest.approx(turned.needed, abs=1e-4)
+        assert made.data_digest == turned.data_digest
+
+    def test_another_seed_parts_the_queries_in_another_way(self) -> None:
+        one, other = (calibrate(_drawn(80), IDENTITY, seed=seed) for seed in (0, 1))
+        assert (one.seed, other.seed) == (0, 1)
+        assert one.figures != other.figures
+
+    def test_the_digest_is_of_texts_and_labels(self) -> None:
+        shown = _drawn(40)
+        digests = {calibrate(some, IDENTITY).data_digest for some in (shown, shown, shown[:39])}
+        text, labels = replace(shown[0].query, text="?"), replace(shown[0].query, relevant={"x": 1})
+        for query in (text, labels):
+            changed = [replace(shown[0], query=query), *shown[1:]]
+            digests.add(calibrate(changed, IDENTITY).data_digest)
+        assert len(digests) == 4
+
+
+class TestHiddenTwins:
+    """Queries asked again without their tools stand for unanswerable ones, and tell no secrets."""
+
+    def test_a_twin_is_never_in_another_fold(self) -> None:
+        shown = _drawn(200)
+        hidden = _twins(shown)
+        folds = _folds([*shown, *hidden], seed=0)
+        fold = {one.query.text: at for one, at in zip(shown, folds, strict=False)}
+        of_hidden = folds[len(shown) :]
+        assert [fold[one.query.text] for one in hidden] == of_hidden.tolist()
+        assert np.bincount(folds[: len(shown)]).tolist() == [200 // FOLDS] * FOLDS
+
+    def test_figures_are_of_real_queries_alone(self) -> None:
+        shown = [one for one in _drawn(200) if one.answerable]
+        made = calibrate([*shown, *_twins(shown)], IDENTITY)
+        assert made.queries == made.figures.queries == len(shown)
+        assert made.figures.auroc is None
+
+    def test_they_tell_what_would_be_accepted_wrongly(self) -> None:
+        shown = [one for one in _drawn(200) if one.answerable]
+        alone, with_twins = (
+            calibrate(shown, IDENTITY),
+            calibrate([*shown, *_twins(shown)], IDENTITY),
+        )
+        assert alone.curves[""].false_acceptance is None
+        assert with_twins.curves[""].false_acceptance is not None
+        assert len(with_twins.needed) == len(alone.needed)
+
+    def test_their_digest_is_that_of_the_queries(self) -> None:
+        shown = _drawn(60)
+        both = calibrate([*shown, *_twins(shown)], IDENTITY)
+        assert both.data_digest == calibrate(shown, IDENTITY).data_digest
+
+
+class TestServers:
+    """A curve of its own for every server that has queries enough."""
+
+    def test_a_busy_server_is_told_apart(self) -> None:
+        easy = [replace(one, first_server="easy") for one in _drawn(150, 1, offset=1.0)]
+        hard = [replace(one, first_server="hard") for one in _drawn(150, 2)]
+        made = calibrate([*easy, *hard], IDENTITY)
+        assert set(made.curves) == {"", "easy", "hard"}
+        assert made.curves["easy"].precision[0] > made.curves["hard"].precision[0]
+        assert made.server_thresholds["easy"] > made.server_thresholds["hard"]
+
+
+def test_what_was_fitted_can_be_kept_and_read(fitted: Calibration) -> None:
+    assert read_calibration(fitted.model_dump(mode="json"), "here") == fitted
+    assert fitted.mismatch(IDENTITY) == ""
+
+
+SHELF = [
+    ToolSpec(name="send_mail", server="mail", description="Send a mail to somebody."),
+    ToolSpec(name="read_mail", server="mail", description="Read the mail of today."),
+    ToolSpec(name="send_parcel", server="post", description="Send a parcel to somebody."),
+    ToolSpec(name="gone", server="post", description="Send a mail to somebody.", enabled=False),
+]
+
+
+def _query(text: str, *relevant: str, **fields: Any) -> LabelledQuery:
+    grades = dict.fromkeys(relevant, 1.0)
+    return LabelledQuery(text, text, relevant=grades, answerable=bool(relevant), **fields)
+
+
+MAIL = _query("send a mail to somebody", "mail/send_mail")
+PARCEL = _query("send a parcel to somebody", "post/send_parcel")
+NOTHING = _query("what is the meaning of life")
+
+
+@pytest.fixture
+def full(crib: Crib) -> Crib:
+    crib.index_tools(*SHELF)
+    return crib
+
+
+def _only(found: list[LabelledEvidence]) -> LabelledEvidence:
+    [one] = found
+    return one
+
+
+def test_every_ranked_tool_has_features_and_a_label(full: Crib) -> None:
+    one = gather_evidence(full, [MAIL, NOTHING])[0]
+    assert one.query is MAIL
+    assert one.features.shape == (3, len(FEATURES))
+    assert one.right.tolist() == [True, False, False]
+    assert (one.first_server, one.lost, one.weight, one.hidden) == ("mail", 0, 1.0, False)
+    assert one.first_is_right
+    assert one.answerable
+
+
+def test_the_features_are_those_that_answers_are_judged_by(full: Crib) -> None:
+    one = gather_evidence(full, [MAIL, NOTHING])[0]
+    assert np.array_equal(one.features, full.evidence(MAIL.text).features)
+
+
+def test_an_unanswerable_query_has_no_right_tool(full: Crib) -> None:
+    one = _only(gather_evidence(full, [NOTHING]))
+    assert not one.right.any()
+    assert not one.first_is_right
+    assert not one.answerable
+
+
+def test_where_all_are_answerable_each_is_asked_again_without_its_tools(full: Crib) -> None:
+    mail, hidden_mail, parcel, hidden_parcel = gather_evidence(full, [MAIL, PARCEL])
+    assert [mail.hidden, parcel.hidden] == [False, False]
+    for shown, hidden in ((mail, hidden_mail), (parcel, hidden_parcel)):
+        assert hidden.hidden
+        assert hidden.query is shown.query
+        assert len(hidden.right) == len(shown.right) - 1
+        assert not hidden.right.any()
+        assert not hidden.answerable
+        assert hidden.lost == 0
+    assert hidden_parcel.first_server == "mail"
+
+
+def test_hidden_ones_weigh_a_tenth_of_all(full: Crib) -> None:
+    found = gather_evidence(full, [MAIL, PARCEL])
+    hidden = sum(one.weight for one in found if one.hidden)
+    assert hidden / sum(one.weight for one in found) == pytest.approx(0.1)
+
+
+def test_real_unanswerable_queries_make_hidden_ones_needless(full: Crib) -> None:
+    found = gather_evidence(full, [MAIL, NOTHING, PARCEL])
+    assert [one.hidden for one in found] == [False] * 3
+
+
+def test_needed_tools_that_are_not_found_are_counted(full: Crib) -> None:
+    query = _query("send a mail to somebody", "mail/send_mail", "no/such", "post/gone")
+    one = gather_evidence(full, [query, NOTHING])[0]
+    assert one.lost == 2
+    assert one.right.sum() == 1
+
+
+def test_what_is_unanswerable_among_its_candidates_is_asked_of_them_alone(full: Crib) -> None:
+    among = ("mail/read_mail", "post/send_parcel")
+    query = _query(MAIL.text, candidates=among, unanswerable_scope="candidates")
+    one = _only(gather_evidence(full, [query]))
+    assert len(one.right) == 2
+    whole = _only(gather_evidence(full, [_query(MAIL.text, candidates=among)]))
+    assert len(whole.right) == 3
+
+
+def test_what_cannot_be_asked_and_what_finds_nothing_is_left_out(full: Crib) -> None:
+    assert gather_evidence(full, [_query("  ")]) == []
+    nobody = _query("mail", candidates=("no/such",), unanswerable_scope="candidates")
+    assert gather_evidence(full, [nobody]) == []
+    assert gather_evidence(full, []) == []
+
+
+def test_progress_is_told_after_every_query(full: Crib) -> None:
+    told: list[tuple[int, int]] = []
+    gather_evidence(full, [MAIL, PARCEL], progress=lambda done, total: told.append((done, total)))
+    assert told == [(1, 2), (2, 2)]
+
+
+YES, NO = True, False
+
+
+def _one(
+    *right: bool,
+    server: str = "",
+    answerable: bool = True,
+    lost: int = 0,
+    weight: float = 1.0,
+    hidden: bool = False,
+) -> LabelledEvidence:
+    query = LabelledQuery(
+        "q", "text", relevant={"a": 1.0} if answerable else {}, answerable=answerable
+    )
+    known = np.zeros((len(right), len(FEATURES)))
+    return LabelledEvidence(query, known, np.array(right, bool), server, lost, weight, hidden)
+
+
+def _probabilities(*rows: Sequence[float]) -> list[Floats]:
+    return [np.array(row) for row in rows]
+
+
+def _at(curve: AcceptanceCurve, threshold: float) -> tuple[float, float, float | None]:
+    place = curve.thresholds.index(threshold)
+    false = None if curve.false_acceptance is None else curve.false_acceptance[place]
+    return curve.precision[place], curve.true_acceptance[place], false
+
+
+FOUR = [_one(YES), _one(NO, YES), _one(NO, answerable=False), _one(YES)]
+SURE = _probabilities([0.9], [0.5, 0.3], [0.5], [0.2])
+
+
+class TestCurves:
+    """What accepting from a threshold on would have meant."""
+
+    @pytest.mark.parametrize(
+        ("threshold", "expected"),
+        [
+            pytest.param(0.0, (2 / 4, 1.0, 1.0), id="all are accepted"),
+            pytest.param(0.2, (2 / 4, 1.0, 1.0), id="a threshold itself is reached"),
+            pytest.param(0.21, (1 / 3, 2 / 3, 1.0), id="the last right one is turned away"),
+            pytest.param(0.5, (1 / 3, 2 / 3, 1.0), id="just so"),
+            pytest.param(0.51, (1.0, 1 / 3, 0.0), id="one is left"),
+            pytest.param(1.0, (1.0, 0.0, 0.0), id="none: nothing wrong is accepted"),
+        ],
+    )
+    def test_worked_by_hand(self, threshold: float, expected: tuple[float, float, float]) -> None:
+        curve = acceptance_curves(FOUR, SURE)[""]
+        assert curve.queries == 4
+        assert _at(curve, threshold) == pytest.approx(expected, abs=1e-6)
+
+    def test_hidden_queries_are_unanswerable_and_count_by_their_weight(self) -> None:
+        shown = [_one(YES), _one(YES), _one(NO, hidden=True, weight=0.5)]
+        curve = acceptance_curves(shown, _probabilities([0.9], [0.4], [0.6]))[""]
+        assert _at(curve, 0.0) == pytest.approx((2 / 2.5, 1.0, 1.0))
+        assert _at(curve, 0.5) == pytest.approx((1 / 1.5, 0.5, 1.0), abs=1e-6)
+        assert _at(curve, 0.7) == pytest.approx((1.0, 0.5, 0.0))
+
+    def test_without_unanswerable_queries_false_acceptance_is_unknown(self) -> None:
+        curve = acceptance_curves([_one(YES), _one(NO)], _probabilities([0.9], [0.4]))[""]
+        assert curve.false_acceptance is None
+
+    def test_a_server_has_a_curve_of_its_own_where_it_has_queries_enough(self) -> None:
+        shown = [_one(YES, server="big")] * MIN_SERVER_QUERIES
+        shown += [_one(NO, server="small")] * (MIN_SERVER_QUERIES - 1)
+        shown += [_one(NO)] * MIN_SERVER_QUERIES
+        curves = acceptance_curves(shown, _probabilities([0.5]) * len(shown))
+        assert set(curves) == {"", "big"}
+        assert _at(curves["big"], 0.0)[0] == 1.0
+        assert curves["big"].queries == MIN_SERVER_QUERIES
+        assert curves[""].queries == len(shown)
+
+    def test_a_server_without_answerable_queries_enough_has_no_threshold_of_its_own(self) -> None:
+        shown = [_one(YES, server="useful")] * MIN_SERVER_QUERIES
+        shown += [_one(NO, server="decoy", answerable=False)] * MIN_SERVER_QUERIES
+        curves = acceptance_curves(shown, _probabilities([0.5]) * len(shown))
+        assert server_thresholds(shown, curves) == {"useful": 0.5}
+
+    @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(0, 1)), min_size=1))
+    def test_shares_are_shares_and_acceptance_only_falls(
+        self, cases: list[tuple[bool, bool, float]]
+    ) -> None:
+        shown = [_one(right and able, answerable=able) for right, able, _ in cases]
+        curve = acceptance_curves(shown, _probabilities(*([p] for *_, p in cases)))[""]
+        falling = [curve.true_acceptance, curve.false_acceptance or ()]
+        assert all(list(shares) == sorted(shares, reverse=True) for shares in falling)
+        assert all(0 <= share <= 1 for shares in (*falling, curve.precision) for share in shares)
+
+
+class TestRecommended:
+    """The highest threshold that turns hardly anything answerable away."""
+
+    @staticmethod
+    def _curve(*true_acceptance: float) -> AcceptanceCurve:
+        steps = tuple(step / 10 for step in range(len(true_acceptance)))
+        return AcceptanceCurve(
+            queries=1, thresholds=steps, precision=steps, true_acceptance=true_acceptance
+        )
+
+    def test_worked_by_hand(self) -> None:
+        assert recommended(self._curve(1.0, 0.98, 0.97, 0.96, 0.2)) == 0.2
+
+    def test_nothing_is_turned_away_where_that_is_too_much_to_ask(self) -> None:
+        assert recommended(self._curve(1.0, 0.5)) == 0.0
+
+
+class TestLeastProbabilities:
+    """How far down the ranking of each query one must go for all that it needs."""
+
+    def test_worked_by_hand(self) -> None:
+        shown = [
+            _one(NO, YES, YES, NO),
+            _one(YES, NO),
+            _one(YES, NO, lost=1),
+            _one(NO, NO, answerable=False),
+            _one(NO, hidden=True),
+        ]
+        unseen = _probabilities([0.9, 0.6, 0.3, 0.1], [0.8, 0.1], [0.7, 0.6], [0.5, 0.4], [0.9])
+        assert least_probabilities(shown, unseen) == (0.0, 0.3, 0.8)
+
+    def test_they_ascend_and_are_thinned_out_to_a_bearable_number(self) -> None:
+        values = np.random.default_rng(0).random(5000)
+        least = least_probabilities([_one(YES)] * 5000, _probabilities(*values[:, None]))
+        assert len(least) == 2000
+        assert list(least) == sorted(least)
+        quantiles = np.linspace(0, 1, 21)
+        assert np.quantile(least, quantiles) == pytest.approx(
+            np.quantile(values, quantiles), abs=2e-3
+        )
+
+
+TOPICS = {
+    "bank/balance": ("account balance", "how much money", "my balance", "money left", "funds"),
+    "bank/transfer": ("send money", "transfer funds", "pay a friend", "wire money", "pay rent"),
+    "bank/block": ("lost card", "block my card", "card stolen", "freeze the card", "stop card"),
+}
+
+
+def _tools(examples: int = 5) -> list[ToolSpec]:
+    return [
+        ToolSpec(
+            name=key.partition("/")[2],
+            server="bank",
+            description=key.partition("/")[2],
+            success_examples=texts[:examples],
+        )
+        for key, texts in TOPICS.items()
+    ]
+
+
+def _queries() -> list[LabelledQuery]:
+    asked = [
+        LabelledQuery(f"{key}-{n}", f"{text} {extra}", "dev", {key: 1.0})
+        for key, texts in TOPICS.items()
+        for n, (text, extra) in enumerate(
+            zip(texts, ("now", "please", "today", "", "quick"), strict=True)
+        )
+    ]
+    nothing = ("weather in Rome", "play a song", "cook pasta", "learn Greek", "walk the dog")
+    return [
+        *(
+            LabelledQuery(f"{q.id}-{n}", f"{q.text} {n}", "dev", q.relevant)
+            for q in asked
+            for n in "ab"
+        ),
+        *(LabelledQuery(text, text, "dev", answerable=False) for text in nothing),
+    ]
+
+
+@pytest.fixture
+def bank(settings: Settings) -> Iterator[Crib]:
+    with Crib.open(":memory:", settings=settings) as crib:
+        crib.index_tools(_tools())
+        yield crib
+
+
+def test_a_head_is_fitted_where_nearly_every_tool_has_five_examples(bank: Crib) -> None:
+    head = fit_head(bank)
+    assert head is not None
+    assert head.ids == tuple(sorted(TOPICS))
+
+
+def test_two_tools_are_enough(bank: Crib) -> None:
+    bank.remove_tools("bank/block")
+    head = fit_head(bank)
+    assert head is not None
+    assert len(head.offsets) == len(head.ids) == 2
+
+
+@pytest.mark.parametrize("examples", [0, 4])
+def test_fewer_examples_make_no_head(settings: Settings, examples: int) -> None:
+    with Crib.open(":memory:", settings=settings) as crib:
+        crib.index_tools(_tools(examples))
+        assert fit_head(crib) is None
+
+
+def test_some_tools_without_examples_make_no_head(bank: Crib) -> None:
+    bank.index_tools(ToolSpec(name="other", description="Something else."))
+    assert fit_head(bank) is None
+
+
+def test_the_head_speaks_in_every_answer_once_it_is_in_use(bank: Crib) -> None:
+    before = bank.find_tools("stop my card", explain=True, gate=False)
+    fitted = learn(bank, _queries())
+    bank.save_calibration(fitted)
+    after = bank.find_tools("stop my card", explain=True, gate=False)
+    assert all("head" not in hit.legs for hit in before.tools)
+    assert all(hit.legs["head"] <= 0 for hit in after.tools)
+    assert after.tools[0].id == "bank/block"
+    assert after.confidence is not None
+
+
+def test_without_a_head_learning_is_calibrating(settings: Settings) -> None:
+    with Crib.open(":memory:", settings=settings) as crib:
+        crib.index_tools(_tools(1))
+        fitted = learn(crib, _queries())
+    assert fitted.head is None
+    assert fitted.queries == 35

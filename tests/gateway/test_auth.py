@@ -1,0 +1,50 @@
+"""Who comes in with a key, and what is left of a gateway's scope for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcrib import wiring
+from toolcrib.access.keys import Grant, KeyRing
+from toolcrib.errors import StoreUnavailableError
+from toolcrib.gateway.auth import KeyVerifier, reach
+from toolcrib.records import Scope
+from toolcrib.settings import Settings
+
+
+@pytest.fixture
+def ring():
+    ledger = wiring.open_ledger(":memory:", Settings())
+    yield KeyRing(ledger)
+    ledger.close()
+
+
+async def test_a_key_that_holds_lets_in_with_what_it_grants(ring):
+    key, text = ring.create("ada", Grant(servers=frozenset({"post", "fax"})))
+    token = await KeyVerifier(ring).verify_token(text)
+
+    assert token is not None
+    assert token.client_id == key.id
+    ours = Scope(servers=frozenset({"post", "vault"}), max_sensitivity="internal")
+    assert reach(token, ours) == Scope(servers=frozenset({"post"}), max_sensitivity="internal")
+    assert reach(None, ours) is ours
+
+
+async def test_nobody_else_is_let_in(ring):
+    key, text = ring.create("ada", Grant())
+    _, elsewhere = ring.create("bob", Grant(namespaces=("other",)))
+    ring.revoke(key.id)
+
+    for wrong in ("", "tc_x", elsewhere):
+        assert await KeyVerifier(ring).verify_token(wrong) is None
+    assert await KeyVerifier(KeyRing(ring._ledger)).verify_token(text) is None
+
+
+async def test_while_keys_cannot_be_looked_up_nobody_is_let_in(ring, monkeypatch):
+    _, text = ring.create("ada", Grant())
+
+    def fail(_text):
+        raise StoreUnavailableError("the store does not answer")
+
+    monkeypatch.setattr(ring, "verify", fail)
+    assert await KeyVerifier(ring).verify_token(text) is None

@@ -1,0 +1,169 @@
+"""What is looked at before a call, how long it may take, and what is said when it fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gateway.conftest import Behind, texts, until
+
+ROOM = {
+    "name": "book_room",
+    "description": "Book a meeting room.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "room": {"type": "string"},
+            "size": {"enum": ["small", "large"]},
+            "people": {"type": "integer", "minimum": 1},
+        },
+        "required": ["room"],
+        "additionalProperties": False,
+    },
+}
+HANG = {"name": "reserve_hall", "description": "Reserve a hall for a meeting.", "does": "hang"}
+DIE = {"name": "rent_room", "description": "Rent a meeting room.", "does": "die"}
+FAIL = {"name": "ask_desk", "description": "Ask the desk for a meeting room.", "does": "fail"}
+
+
+async def call(client, name, **arguments):
+    given = {"name": name, "arguments": arguments}
+    return await client.call_tool("call_tool", given, raise_on_error=False)
+
+
+async def test_arguments_that_do_not_fit_are_not_sent_and_told_how_to_mend(behind: Behind):
+    async with behind.client({"office": behind.entry("office", ROOM)}) as client:
+        directly = await client.call_tool(
+            "office_book_room", {"rom": "A1", "size": "smal"}, raise_on_error=False
+        )
+        by_proxy = await call(client, "office_book_room", rom="A1", size="smal")
+
+    assert directly.is_error
+    assert texts(directly) == texts(by_proxy)
+    assert texts(directly)[0].splitlines() == [
+        "The call was not made: the arguments do not fit the schema of office_book_room.",
+        '- size: must be one of "small", "large", not text "smal"; did you mean "small"?',
+        "- arguments: 'room' is missing (text); you gave 'rom', which it does not know",
+        (
+            "- arguments: there is no property 'rom'; did you mean 'room'? "
+            "it knows 'room', 'size', 'people'"
+        ),
+        'It takes: room (text, required), size (one of "small", "large"), people (a whole number).',
+    ]
+
+
+async def test_there_are_so_many_calls_from_one_search_to_the_next(behind: Behind):
+    async with behind.client({"office": behind.entry("office", ROOM)}, max_calls=2) as client:
+        await client.call_tool("find_tools", {"query": "a room"})
+        results = [await call(client, "office_book_room", room="A1") for _ in range(3)]
+        directly = await client.call_tool("office_book_room", {"room": "A1"}, raise_on_error=False)
+        await client.call_tool("find_tools", {"query": "another room"})
+        after = await call(client, "office_book_room", room="A2")
+
+    assert [result.is_error for result in results] == [False, False, True]
+    assert (
+        texts(results[2])
+        == texts(directly)
+        == [
+            (
+                "The call was not made: 2 calls since the last find_tools are all there may be. "
+                "Call find_tools with what is still to be done."
+            )
+        ]
+    )
+    assert not after.is_error
+
+
+async def test_a_call_that_was_not_made_is_not_counted(behind: Behind):
+    async with behind.client({"office": behind.entry("office", ROOM)}, max_calls=1) as client:
+        await call(client, "office_book_room")
+        assert not (await call(client, "office_book_room", room="A1")).is_error
+
+
+async def test_a_call_that_takes_too_long_is_cancelled_and_others_are_named(behind: Behind):
+    tell = {"name": "tell", "does": "tell"}
+    servers = {"town": behind.entry("town", HANG, tell), "office": behind.entry("office", ROOM)}
+
+    async with behind.client(servers, call_timeout_s=0.5) as client:
+        await client.call_tool("find_tools", {"query": "a hall for a meeting"})
+        result = await call(client, "town_reserve_hall")
+        told = await call(client, "town_tell")
+
+    assert result.is_error
+    assert texts(result)[0].startswith(
+        "town_reserve_hall: it gave no answer within 0.5 s. "
+        "The call was cancelled, but may have been carried out.\n"
+        "Other tools that may do it:\n- office_book_room: Book a meeting room."
+    )
+    assert '"cancelled": []' not in texts(told)[0]
+
+
+async def test_of_a_server_that_dies_in_a_call_the_caller_hears_at_once(behind: Behind):
+    servers = {"town": behind.entry("town", DIE), "office": behind.entry("office", ROOM)}
+
+    async with behind.client(servers, retry_s=60) as client:
+        died = await call(client, "town_rent_room")
+        dead = await call(client, "town_rent_room")
+        other = await call(client, "office_book_room", room="A1")
+
+    assert texts(died)[0].startswith(
+        "The server 'town' died in the call of town_rent_room, which may have been carried out.\n"
+        "Other tools that may do it:\n- office_book_room"
+    )
+    assert texts(dead)[0].startswith(
+        "The server 'town' does not answer, so town_rent_room was not called.\nOther tools"
+    )
+    assert not other.is_error
+
+
+async def test_no_tool_that_failed_before_is_proposed(behind: Behind):
+    more = [{**DIE, "name": f"rent_{number}"} for number in range(2)]
+    one, two = behind.entry("one", more[0]), behind.entry("two", more[1])
+    fine = {"name": "rent_ok", "description": DIE["description"]}
+
+    async with behind.client(
+        {"one": one, "two": two, "three": behind.entry("three", fine)}, retry_s=0.2
+    ) as client:
+        await client.call_tool("find_tools", {"query": "rent a meeting room"})
+        await call(client, "one_rent_0")
+        await until(lambda: behind.said.count(("info", "one: 1 tool")) == 1)
+        second = await call(client, "two_rent_1")
+
+    assert "three_rent_ok" in texts(second)[0]
+    assert "one_rent_0" not in texts(second)[0]
+
+
+@pytest.mark.parametrize(
+    ("says", "proposes"),
+    [
+        ("503 service unavailable, try again later", True),
+        ("no such function here", True),
+        ("invalid argument: room", False),
+        ("permission denied", False),
+    ],
+)
+async def test_a_tools_own_error_is_followed_by_others_where_they_may_help(
+    behind: Behind, says, proposes
+):
+    servers = {"desk": behind.entry("desk", FAIL), "office": behind.entry("office", ROOM)}
+
+    async with behind.client(servers) as client:
+        await client.call_tool("find_tools", {"query": "a meeting room"})
+        result = await call(client, "desk_ask_desk", says=says)
+
+    assert texts(result)[0] == says
+    assert result.structured_content == {"code": 7}
+    assert len(texts(result)) == 1 + proposes
+    if proposes:
+        assert texts(result)[1].startswith("Other tools that may do it:\n- office_book_room")
+
+
+async def test_how_calls_ended_is_logged(behind: Behind):
+    async with behind.client({"desk": behind.entry("desk", FAIL, ROOM)}) as client:
+        await call(client, "desk_ask_desk")
+        await call(client, "desk_book_room", room="A1")
+
+    outcomes = [entry.body for entry in behind.ledger().read("outcomes/default")]
+    assert [(each["tool"], each["outcome"]) for each in outcomes] == [
+        ("desk/ask_desk", "failure"),
+        ("desk/book_room", "success"),
+    ]

@@ -1,0 +1,131 @@
+"""Servers change their tools while they run, and clients hear of what that means for them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from mcp.client.subscriptions import listen
+from mcp.types import ToolListChangedNotification
+
+from tests.gateway.conftest import ECHO, Behind, until
+
+NEWS = {"name": "announce", "description": "Announce a change.", "does": "announce"}
+FAX = {"name": "send_fax", "description": "Send a fax to somebody."}
+
+
+async def names(client):
+    return [tool.name for tool in await client.list_tools()]
+
+
+async def found(client, query):
+    answer = await client.call_tool("find_tools", {"query": query, "k": 9})
+    return {tool["name"] for tool in answer.structured_content["tools"]}
+
+
+async def until_listed(client, *expected):
+    async def is_so():
+        return await names(client) == list(expected)
+
+    await until(is_so)
+
+
+@pytest.mark.parametrize("options", [(), ("--modern",)], ids=["handshake", "since 2026"])
+async def test_a_server_that_announces_a_change_is_listed_anew(behind: Behind, options):
+    servers = {"post": behind.entry("post", NEWS, ECHO, options=options)}
+    async with behind.client(servers, pass_through=9) as client:
+        behind.offer("post", NEWS, FAX)
+        await client.call_tool("post_announce", {})
+
+        await until_listed(client, "post_announce", "post_send_fax")
+        assert await found(client, "send a fax") == {"post_announce", "post_send_fax"}
+
+
+async def test_a_server_that_tells_of_no_change_is_asked_now_and_then(behind: Behind):
+    servers = {"post": behind.entry("post", ECHO, options=("--mute",))}
+    async with behind.client(servers, pass_through=9) as client:
+        behind.offer("post", FAX)
+
+        await until_listed(client, "post_send_fax")
+
+
+async def test_only_what_changed_is_encoded_again(behind: Behind):
+    written: list[str] = []
+    servers = {"post": behind.entry("post", NEWS, ECHO)}
+    gateway = behind.make(servers)
+    object.__setattr__(gateway._manner, "listener", lambda told: written.extend(told.ids))
+    async with behind.client(gateway) as client:
+        behind.offer("post", NEWS, ECHO, FAX)
+        await client.call_tool("post_announce", {})
+        await until(lambda: "post/send_fax" in written)
+
+    assert sorted(written) == ["post/announce", "post/echo", "post/send_fax"]
+
+
+async def test_clients_of_the_handshake_era_are_told_when_they_are_shown_something_else(
+    behind: Behind,
+):
+    heard = []
+
+    async def hear(message):
+        heard.append(message)
+
+    def changes():
+        return [note for note in heard if isinstance(note, ToolListChangedNotification)]
+
+    servers = {"post": behind.entry("post", NEWS, ECHO)}
+    how = {"mode": "legacy", "message_handler": hear, "pass_through": 9}
+    async with behind.client(servers, **how) as client:
+        await until(changes)
+        before = len(changes())
+        behind.offer("post", NEWS, FAX)
+        await client.call_tool("post_announce", {})
+        await until(lambda: len(changes()) > before)
+
+
+async def test_clients_since_2026_listen_for_changes(behind: Behind):
+    servers = {"post": behind.entry("post", NEWS, ECHO)}
+    async with (
+        behind.client(servers, pass_through=9) as client,
+        listen(client.session, tools_list_changed=True) as changes,
+    ):
+        behind.offer("post", NEWS, FAX)
+        await client.call_tool("post_announce", {})
+        async with asyncio.timeout(10):
+            await anext(changes)
+
+        await until_listed(client, "post_announce", "post_send_fax")
+
+
+async def test_nobody_is_told_of_what_nobody_is_shown(behind: Behind):
+    servers = {"post": behind.entry("post", NEWS, ECHO, FAX)}
+    async with (
+        behind.client(servers) as client,
+        listen(client.session, tools_list_changed=True) as changes,
+    ):
+        told = asyncio.ensure_future(anext(changes))
+        behind.offer("post", NEWS, {**ECHO, "description": "Say it again."}, FAX)
+        await client.call_tool("post_announce", {})
+        await until(lambda: behind.said.count(("info", "post: 3 tools")) == 2)
+
+        assert not told.done()
+        told.cancel()
+
+
+async def test_clients_hear_how_it_goes(behind: Behind):
+    heard = []
+
+    async def logged(entry):
+        heard.append((entry.level, entry.logger, entry.data))
+
+    die = {"name": "die", "does": "die"}
+    servers = {"post": behind.entry("post", die)}
+    async with behind.client(servers, mode="legacy", log_handler=logged) as client:
+        await client.call_tool("post_die", {}, raise_on_error=False)
+        await until(lambda: any(level == "warning" for level, _, _ in heard))
+
+    assert (
+        "warning",
+        "toolcrib",
+        "post: down: its process ended; its last words were 'out of luck'; it is tried again",
+    ) in heard

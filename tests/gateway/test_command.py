@@ -1,0 +1,192 @@
+"""`toolcrib gateway` over standard input and output, with the official client and by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fastmcp import Client as FastClient
+from fastmcp.client.transports import StdioTransport
+from mcp import Client, ClientSession, StdioServerParameters, stdio_client
+from typer.testing import CliRunner
+
+from tests.gateway.command import app
+from tests.gateway.conftest import ECHO, Behind, texts
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, str(Path(__file__).parent / "command.py"), "gateway"]
+ENV = {
+    **os.environ,
+    "PYTHONPATH": str(ROOT),
+    "TOOLCRIB_ENCODER__DENSE": "deterministic",
+    "TOOLCRIB_GATEWAY__PASS_THROUGH": "0",
+}
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+
+
+def ordered(behind: Behind, *options: str) -> list[str]:
+    """The command for a gateway in front of one server."""
+    config = behind.config(post=behind.entry("post", ECHO))
+    return [*COMMAND, str(config), "--store", str(behind.store), *options]
+
+
+def started(behind: Behind, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        ordered(behind, *options),
+        cwd=behind.folder,
+        env=ENV,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+async def use(client):
+    """What a client does with a gateway."""
+    listed = [tool.name for tool in (await client.list_tools()).tools]
+    found = await client.call_tool("find_tools", {"query": "repeat what is said"})
+    given = {"name": "post_echo", "arguments": {"word": "hi"}}
+    called = await client.call_tool("call_tool", given)
+    return listed, found.structured_content["tools"][0]["name"], called.structured_content
+
+
+WANTED = (["find_tools", "call_tool"], "post_echo", {"given": {"word": "hi"}})
+
+
+async def test_the_official_client_uses_it_in_the_newest_protocol(behind: Behind):
+    program, *arguments = ordered(behind)
+    parameters = StdioServerParameters(command=program, args=arguments, env=ENV)
+
+    async with Client(parameters) as client:
+        assert client.session.protocol_version == "2026-07-28"
+        assert await use(client) == WANTED
+
+
+async def test_the_official_client_uses_it_in_the_handshake_era(behind: Behind):
+    program, *arguments = ordered(behind)
+    parameters = StdioServerParameters(command=program, args=arguments, env=ENV)
+
+    async with (
+        stdio_client(parameters) as (incoming, outgoing),
+        ClientSession(incoming, outgoing) as session,
+    ):
+        hello = await session.initialize()
+        assert hello.server_info.name == "toolcrib"
+        assert "call find_tools" in (hello.instructions or "")
+        assert await use(session) == WANTED
+
+
+async def test_fastmcps_client_uses_it(behind: Behind):
+    program, *arguments = ordered(behind)
+    async with FastClient(StdioTransport(program, arguments, env=ENV, keep_alive=False)) as client:
+        called = await client.call_tool("call_tool", {"name": "post_echo", "arguments": {}})
+
+    assert called.structured_content == {"given": {}}
+
+
+def test_standard_output_is_the_protocols_alone(behind: Behind):
+    with started(behind, "--json") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(json.dumps(HELLO) + "\n")
+        process.stdin.flush()
+        hello = json.loads(process.stdout.readline())
+        line = process.stderr.readline()
+        process.stdin.close()
+        rest = process.stdout.read()
+
+    assert hello["result"]["serverInfo"]["name"] == "toolcrib"
+    assert all(json.loads(each)["jsonrpc"] == "2.0" for each in rest.splitlines())
+    assert json.loads(line) == {"level": "info", "text": "post: 1 tool"}
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_it_ends_when_told_to_and_takes_its_servers_along(behind: Behind, number, code):
+    pids = behind.folder / "pids"
+    behind.config(post=behind.entry("post", ECHO, options=("--started", str(pids))))
+    command = [*COMMAND, str(behind.folder / "mcp.json"), "--store", str(behind.store)]
+    with subprocess.Popen(
+        command, env=ENV, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"toolcrib gateway: post: 1 tool\n"
+        process.send_signal(number)
+        assert process.wait(20) == code
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pids.read_text()), 0)
+
+
+ONE = '{"mcpServers": {"post": {"command": "x"}}}'
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "said"),
+    [
+        (None, [], "no such file"),
+        ("{}", [], "names no MCP servers"),
+        ('{"mcpServers": {"post": {"args": []}}}', [], "post: has neither 'command' nor 'url'"),
+        (ONE, ["--server", "fax"], "no server 'fax'"),
+        (ONE, ["--lock", "bad.lock"], "bad.lock"),
+        (ONE, ["--transport", "http", "--host", "192.0.2.1"], "toolcrib keys create"),
+    ],
+)
+def test_a_mistake_is_told_on_standard_error(behind: Behind, monkeypatch, content, options, said):
+    monkeypatch.chdir(behind.folder)
+    Path("bad.lock").write_text("servers: [")
+    if content is not None:
+        Path("mcp.json").write_text(content)
+
+    done = CliRunner().invoke(app, ["gateway", "mcp.json", *options, "--json"])
+
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert said in json.loads(done.stderr)["text"]
+
+
+async def test_a_folder_that_cannot_be_written_keeps_nobody_from_working(behind: Behind):
+    (behind.folder / "taken").write_text("a file")
+    program, *arguments = ordered(behind, "--store", str(behind.folder / "taken"))
+
+    async with Client(StdioServerParameters(command=program, args=arguments, env=ENV)) as client:
+        assert await use(client) == WANTED
+
+
+async def test_options_narrow_what_there_is(behind: Behind):
+    config = behind.config(
+        post={**behind.entry("post", ECHO), "toolcrib": {"tags": ["home"]}},
+        vault={**behind.entry("vault", ECHO), "toolcrib": {"sensitivity": "pii", "tags": ["home"]}},
+        other={"command": "never-started"},
+    )
+    options = ("--server", "post", "--server", "vault", "--tag", "home")
+    more = ("--max-sensitivity", "internal", "--pin", "post/echo")
+    arguments = [*COMMAND[1:], str(config), "--store", str(behind.store), *options, *more]
+
+    async with Client(StdioServerParameters(command=COMMAND[0], args=arguments, env=ENV)) as client:
+        answer = await client.call_tool("find_tools", {"query": "repeat", "k": 9})
+        hidden = await client.call_tool("vault_echo", {})
+        names = [tool.name for tool in (await client.list_tools()).tools]
+
+    found = answer.structured_content
+    assert [tool["name"] for tool in found["tools"]] == ["post_echo"]
+    assert "missing" not in found
+    assert hidden.is_error
+    assert texts(hidden)[0].startswith("There is no tool 'vault_echo'")
+    assert names == ["post_echo", "find_tools", "call_tool"]

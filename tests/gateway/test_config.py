@@ -1,0 +1,131 @@
+"""An mcp.json as editors and agents write it, and what it may say of its servers' tools."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from toolcrib.errors import SettingsError, SourceError
+from toolcrib.gateway.config import Overlay, read_config
+from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget
+from toolcrib.records import ToolSpec
+
+LOCAL = {"command": "npx", "args": ["-y", "post"], "env": {"TOKEN": "${TOKEN}"}}
+REMOTE = {"url": "https://example.com/mcp", "headers": {"Authorization": "Bearer ${KEY:-none}"}}
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read_it(document, only=(), **env):
+        path = tmp_path / "mcp.json"
+        path.write_text(document if isinstance(document, str) else json.dumps(document))
+        return read_config(path, env, only)
+
+    return read_it
+
+
+@pytest.mark.parametrize("key", ["mcpServers", "servers"])
+def test_servers_are_read_as_editors_write_them(read, key):
+    post, remote = read({key: {"post": LOCAL, "remote": REMOTE}}, TOKEN="t0p")
+
+    assert post.name == "post"
+    assert post.target == StdioTarget("npx", ("-y", "post"), {"TOKEN": "t0p"})
+    assert remote.target == HttpTarget("https://example.com/mcp", {"Authorization": "Bearer none"})
+
+
+def test_comments_and_trailing_commas_are_no_mistake(read):
+    (post,) = read('{"servers": {/* ours */ "post": {"command": "post",},}} // end')
+
+    assert post.target == StdioTarget("post")
+
+
+def test_a_server_that_cannot_be_used_keeps_no_other_from_being_used(read):
+    post, remote = read({"mcpServers": {"post": LOCAL, "remote": REMOTE}})
+
+    assert post.target is None
+    assert post.problem.startswith("env.TOKEN needs the environment variable 'TOKEN'")
+    assert remote.target is not None
+
+
+def test_switched_off_servers_are_left_out(read):
+    off = {**LOCAL, "disabled": True}
+    assert [each.name for each in read({"mcpServers": {"off": off, "remote": REMOTE}})] == [
+        "remote"
+    ]
+
+
+def test_only_the_servers_asked_for_are_taken(read):
+    servers = {"mcpServers": {"post": LOCAL, "remote": REMOTE}}
+
+    assert [each.name for each in read(servers, only=("remote",))] == ["remote"]
+    with pytest.raises(SettingsError, match=r"has no server 'pots'.*there are post, remote"):
+        read(servers, only=("pots",))
+
+
+@pytest.mark.parametrize(
+    ("document", "place", "reason"),
+    [
+        ({"mcpServers": {}}, "", "names no MCP servers"),
+        ({"tools": []}, "", "names no MCP servers"),
+        ('{"mcpServers": ', "", "line 1"),
+        ({"mcpServers": {"post": {"args": []}}}, "post", "neither 'command' nor 'url'"),
+        ({"mcpServers": {"off": {**LOCAL, "disabled": True}}}, "", "every server is switched off"),
+        ({"mcpServers": {"post": {**REMOTE, "toolcrib": []}}}, "post.toolcrib", "an object"),
+        (
+            {"mcpServers": {"post": {**REMOTE, "toolcrib": {"sensitivity": "secret"}}}},
+            "post.toolcrib.sensitivity",
+            "Input should be",
+        ),
+        (
+            {"mcpServers": {"post": {**REMOTE, "toolcrib": {"disable": ["x"]}}}},
+            "post.toolcrib.disable",
+            "not permitted",
+        ),
+        (
+            {"mcpServers": {"post": {**REMOTE, "toolcrib": {"disabled": "x"}}}},
+            "post.toolcrib.disabled",
+            "valid frozenset",
+        ),
+        (
+            {"mcpServers": {"post": {**REMOTE, "disabledTools": "x"}}},
+            "post.disabledTools",
+            "valid frozenset",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_file_and_field(read, tmp_path, document, place, reason):
+    with pytest.raises(SourceError, match=reason) as caught:
+        read(document)
+
+    assert caught.value.source == str(tmp_path / "mcp.json")
+    assert caught.value.place == place
+
+
+def test_a_missing_file_is_told(tmp_path):
+    with pytest.raises(SourceError, match="no such file"):
+        read_config(tmp_path / "nowhere.json", {})
+
+
+def test_tools_that_another_client_has_switched_off_are_off_here_too(read):
+    entry = {**REMOTE, "disabledTools": ["drop"], "toolcrib": {"disabled": ["wipe"]}}
+    (remote,) = read({"mcpServers": {"remote": entry}})
+
+    assert remote.overlay.disabled == {"drop", "wipe"}
+
+
+def test_what_a_file_says_of_tools_comes_to_what_they_say_of_themselves():
+    spec = ToolSpec(name="read", server="files", description="Read.", tags=("disk",))
+    overlay = Overlay(
+        tags=("home", "disk"),
+        sensitivity="pii",
+        disabled=frozenset({"wipe"}),
+        always_active=frozenset({"read"}),
+    )
+
+    offered = overlay.on(spec)
+
+    assert offered.tags == ("disk", "home")
+    assert (offered.sensitivity, offered.always_active, offered.enabled) == ("pii", True, True)
+    assert not overlay.on(ToolSpec(name="wipe", server="files")).enabled
+    assert Overlay().on(spec).digest == spec.digest

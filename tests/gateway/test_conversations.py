@@ -1,0 +1,106 @@
+"""Several clients at once: what one does with a server is nothing to another."""
+
+from __future__ import annotations
+
+import pytest
+from fastmcp import Client
+from fastmcp.client.elicitation import ElicitResult
+
+from tests.gateway.conftest import QUICK, Behind, hanging, ready, texts, until
+from toolcrib.gateway.terms import Manner
+
+COUNT = {"name": "count", "does": "count"}
+ASK = {"name": "elicit", "does": "elicit"}
+
+
+def apart(behind: Behind, *tools, **chosen):
+    """A gateway as it is over HTTP, where clients are many."""
+    pids = behind.folder / "pids"
+    servers = {"post": behind.entry("post", *tools, options=("--started", str(pids)))}
+    manner = Manner(behind.say, rhythm=QUICK)
+    return behind.make(servers, manner=manner, **chosen), pids
+
+
+async def said(client, name):
+    return texts(await client.call_tool(name, {}, raise_on_error=False))[0]
+
+
+async def test_each_session_has_its_own_at_the_server(behind: Behind):
+    gateway, _ = apart(behind, COUNT)
+    one, two = Client(gateway.server, mode="legacy"), Client(gateway.server, mode="legacy")
+    async with one, two:
+        await ready(gateway)
+        counted = [await said(client, "post_count") for client in (one, one, two, one)]
+
+    assert counted == ["1", "2", "1", "3"]
+
+
+async def test_what_a_session_used_is_closed_when_it_ends(behind: Behind):
+    gateway, pids = apart(behind, COUNT)
+    async with Client(gateway.server, mode="legacy") as kept:
+        await ready(gateway)
+        async with Client(gateway.server, mode="legacy") as short:
+            await said(short, "post_count")
+            pid = pids.read_text().split()[-1]
+        await until(lambda: not is_running(pid))
+
+        assert await said(kept, "post_count") == "1"
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def test_where_nobody_can_be_told_from_another_all_share(behind: Behind):
+    gateway, pids = apart(behind, COUNT)
+    one, two = Client(gateway.server), Client(gateway.server)
+    async with one, two:
+        await ready(gateway)
+        counted = [await said(client, "post_count") for client in (one, two)]
+
+    assert counted == ["1", "2"]
+    assert len(pids.read_text().split()) == 1
+
+
+async def test_nobody_is_asked_what_somebody_elses_call_is_about(behind: Behind):
+    gateway, _ = apart(behind, ASK, {"name": "hang", "does": "hang"})
+
+    async def elicited(message, response_type, params, context):
+        return ElicitResult(action="accept", content={"name": "Ada"})
+
+    asking = Client(gateway.server, elicitation_handler=elicited)
+    other = Client(gateway.server, elicitation_handler=elicited)
+    async with asking, other:
+        await ready(gateway)
+        alone = await said(asking, "post_elicit")
+        other_call = await hanging(other, "post_hang")
+        together = await said(asking, "post_elicit")
+        other_call.cancel()
+
+    assert "Ada" in alone
+    assert "it cannot be told whose call this is about" in together
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_client_that_cannot_be_asked_is_not(behind: Behind, mode):
+    gateway, _ = apart(behind, ASK)
+    async with Client(gateway.server, mode=mode) as client:
+        await ready(gateway)
+        answer = await said(client, "post_elicit")
+
+    assert "the client in front of the gateway does not support elicitation" in answer
+
+
+async def test_the_calls_of_one_session_are_not_counted_for_another(behind: Behind):
+    gateway, _ = apart(behind, COUNT, max_calls=1)
+    one, two = Client(gateway.server, mode="legacy"), Client(gateway.server, mode="legacy")
+    async with one, two:
+        await ready(gateway)
+        answers = [await said(client, "post_count") for client in (one, two, one)]
+
+    assert answers[:2] == ["1", "1"]
+    assert answers[2].startswith("The call was not made: 1 calls since")

@@ -1,0 +1,215 @@
+"""`toolcrib gateway --transport http`: several clients, keys, and who is turned away."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+from fastmcp import Client as FastClient
+from fastmcp.client.transports import StreamableHttpTransport
+from mcp import Client, ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.gateway.conftest import (
+    ECHO,
+    Behind,
+    texts,
+    until,
+    web_server,
+)
+from tests.gateway.test_command import COMMAND, ENV, HELLO, WANTED, use
+from toolcrib.access.keys import Grant, KeyRing
+
+ACCEPTED = {"Accept": "application/json, text/event-stream"}
+FAX = {"name": "send_fax", "description": "Send a fax to somebody."}
+
+
+@contextmanager
+def serving(behind: Behind, *options: str) -> Generator[str]:
+    """The gateway for the time of the block; gives where it serves."""
+    command = [*COMMAND, str(behind.folder / "mcp.json"), "--store", str(behind.store), "--json"]
+    with subprocess.Popen(
+        [*command, "--transport", "http", "--port", "0", *options],
+        cwd=behind.folder,
+        env=ENV,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        try:
+            for line in process.stderr:
+                if (text := json.loads(line)["text"]).startswith("serving at "):
+                    yield text.removeprefix("serving at ")
+                    break
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.stderr.read()
+        assert process.wait(20) == 0
+        assert process.stdout.read() == ""
+
+
+def keys(behind: Behind) -> KeyRing:
+    return KeyRing(behind.ledger())
+
+
+def with_key(url: str, text: str, **how):
+    transport = StreamableHttpTransport(url, headers={"Authorization": f"Bearer {text}"})
+    return FastClient(transport, **how)
+
+
+@pytest.fixture(scope="module")
+def anyones(tmp_path_factory):
+    """Where a gateway serves that needs no keys."""
+    behind = Behind(tmp_path_factory.mktemp("anyones"))
+    behind.config(post=behind.entry("post", ECHO))
+    with serving(behind) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    """Where a gateway serves that needs keys, and its keys."""
+    behind = Behind(tmp_path_factory.mktemp("guarded"))
+    ring = keys(behind)
+    _, text = ring.create("first", Grant())
+    with web_server() as web:
+        behind.config(
+            post=behind.entry("post", ECHO),
+            fax=behind.entry("fax", FAX),
+            vault={**behind.entry("vault", ECHO), "toolcrib": {"sensitivity": "pii"}},
+            web={"url": web.url, "headers": {"X-Ours": "1"}},
+        )
+        with serving(behind) as url:
+            yield url, ring, text
+
+
+async def test_official_clients_of_both_eras_use_it(anyones):
+    async with Client(anyones) as client:
+        assert client.session.protocol_version == "2026-07-28"
+        assert await use(client) == WANTED
+    async with (
+        streamable_http_client(anyones) as (incoming, outgoing),
+        ClientSession(incoming, outgoing) as session,
+    ):
+        await session.initialize()
+        assert await use(session) == WANTED
+
+
+async def test_a_page_in_a_browser_cannot_reach_it_under_another_name(anyones):
+    async with httpx2.AsyncClient(headers=ACCEPTED) as browser:
+        rebound = await browser.post(anyones, json=HELLO, headers={"Host": "evil.example"})
+        foreign = {"Origin": "https://evil.example"}
+        crossed = await browser.post(anyones, json=HELLO, headers=foreign)
+        own = await browser.post(anyones, json=HELLO)
+
+    assert (rebound.status_code, crossed.status_code, own.status_code) == (421, 403, 200)
+
+
+async def test_once_a_key_was_made_nobody_comes_in_without(guarded):
+    url, ring, text = guarded
+    _, elsewhere = ring.create("bob", Grant(namespaces=("other",)))
+    async with httpx2.AsyncClient() as anyone:
+        shown = [
+            (await anyone.post(url, json=HELLO, headers=headers)).status_code
+            for headers in (
+                {},
+                {"Authorization": "Bearer tc_000000000000_" + "0" * 64},
+                {"Authorization": f"Bearer {elsewhere}"},
+            )
+        ]
+    async with with_key(url, text) as client:
+        called = await client.call_tool("call_tool", {"name": "post_echo"})
+
+    assert shown == [401, 401, 401]
+    assert called.structured_content == {"given": {}}
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_what_a_key_does_not_grant_is_not_there(guarded, mode):
+    url, ring, _ = guarded
+    grant = Grant(servers=frozenset({"post", "vault"}), max_sensitivity="internal")
+    _, text = ring.create("ada", grant)
+    async with with_key(url, text, mode=mode) as client:
+        found = await client.call_tool("find_tools", {"query": "send a fax", "k": 9})
+        search = (await client.list_tools())[0]
+        refused = [
+            texts(await client.call_tool(name, {}, raise_on_error=False))[0]
+            for name in ("fax_send_fax", "fax/send_fax", "vault_echo")
+        ]
+        refused += [
+            texts(await client.call_tool("call_tool", {"name": name}, raise_on_error=False))[0]
+            for name in ("fax_send_fax", "send_fax", "vault_echo")
+        ]
+        own = await client.call_tool("post_echo", {})
+
+    assert [tool["name"] for tool in found.structured_content["tools"]] == ["post_echo"]
+    assert search.description.endswith("Here are tools of: post (1 tool: echo).")
+    assert all(said.startswith("There is no tool") for said in refused)
+    assert not any("Did you mean fax" in said or "vault_echo?" in said for said in refused)
+    assert own.structured_content == {"given": {}}
+
+
+async def test_a_revoked_key_stops_to_work(guarded):
+    url, ring, _ = guarded
+    key, text = ring.create("eve", Grant())
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {text}"}) as client:
+
+        async def is_out():
+            return (await client.post(url, json={})).status_code == 401
+
+        assert not await is_out()
+        ring.revoke(key.id)
+        await until(is_out)
+
+
+async def test_a_session_is_its_keys_own(guarded):
+    url, ring, ada = guarded
+    _, bob = ring.create("bob", Grant())
+    async with httpx2.AsyncClient(headers=ACCEPTED) as client:
+        mine = {"Authorization": f"Bearer {ada}"}
+        hello = await client.post(url, json=HELLO, headers=mine)
+        session = {"Mcp-Session-Id": hello.headers["mcp-session-id"]}
+        listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        theirs = {"Authorization": f"Bearer {bob}", **session}
+        stolen = await client.post(url, json=listing, headers=theirs)
+        own = await client.post(url, json=listing, headers={**mine, **session})
+
+    assert (stolen.status_code, own.status_code) == (404, 200)
+
+
+async def test_a_clients_key_reaches_no_server(guarded):
+    url, _, text = guarded
+    async with with_key(url, text) as client:
+        told = json.loads(texts(await client.call_tool("web_tell", {}))[0])
+
+    assert told["headers"]["x-ours"] == "1"
+    assert "authorization" not in told["headers"]
+    assert text not in json.dumps(told)
+
+
+def test_a_port_that_is_taken_is_told(behind: Behind):
+    config = behind.config(post=behind.entry("post", ECHO))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [*COMMAND, str(config), "--store", "s", "--transport", "http", "--port", port],
+            cwd=behind.folder,
+            env=ENV,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 2
+    assert f"cannot listen at 127.0.0.1:{port}: " in done.stderr

@@ -1,0 +1,149 @@
+"""What a gateway knows from the last time, and where it keeps it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.gateway.conftest import ECHO, Behind, quick_settings, ready, texts
+from toolcrib import Crib
+from toolcrib.errors import StoreUnavailableError
+from toolcrib.records import Collection, ToolSpec
+from toolcrib.store.ledger import Entry
+
+FAX = {"name": "send_fax", "description": "Send a fax to somebody."}
+GONE = {"command": "no-such-command"}
+
+
+async def found(client, query="echo"):
+    answer = await client.call_tool("find_tools", {"query": query, "k": 9})
+    return answer.structured_content
+
+
+async def test_tools_are_known_before_their_server_is_reached_again(behind: Behind):
+    async with behind.client({"post": behind.entry("post", ECHO)}):
+        pass
+
+    async with behind.client({"post": GONE}) as client:
+        answer = await found(client)
+        called = await client.call_tool("post_echo", {}, raise_on_error=False)
+
+    assert [tool["name"] for tool in answer["tools"]] == ["post_echo"]
+    assert answer["tools"][0]["unavailable"].startswith("[cannot be called now")
+    assert answer["missing"][0]["server"] == "post"
+    assert texts(called)[0].startswith("The server 'post' does not answer")
+
+
+async def test_what_is_known_is_not_encoded_again(behind: Behind):
+    servers = {"post": behind.entry("post", ECHO, FAX)}
+    async with behind.client(servers):
+        pass
+    written: list[str] = []
+    gateway = behind.make(servers)
+    object.__setattr__(gateway._manner, "listener", lambda told: written.extend(told.ids))
+    async with behind.client(gateway) as client:
+        assert len((await found(client))["tools"]) == 2
+
+    assert written == []
+
+
+async def test_a_server_that_is_configured_no_more_leaves_nothing_behind(behind: Behind):
+    servers = {"post": behind.entry("post", ECHO), "fax": behind.entry("fax", FAX)}
+    async with behind.client(servers):
+        pass
+    async with behind.client({"post": servers["post"]}) as client:
+        assert [tool["name"] for tool in (await found(client))["tools"]] == ["post_echo"]
+
+    with Crib.open(behind.store, settings=quick_settings()) as crib:
+        assert [tool.id for tool in crib.list_tools()] == ["post/echo"]
+
+
+async def test_tools_that_others_have_put_into_the_store_stay_out_of_it(behind: Behind):
+    with Crib.open(behind.store, settings=quick_settings()) as crib:
+        crib.index_tools([ToolSpec(name="own", server="mine", description="Repeat what is said.")])
+
+    async with behind.client({"post": behind.entry("post", ECHO)}) as client:
+        assert [tool["name"] for tool in (await found(client))["tools"]] == ["post_echo"]
+
+    with Crib.open(behind.store, settings=quick_settings()) as crib:
+        assert sorted(tool.id for tool in crib.list_tools()) == ["mine/own", "post/echo"]
+
+
+@pytest.fixture
+def held(behind: Behind):
+    """The folder of the index, held by another process."""
+    hold = (
+        "import sys; from toolcrib import Crib; crib = Crib.open(sys.argv[1]);"
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(behind.store)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"TOOLCRIB_ENCODER__DENSE": "deterministic"},
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == "held\n"
+        yield
+        other.stdin.close()
+
+
+async def test_a_folder_that_another_process_holds_is_left_to_it(behind: Behind, held):
+    async with behind.client({"post": behind.entry("post", ECHO)}) as client:
+        assert [tool["name"] for tool in (await found(client))["tools"]] == ["post_echo"]
+
+    warned = [text for level, text in behind.said if level == "warning"]
+    assert len(warned) == 1
+    assert warned[0].startswith("the index is kept in memory, for this run alone: ")
+
+
+async def test_what_a_server_listed_last_and_cannot_be_read_is_told_of(behind: Behind):
+    gateway = behind.make({"post": GONE})
+    gateway._backing.ledger.put("listings/default", Entry("post", 1.0, {"tools": [{"name": 7}]}))
+    async with behind.client(gateway) as client:
+        assert (await found(client))["tools"] == []
+
+    assert any("what servers listed last time cannot be read" in text for _, text in behind.said)
+
+
+async def test_documents_are_found_where_there_are_any(behind: Behind, monkeypatch):
+    with Crib.open(behind.store, settings=quick_settings()) as crib:
+        crib.add_collections(Collection(name="handbook", description="How we work."))
+        page = behind.folder / "leave.md"
+        page.write_text("# Leave\n\nEverybody has thirty days of leave a year.\n")
+        crib.index_docs(page, collection="handbook")
+
+    async with behind.client({"post": behind.entry("post", ECHO)}) as client:
+        knowledge = (await client.list_tools())[-1]
+        answer = await client.call_tool("find_knowledge", {"query": "how many days of leave"})
+        empty = await client.call_tool("find_knowledge", {"query": " "}, raise_on_error=False)
+        monkeypatch.setattr(Crib, "find_knowledge", refuse)
+        failed = await client.call_tool("find_knowledge", {"query": "x"}, raise_on_error=False)
+
+    assert knowledge.name == "find_knowledge"
+    assert knowledge.description.endswith("Here are: handbook (How we work.).")
+    passage = answer.structured_content["passages"][0]
+    assert "thirty days" in passage["text"]
+    assert passage["citation"].startswith("Leave (")
+    assert json.loads(texts(answer)[0]) == answer.structured_content
+    assert "say in a few words" in texts(empty)[0]
+    assert texts(failed) == ["The documents cannot be searched at the moment: it is away."]
+
+
+def refuse(*_given, **_more):
+    raise StoreUnavailableError("it is away")
+
+
+async def test_without_documents_there_is_no_search_for_them(behind: Behind):
+    gateway = behind.make({"post": behind.entry("post", ECHO)})
+    async with behind.client(gateway) as client:
+        await ready(gateway)
+        assert [tool.name for tool in await client.list_tools()] == ["find_tools", "call_tool"]
+        called = await client.call_tool("find_knowledge", {"query": "x"}, raise_on_error=False)
+
+    assert texts(called)[0].startswith("There is no tool 'find_knowledge'")

@@ -1,0 +1,66 @@
+"""Answers are what their models in the document say, field by field."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcrib.http.app import ENDPOINTS
+
+MODELS = {(each.method, each.path): each.answer for each in ENDPOINTS}
+
+ASKED = [
+    ("GET", "/v1/tools", "/v1/tools", None),
+    ("POST", "/v1/tools/list", "/v1/tools/list", {}),
+    ("GET", "/v1/tools/{id:path}", "/v1/tools/mail/send_mail", None),
+    ("GET", "/v1/facets", "/v1/facets", None),
+    ("POST", "/v1/tools", "/v1/tools", {"tools": [{"name": "", "version": "1"}]}),
+    ("POST", "/v1/tools/search", "/v1/tools/search", {"query": "mail"}),
+    ("POST", "/v1/tools/search", "/v1/tools/search", {"query": "zeppelin mail", "explain": True}),
+    ("POST", "/v1/tools/search", "/v1/tools/search", {"query": "mail", "shape": "full"}),
+    ("POST", "/v1/tools/search", "/v1/tools/search", {"query": "mail", "shape": "openai"}),
+    ("GET", "/v1/collections", "/v1/collections", None),
+    ("POST", "/v1/collections", "/v1/collections", {"collections": [{"name": "a"}]}),
+    ("POST", "/v1/documents", "/v1/documents", {"collection": "a", "documents": []}),
+    ("DELETE", "/v1/documents", "/v1/documents", {"collection": "faq", "documents": ["x"]}),
+    ("POST", "/v1/knowledge/search", "/v1/knowledge/search", {"query": "the door"}),
+    ("POST", "/v1/detect", "/v1/detect", {"text": "mail ana@example.org tomorrow"}),
+    ("POST", "/v1/route", "/v1/route", {"text": "where is the door, and send a mail"}),
+    ("POST", "/v1/route", "/v1/route", {"text": "send a mail", "shape": "openai-namespaces"}),
+    (
+        "POST",
+        "/v1/alternates",
+        "/v1/alternates",
+        {"failed_tool": "mail/send_mail", "turn": "send"},
+    ),
+    ("GET", "/v1/decisions", "/v1/decisions", None),
+    ("GET", "/v1/quarantine", "/v1/quarantine", None),
+    ("GET", "/v1/me", "/v1/me", None),
+    ("GET", "/v1/reports", "/v1/reports", None),
+    ("GET", "/healthz", "/healthz", None),
+    ("GET", "/readyz", "/readyz", None),
+]
+
+
+@pytest.fixture(scope="module")
+def client(service, tools):
+    with service.client(service.namespace()) as client:
+        client.post("/v1/tools", json={"tools": tools})
+        faq = [{"name": "faq.md", "text": "Where is the door? On the left."}]
+        client.post("/v1/documents", json={"collection": "faq", "documents": faq})
+        client.post("/v1/route", json={"text": "send a mail"})
+        yield client
+
+
+@pytest.mark.parametrize(("method", "template", "path", "body"), ASKED)
+def test_an_answer_is_what_its_model_says(client, method, template, path, body):
+    answer = client.request(method, path, json=body)
+    assert answer.status_code == 200, answer.text
+    model = MODELS[method, template]
+    read = model.model_validate_json(answer.content)
+    assert set(answer.json()) <= set(type(read).model_fields)
+
+
+def test_every_endpoint_with_a_model_is_asked():
+    asked = {(method, template) for method, template, _, _ in ASKED}
+    told = {key for key, model in MODELS.items() if model is not None}
+    assert told - asked == {("GET", "/v1/decisions/{id}")}

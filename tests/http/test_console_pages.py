@@ -1,0 +1,84 @@
+"""The console's files over HTTP: whole, to anybody, and with nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+from fastapi import FastAPI
+
+from toolcrib.http import console_pages
+from toolcrib.http.console import assets
+
+FILES = sorted(path.name for path in assets().iterdir() if path.is_file())
+
+
+@pytest.fixture
+def anybody(service):
+    with service.anonymous() as client:
+        yield client
+
+
+def test_the_page_is_at_the_root(anybody):
+    answer = anybody.get("/")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.content == (assets() / "index.html").read_bytes()
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name != "index.html"])
+def test_every_file_is_served_as_it_is(anybody, name):
+    answer = anybody.get(f"/{name}")
+    assert answer.status_code == 200
+    assert answer.content == (assets() / name).read_bytes()
+
+
+def test_everything_that_the_page_names_is_there(anybody):
+    for name in re.findall(r'(?:src|href)="([^"]+)"', anybody.get("/").text):
+        assert anybody.get(f"/{name}").status_code == 200
+
+
+def test_nothing_but_our_own_files_may_be_loaded(anybody):
+    for path in ("/", f"/{FILES[0]}"):
+        headers = anybody.get(path).headers
+        rules = dict(
+            rule.strip().split(" ", 1) for rule in headers["content-security-policy"].split(";")
+        )
+        assert rules["default-src"] == "'self'"
+        assert rules["object-src"] == "'none'"
+        assert not any("unsafe" in rule or "data:" in rule for rule in rules.values())
+        assert rules["frame-ancestors"] == "'none'"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+    assert not re.search(r"<script(?![^>]*\bsrc=)|\son\w+=", anybody.get("/").text)
+
+
+def test_what_has_not_changed_is_not_sent_again(anybody):
+    tag = anybody.get("/").headers["etag"]
+    again = anybody.get("/", headers={"If-None-Match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+    assert anybody.get("/", headers={"If-None-Match": '"old"'}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/nothing.js", "/../index.html", "/%2e%2e/__init__.py", "/static/"]
+)
+def test_nothing_else_is_served(anybody, path):
+    assert anybody.get(path).status_code == 404
+
+
+def test_pages_are_not_written_to(anybody):
+    assert anybody.post("/").status_code == 405
+
+
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_without_its_files_there_is_no_console(monkeypatch, tmp_path, how):
+    if how == "missing":
+        monkeypatch.setitem(sys.modules, "toolcrib.http.console", None)
+    else:
+        monkeypatch.setattr("toolcrib.http.console.assets", lambda: tmp_path)
+    app = FastAPI()
+    before = len(app.router.routes)
+    console_pages.add_console(app)
+    assert len(app.router.routes) == before

@@ -1,0 +1,44 @@
+"""Whatever is made up from the OpenAPI document, the service answers as that document says."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.fuzz_service import fuzz, stock
+from toolcrib.http.app import ENDPOINTS
+
+SEED = 1
+
+
+@pytest.fixture(scope="module")
+def fuzzed(start, tmp_path_factory):
+    reports = tmp_path_factory.mktemp("reports")
+    (reports / "monday.html").write_text("<h1>Monday</h1>", encoding="utf-8")
+    with start(reports=str(reports)) as started:
+        yield started
+
+
+@pytest.mark.parametrize(
+    ("grant", "phases", "examples"),
+    [
+        ({"namespaces": ("*",), "access": "write"}, ("examples", "fuzzing", "stateful"), 8),
+        ({"servers": frozenset({"mail"}), "max_sensitivity": "public"}, ("fuzzing",), 3),
+        (None, ("fuzzing",), 3),
+    ],
+    ids=["a key that may write", "a key that sees little", "no key"],
+)
+def test_no_answer_is_a_fault_or_other_than_documented(fuzzed, tmp_path, grant, phases, examples):
+    with fuzzed.client() as client:
+        known = stock(client)
+    found = fuzz(
+        fuzzed.url,
+        tmp_path,
+        key=None if grant is None else fuzzed.key(**grant),
+        known=known,
+        examples=examples,
+        seed=SEED,
+        phases=phases,
+    )
+    assert list(found.failures) == [], found.log
+    assert found.operations == len(ENDPOINTS)
+    assert found.cases >= len(ENDPOINTS) * examples // 2

@@ -1,0 +1,154 @@
+"""What a key does not allow is as unknown as what is not there."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from toolcrib import Scope
+from toolcrib.http.tool_writing import NOT_ALLOWED
+
+MAIL = {"name": "send_mail", "server": "mail", "description": "Send a mail."}
+
+
+@pytest.fixture
+def narrow(service, stocked):
+    """How clients with narrower keys to the same namespace are made."""
+    name = stocked.get("/v1/me").json()["namespace"]
+    made = []
+
+    def make(**grant):
+        made.append(service.client(name, **grant))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+def test_a_search_finds_only_what_the_key_allows(narrow):
+    found = narrow(servers={"files"}).post("/v1/tools/search", json={"query": "mail", "k": 10})
+    assert [hit["id"] for hit in found.json()["tools"]] == ["files/read_file"]
+
+
+def test_a_scope_that_is_asked_for_never_widens(narrow):
+    sent = {"query": "mail", "k": 10, "scope": {"servers": ["mail", "files"], "tags": ["safe"]}}
+    found = narrow(servers={"files", "sql"}).post("/v1/tools/search", json=sent)
+    assert [hit["id"] for hit in found.json()["tools"]] == ["files/read_file"]
+
+
+def test_scores_are_those_of_a_scope_and_not_of_all(service, narrow, stocked):
+    name = stocked.get("/v1/me").json()["namespace"]
+    scope = Scope(tags=frozenset({"safe"}))
+    expected = service.namespaces.crib(name).find_tools("read the mail", 10, scope=scope)
+    found = narrow(tags={"safe"}).post("/v1/tools/search", json={"query": "read the mail", "k": 10})
+    assert found.json()["tools"] == expected.as_dict()["tools"]
+
+
+def test_a_list_and_its_counts_hold_only_what_the_key_allows(narrow):
+    client = narrow(max_sensitivity="public", servers={"mail", "sql"})
+    listed = client.get("/v1/tools").json()["tools"]
+    assert sorted(tool["id"] for tool in listed) == ["mail/read_mail", "mail/send_mail"]
+    assert client.get("/v1/facets").json() == {
+        "tools": 2,
+        "servers": {"mail": 2},
+        "tags": {"safe": 1},
+        "categories": {},
+        "sensitivities": {"public": 2},
+    }
+
+
+def test_unknown_and_forbidden_tools_look_alike(narrow):
+    client = narrow(servers={"files"})
+    for method in ("GET", "DELETE"):
+        told = []
+        for tool_id in ("mail/send_mail", "mail/send_fail"):
+            answer = client.request(method, f"/v1/tools/{tool_id}")
+            assert answer.status_code == 404
+            body = answer.json()
+            told.append(json.dumps({**body, "instance": ""}).replace(tool_id, "X"))
+        assert told[0] == told[1]
+
+
+def test_suggestions_come_from_what_the_key_allows(narrow):
+    near = narrow(servers={"files"}).get("/v1/tools/files/read_mail").json()["nearest"]
+    assert near == ["files/read_file"]
+
+
+def test_a_tool_out_of_scope_cannot_be_put_in_or_replaced(narrow, stocked):
+    client = narrow(servers={"files"})
+    foreign = {**MAIL, "id": "files/new"}
+    taken = {"name": "send_mail", "server": "files", "id": "mail/send_mail"}
+    answer = client.post("/v1/tools", json={"tools": [foreign, taken]}).json()
+    assert answer["added"] == answer["changed"] == 0
+    assert [refusal["reason"] for refusal in answer["refused"]] == [NOT_ALLOWED] * 2
+    kept = stocked.get("/v1/tools/mail/send_mail").json()
+    assert kept["server"] == "mail"
+
+
+def test_a_tool_in_scope_can_be_put_in(narrow):
+    answer = narrow(servers={"files"}).post(
+        "/v1/tools", json={"tools": [{"name": "ls"}], "server": "files"}
+    )
+    assert answer.json()["added"] == 1
+
+
+def test_pruning_stays_in_scope(narrow, stocked):
+    client = narrow(tags={"safe"})
+    keep = {"name": "read_file", "server": "files", "tags": ["safe"], "version": "2"}
+    report = client.post("/v1/tools", json={"tools": [keep], "prune": True}).json()
+    assert (report["changed"], report["removed"], report["refused"]) == (1, 1, [])
+    left = {tool["id"] for tool in stocked.get("/v1/tools").json()["tools"]}
+    assert left == {"files/read_file", "mail/send_mail", "sql/drop_table"}
+
+
+def test_nothing_is_pruned_while_anything_is_refused(narrow, stocked):
+    client = narrow(tags={"safe"})
+    report = client.post(
+        "/v1/tools", json={"tools": [MAIL | {"version": "2"}], "prune": True}
+    ).json()
+    assert report["removed"] == 0
+    assert report["refused"][1]["reason"].startswith("2 tools are in no source, but were kept")
+    assert len(stocked.get("/v1/tools").json()["tools"]) == 4
+
+
+def test_alternates_need_a_failed_tool_in_reach(narrow):
+    client = narrow(servers={"files"})
+    sent = {"failed_tool": "mail/send_mail", "turn": "read it"}
+    assert client.post("/v1/alternates", json=sent).status_code == 404
+
+
+def test_alternates_come_from_what_the_key_allows(narrow):
+    client = narrow(servers={"files", "mail"}, tags={"safe"})
+    sent = {"failed_tool": "files/read_file", "turn": "read it", "k": 10}
+    hits = client.post("/v1/alternates", json=sent).json()["tools"]
+    assert [hit["id"] for hit in hits] == ["mail/read_mail"]
+
+
+def test_a_decision_holds_only_what_the_key_allows(narrow):
+    sent = {
+        "text": "drop the table and send a mail",
+        "k": 10,
+        "scope": {"servers": ["sql", "mail"]},
+    }
+    decision = narrow(servers={"sql"}).post("/v1/route", json=sent).json()
+    assert [hit["id"] for hit in decision["tools"]["items"]] == ["sql/drop_table"]
+
+
+def test_a_key_that_reads_may_not_write(narrow):
+    client = narrow(access="read")
+    writes = [
+        ("POST", "/v1/tools", {"tools": []}),
+        ("DELETE", "/v1/tools/mail/send_mail", None),
+        ("POST", "/v1/collections", {"collections": []}),
+        ("DELETE", "/v1/collections/x", None),
+        ("POST", "/v1/documents", {"collection": "x", "documents": []}),
+        ("DELETE", "/v1/documents", {"collection": "x", "documents": ["y"]}),
+        ("POST", "/v1/quarantine/mail/send_mail", {"verdict": "approve"}),
+    ]
+    for method, path, body in writes:
+        answer = client.request(method, path, json=body)
+        assert answer.status_code == 403, path
+        assert answer.json()["type"] == "urn:toolcrib:problem:forbidden"
+    assert client.get("/v1/tools/mail/send_mail").status_code == 200

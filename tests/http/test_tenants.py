@@ -1,0 +1,255 @@
+"""Tenants share a service and a store, and each sees what it would see alone.
+
+The model is one embedded crib for each tenant, in a store of its own that has never heard of
+another. Whatever a tenant is answered, over any sequence of what all of them do, must be what its
+own crib says: results, scores, counts, facets, suggestions, refusals and the words of errors.
+"""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import ExitStack
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolcrib import Collection, Passage, Scope, Settings, ToolSpec, Turn
+from toolcrib.errors import ToolcribError
+from toolcrib.namespaces import Namespaces
+from toolcrib.settings import ContextSettings, EncoderSettings
+
+SETTINGS = Settings(
+    encoder=EncoderSettings(dense="deterministic"),
+    context=ContextSettings(detector="heuristic"),
+)
+TENANTS = ("acme", "beta", "gamma")
+NUMBERS = itertools.count()
+
+WORDS = ("send", "mail", "file", "read", "table", "drop", "door", "code")
+SERVERS = ("mail", "files")
+
+texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
+names = st.sampled_from(("send_mail", "read_mail", "send_file", "open_door"))
+tools = st.builds(
+    lambda name, server, text, tags, sensitivity: {
+        "name": name,
+        "server": server,
+        "description": text,
+        "tags": tags,
+        "sensitivity": sensitivity,
+        "version": "1",
+    },
+    names,
+    st.sampled_from(SERVERS),
+    texts,
+    st.lists(st.sampled_from(("safe", "fast")), max_size=2, unique=True),
+    st.sampled_from(("public", "pii")),
+)
+ids = st.builds("{}/{}".format, st.sampled_from(SERVERS), names)
+scopes = st.sampled_from(
+    (
+        {},
+        {"servers": ["mail"]},
+        {"tags": ["safe"], "max_sensitivity": "internal"},
+        {"servers": [], "collections": ["faq"]},
+    )
+)
+collections = st.sampled_from(("faq", "handbook"))
+passages = st.lists(st.tuples(st.sampled_from(("a.md", "b.md")), texts), min_size=1, max_size=3)
+
+actions = st.one_of(
+    st.tuples(st.just("write"), st.lists(tools, max_size=4), st.booleans()),
+    st.tuples(st.just("delete"), ids),
+    st.tuples(st.just("search"), texts, st.integers(1, 5), scopes),
+    st.tuples(st.just("list"), scopes),
+    st.tuples(st.just("get"), ids),
+    st.tuples(st.just("facets")),
+    st.tuples(st.just("describe"), collections, texts),
+    st.tuples(st.just("fill"), collections, passages),
+    st.tuples(st.just("empty"), collections),
+    st.tuples(st.just("ask"), texts, scopes),
+    st.tuples(st.just("detect"), texts),
+    st.tuples(st.just("route"), texts, scopes),
+    st.tuples(st.just("alternates"), ids, texts),
+    st.tuples(st.just("decisions")),
+)
+
+
+def scope_of(fields):
+    return Scope(**{k: frozenset(v) if isinstance(v, list) else v for k, v in fields.items()})
+
+
+class Alone:
+    """A tenant that nobody shares anything with: the model."""
+
+    def __init__(self, crib):
+        self.crib = crib
+        self.decided = 0
+
+    def write(self, sent, prune):
+        specs = [ToolSpec(**fields) for fields in sent]
+        report = self.crib.index_tools(specs, prune=prune)
+        return {**report.as_dict(), "ids": report.ids(), "quarantined": []}
+
+    def delete(self, tool_id):
+        self.crib.remove_tools(tool_id)
+
+    def search(self, query, k, scope):
+        return self.crib.find_tools(query, k, scope=scope_of(scope), explain=True).as_dict()
+
+    def list(self, scope):
+        found = self.crib.list_tools(scope=scope_of(scope))
+        return sorted((spec.model_dump(mode="json") for spec in found), key=lambda tool: tool["id"])
+
+    def get(self, tool_id):
+        return self.crib.get_tool(tool_id).model_dump(mode="json")
+
+    def facets(self):
+        return self.crib.facets().as_dict()
+
+    def describe(self, name, text):
+        self.crib.add_collections(Collection(name=name, description=text))
+        return self.collections()
+
+    def fill(self, name, given):
+        found = [Passage(name, document, text, (), n) for n, (document, text) in enumerate(given)]
+        report = self.crib.index_passages(found)
+        return {**report.as_dict(), "ids": report.ids()}
+
+    def empty(self, name):
+        if name not in [each.name for each, _ in self.crib.list_collections()]:
+            self.crib.library.collection(name)
+        self.crib.remove_docs(name)
+
+    def collections(self):
+        known = self.crib.list_collections()
+        return [{**each.model_dump(mode="json"), "passages": n} for each, n in known]
+
+    def ask(self, query, scope):
+        return self.crib.find_knowledge(query, scope=scope_of(scope)).as_dict()
+
+    def detect(self, text):
+        return self.crib.detect(Turn(text=text, scope=Scope())).as_dict()
+
+    def route(self, text, scope):
+        self.decided += 1
+        return self.crib.route(Turn(text=text, scope=scope_of(scope))).as_dict()
+
+    def alternates(self, failed, text):
+        hits = self.crib.alternates(failed, Turn(text=text, scope=Scope()))
+        return [hit.as_dict() for hit in hits]
+
+    def decisions(self):
+        return self.decided
+
+
+class Among:
+    """A tenant of the service, asked the same."""
+
+    def __init__(self, client):
+        self.client = client
+
+    def ask_for(self, method, path, body=None):
+        answer = self.client.request(method, path, json=body)
+        assert answer.status_code < 500, answer.text
+        if answer.status_code >= 400:
+            raise RefusedError(answer.json()["detail"])
+        return answer.json() if answer.content else None
+
+    def write(self, sent, prune):
+        body = {"tools": sent, "prune": prune, "format": "toolspec"}
+        return self.ask_for("POST", "/v1/tools", body)
+
+    def delete(self, tool_id):
+        return self.ask_for("DELETE", f"/v1/tools/{tool_id}")
+
+    def search(self, query, k, scope):
+        body = {"query": query, "k": k, "scope": scope, "explain": True}
+        return self.ask_for("POST", "/v1/tools/search", body)
+
+    def list(self, scope):
+        found = self.ask_for("POST", "/v1/tools/list", {"scope": scope})
+        return sorted(found["tools"], key=lambda tool: tool["id"])
+
+    def get(self, tool_id):
+        return self.ask_for("GET", f"/v1/tools/{tool_id}")
+
+    def facets(self):
+        return self.ask_for("GET", "/v1/facets")
+
+    def describe(self, name, text):
+        body = {"collections": [{"name": name, "description": text}]}
+        return self.ask_for("POST", "/v1/collections", body)["collections"]
+
+    def fill(self, name, given):
+        found = [
+            {"document": document, "text": text, "position": n}
+            for n, (document, text) in enumerate(given)
+        ]
+        return self.ask_for("POST", "/v1/documents", {"collection": name, "passages": found})
+
+    def empty(self, name):
+        return self.ask_for("DELETE", f"/v1/collections/{name}")
+
+    def ask(self, query, scope):
+        return self.ask_for("POST", "/v1/knowledge/search", {"query": query, "scope": scope})
+
+    def detect(self, text):
+        return self.ask_for("POST", "/v1/detect", {"text": text})
+
+    def route(self, text, scope):
+        return self.ask_for("POST", "/v1/route", {"text": text, "scope": scope})
+
+    def alternates(self, failed, text):
+        body = {"failed_tool": failed, "turn": text}
+        return self.ask_for("POST", "/v1/alternates", body)["tools"]
+
+    def decisions(self):
+        return len(self.ask_for("GET", "/v1/decisions?limit=200")["decisions"])
+
+
+class RefusedError(Exception):
+    """What the service said instead of an answer."""
+
+
+def told(tenant, action):
+    """The answer, or the words of the error; without ids and times, which are never the same."""
+    name, *arguments = action
+    try:
+        answer = getattr(tenant, name)(*arguments)
+    except (ToolcribError, RefusedError) as error:
+        return str(error)
+    return lasting(answer)
+
+
+def lasting(answer):
+    """An answer without what is never the same."""
+    if isinstance(answer, dict):
+        passing = {"id", "took_ms"} if "route" in answer else {"took_ms"}
+        return {key: lasting(value) for key, value in answer.items() if key not in passing}
+    return answer
+
+
+@pytest.fixture(scope="module")
+def stores():
+    """A store of its own for each tenant of the model."""
+    with ExitStack() as opened:
+        yield {
+            name: opened.enter_context(Namespaces.open(":memory:", settings=SETTINGS))
+            for name in TENANTS
+        }
+
+
+@given(st.lists(st.tuples(st.sampled_from(TENANTS), actions), min_size=4, max_size=25))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_tenant_is_answered_as_though_it_were_alone(service, stores, steps):
+    number = next(NUMBERS)
+    names = {tenant: f"{tenant}-{number}" for tenant in TENANTS}
+    alone = {tenant: Alone(stores[tenant].crib(name)) for tenant, name in names.items()}
+    with ExitStack() as opened:
+        clients = {each: opened.enter_context(service.client(names[each])) for each in TENANTS}
+        opened.callback(lambda: [stores[each].remove(names[each]) for each in TENANTS])
+        among = {tenant: Among(client) for tenant, client in clients.items()}
+        for tenant, action in steps:
+            assert told(among[tenant], action) == told(alone[tenant], action), (tenant, action)

@@ -1,0 +1,68 @@
+"""The threads that do what blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from toolcrib.http.workers import Workers
+
+
+@pytest.fixture
+def workers():
+    made = Workers(2)
+    yield made
+    made.close()
+
+
+async def test_work_is_done_in_a_thread(workers):
+    assert await workers.read(threading.current_thread) is not threading.main_thread()
+    name = await workers.write(lambda: threading.current_thread().name)
+    assert name.startswith("toolcrib-write")
+
+
+async def test_what_work_raises_is_raised(workers):
+    with pytest.raises(KeyError):
+        await workers.read(lambda: {}["x"])
+
+
+async def test_writers_leave_the_threads_for_reading_free(workers):
+    release = threading.Event()
+    writing = [asyncio.ensure_future(workers.write(release.wait)) for _ in range(4)]
+    assert await workers.read(lambda: "read") == "read"
+    release.set()
+    assert await asyncio.gather(*writing) == [True] * 4
+
+
+async def test_what_goes_on_though_nobody_waits_is_counted(workers):
+    begun, release = threading.Event(), threading.Event()
+
+    def work():
+        begun.set()
+        release.wait()
+
+    waiting = asyncio.ensure_future(workers.read(work))
+    await asyncio.to_thread(begun.wait)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert workers.abandoned == 1
+    release.set()
+    while workers.abandoned:
+        await workers.read(lambda: None)
+
+
+async def test_what_has_not_begun_is_dropped(workers):
+    release, done = threading.Event(), []
+    holding = [asyncio.ensure_future(workers.read(release.wait)) for _ in range(2)]
+    waiting = asyncio.ensure_future(workers.read(lambda: done.append(1)))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    release.set()
+    await asyncio.gather(*holding)
+    await workers.read(lambda: None)
+    assert (done, workers.abandoned) == ([], 0)

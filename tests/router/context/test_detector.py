@@ -1,0 +1,146 @@
+"""Detector by utterances: the shipped one on clear cases, and one of a user's own labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.router.conftest import write_labels
+from toolcrib import Settings
+from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.records import SENSITIVITIES
+from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.router.context.cues import load_cues
+from toolcrib.router.context.detector import SemanticDetector
+from toolcrib.router.context.entities import EntityFinder
+from toolcrib.router.context.labels import label_sets
+from toolcrib.router.context.model import fit_context, shipped_context
+from toolcrib.router.context.rules import HeuristicDetector
+from toolcrib.wiring import make_dense
+
+CUES = load_cues()
+FINDER = EntityFinder()
+HEURISTIC = HeuristicDetector(CUES, FINDER)
+WORDS = LexicalEncoder(Settings().lexical)
+
+
+def query_of(text, dense):
+    return EncodedQuery(text, dense.encode_query(text), WORDS.encode_query(text))
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    """Detects with the shipped model."""
+    dense = make_dense(Settings())
+    detector = SemanticDetector(shipped_context(CUES), FINDER, HEURISTIC)
+    return lambda text, **how: detector.detect(text, query_of(text, dense), **how)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A detector of a user's own labels, and what encodes for it."""
+    files = write_labels(tmp_path_factory.mktemp("labels"))
+    dense = DeterministicEncoder()
+    sets = label_sets({field: Path(file) for field, file in files.items()})
+    return SemanticDetector(fit_context(sets, CUES, FINDER, dense), FINDER, HEURISTIC), dense
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("hi", "greeting"),
+        ("Good morning!", "greeting"),
+        ("Thanks a lot, that helped!", "thanks"),
+        ("goodbye", "farewell"),
+        ("what can you do?", "assistant"),
+        ("Who are you?", "assistant"),
+    ],
+)
+def test_small_talk_is_told_and_has_no_intent_domain_or_need(shipped, text, kind):
+    context = shipped(text)
+    assert (context.smalltalk, context.intent, context.domain, context.need) == (
+        kind, None, None, None,
+    )  # fmt: skip
+
+
+def test_what_is_asked_for_in_few_words_is_no_small_talk(shipped):
+    asked = (
+        "Translate this paragraph into Spanish",
+        "Make this shorter",
+        "Fix this typo",
+        "delete it",
+        "stop the server",
+        "book a flight to Lisbon",
+    )
+    assert {text for text in asked if shipped(text).smalltalk} == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "intent"),
+    [
+        ("What is our notice period for rented offices?", "ask"),
+        ("Summarise this report in three sentences", "transform"),
+        ("Write unit tests for the invoice parser", "generate"),
+        ("Why does the login fail with a 500 since the last deployment?", "debug"),
+        ("Please review my pull request and tell me what you think of it", "review"),
+    ],
+)
+def test_clear_intents_are_told(shipped, text, intent):
+    context = shipped(text)
+    assert (context.intent, context.smalltalk) == (intent, None)
+
+
+def test_production_that_is_down_is_urgent(shipped):
+    assert shipped("PRODUCTION IS DOWN, customers cannot pay, fix it NOW!!").urgency == "high"
+    assert shipped("no hurry: which colour do you like for the logo").urgency == "low"
+
+
+def test_what_fits_no_label_is_said_in_signals(shipped):
+    context = shipped("how far away is the moon in parsecs?")
+    assert (context.domain, context.intent) == (None, "ask")
+    assert context.signals == ("out-of-scope:domain",)
+
+
+def test_without_a_vector_it_goes_by_the_cues(own):
+    detector, _ = own
+    text = "What is our retry policy?"
+    without = EncodedQuery(text, None, WORDS.encode_query(text), ("dense",))
+    assert detector.detect(text, without) == detector.detect(text) == HEURISTIC.detect(text)
+    assert detector.detect(text, entities=False) == HEURISTIC.detect(text, entities=False)
+
+
+def test_a_users_own_labels_are_told(own):
+    detector, dense = own
+    text = "I want to sell a saw right now"
+    context = detector.detect(text, query_of(text, dense))
+    assert (context.intent, context.smalltalk) == ("sell", None)
+    assert context.urgency == "high"
+    assert detector.aliases == {"purchase": "buy"}
+
+
+@given(st.text(max_size=200))
+def test_any_text_has_a_context_and_always_the_same(own, text):
+    detector, dense = own
+    query = query_of(text, dense)
+    context = detector.detect(text, query)
+    assert context == detector.detect(text, query)
+    assert context.sensitivity in SENSITIVITIES
+    assert all(0 <= p <= 1 for p in context.confidences.values())
+    assert all(text[e.start : e.end] == e.text for e in context.entities)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AKIAIOSFODNN7EXAMPLE",
+        "what does the line password = 'tr0ub4dor&3xyz' do in this file?",
+        "is 4111 1111 1111 1111 a good example for the docs?",
+    ],
+)
+def test_what_is_surely_secret_or_personal_is_never_public(shipped, text):
+    context = shipped(text)
+    assert context.sensitivity in {"pii", "safety_critical"}

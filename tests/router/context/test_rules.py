@@ -1,0 +1,280 @@
+"""Rules: a context by cues alone, deterministic, and honest about what it does not know."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.records.scope import SENSITIVITIES
+from toolcrib.router.context.cues import Cues, IntentCues, UrgencyCues, load_cues
+from toolcrib.router.context.entities import EntityFinder
+from toolcrib.router.context.phrases import Match, split_words
+from toolcrib.router.context.rules import (
+    Estimate,
+    HeuristicDetector,
+    estimate,
+    follow_up_score,
+    phrase_weights,
+    smalltalk_of,
+)
+
+DETECTOR = HeuristicDetector()
+
+
+@pytest.mark.parametrize(
+    ("text", "intent"),
+    [
+        ("What is our retry policy?", "ask"),
+        ("Could you please explain the outbox pattern", "ask"),
+        ("summarise these notes in three sentences", "transform"),
+        ("Hi team, can you translate this paragraph into Dutch", "transform"),
+        ("write a Python function that finds duplicates", "generate"),
+        ("please book a room for four", "generate"),
+        ("plan the move from polling to webhooks, step by step", "plan"),
+        ("why does the build fail since the upgrade", "debug"),
+        ("the import crashes with a KeyError", "debug"),
+        ("review my pull request", "review"),
+        ("I'd like your opinion: is this naming any good?", "review"),
+    ],
+)
+def test_the_verb_that_leads_and_the_phrases_tell_the_intent(text, intent):
+    assert DETECTOR.detect(text).intent == intent
+
+
+@pytest.mark.parametrize(
+    ("text", "domain"),
+    [
+        ("refactor this class and its unit tests", "code"),
+        ("which clause of the contract covers liability", "legal"),
+        ("move the story to the next sprint", "agile"),
+        ("circuit breaker or bulkhead between the services", "architecture"),
+        ("which endpoint needs the bearer token", "api"),
+        ("refund the customer's last order", "product"),
+        ("look at `getUserById`", "code"),
+    ],
+)
+def test_the_words_of_a_field_tell_the_domain(text, domain):
+    assert DETECTOR.detect(text).domain == domain
+
+
+@pytest.mark.parametrize(
+    ("text", "urgency"),
+    [
+        ("restart the worker immediately", "high"),
+        ("production outage in both regions", "high"),
+        ("what is an outage", "low"),
+        ("explain this outage right now", "high"),
+        ("send it by Friday", "medium"),
+        ("no rush, but the outage page needs a fix", "low"),
+        ("not urgent: rename the folder", "low"),
+        ("list the folders", "low"),
+    ],
+)
+def test_urgency_is_what_is_said_of_time_and_trouble(text, urgency):
+    assert DETECTOR.detect(text).urgency == urgency
+
+
+@pytest.mark.parametrize(
+    ("text", "need"), [("send the notes to the squad", "act"), ("how do we run a retro", "know")]
+)
+def test_what_answers_the_turn_is_told(text, need):
+    assert DETECTOR.detect(text).need == need
+
+
+def test_a_request_has_all_its_confidences_and_the_lesser_counts():
+    context = DETECTOR.detect("write unit tests for the parser by Friday")
+    assert set(context.confidences) == {
+        "intent",
+        "domain",
+        "urgency",
+        "sensitivity",
+        "need",
+        "smalltalk",
+    }
+    assert context.confidence == min(context.confidences["intent"], context.confidences["domain"])
+
+
+def test_small_talk_has_no_intent_domain_or_need():
+    context = DETECTOR.detect("Thank you so much!")
+    assert (context.smalltalk, context.intent, context.domain, context.need) == (
+        "thanks",
+        None,
+        None,
+        None,
+    )
+    assert context.confidence == context.confidences["smalltalk"]
+
+
+def test_where_no_cue_is_heard_there_is_no_label_and_little_confidence():
+    context = DETECTOR.detect("purple elephants under moonlight")
+    assert (context.intent, context.domain, context.urgency) == (None, None, "low")
+    assert context.confidence < 0.5
+
+
+def test_signals_say_what_was_heard_and_no_personal_data():
+    context = DETECTOR.detect("please deploy it immediately and mail ann@example.com")
+    assert "intent: 'deploy'" in context.signals
+    assert "urgency: 'immediately'" in context.signals
+    assert "sensitivity: holds email" in context.signals
+    assert not any("ann@" in signal for signal in context.signals)
+
+
+def test_without_entities_neither_they_nor_personal_data_are_looked_for():
+    context = DETECTOR.detect("mail ann@example.com", entities=False)
+    assert (context.entities, context.sensitivity) == ((), "public")
+
+
+def test_the_given_finder_is_used():
+    detector = HeuristicDetector(finder=EntityFinder({"team": ["Heron"]}))
+    assert [(e.type, e.text) for e in detector.detect("ask Heron").entities] == [("team", "Heron")]
+
+
+def test_a_request_after_a_long_text_is_heard():
+    log = "10:00 worker-1 handled the message\n" * 1000
+    assert DETECTOR.detect(f"{log}\nreview this, asap").urgency == "high"
+    assert DETECTOR.detect(f"summarise this: {log}").intent == "transform"
+
+
+def test_other_cues_have_other_labels():
+    cues = Cues(
+        intents={"buy": IntentCues(leads=("get me",), need="act")},
+        domains={"fruit": ("apple",), "tools": ("saw",)},
+        urgency=UrgencyCues(high=("hungry",)),
+    )
+    context = HeuristicDetector(cues).detect("get me apples, I am hungry")
+    assert (context.intent, context.domain, context.urgency) == ("buy", "fruit", "high")
+
+
+@given(st.text(max_size=200))
+def test_any_text_has_a_context_and_always_the_same(text):
+    context = DETECTOR.detect(text)
+    assert context == DETECTOR.detect(text)
+    assert context.sensitivity in SENSITIVITIES
+    assert context.urgency in {"low", "medium", "high"}
+    assert all(0 <= p <= 1 for p in context.confidences.values())
+    assert context.text == text
+
+
+@pytest.mark.parametrize("piece", ["and ", "please ", "not ", "hi, ", ".", "why ", "it "])
+def test_a_text_of_one_cue_alone_is_read_to_its_end(piece):
+    # Every clause begins where the last one's polite words end: no word is passed over twice.
+    assert DETECTOR.detect(piece * 20_000).text == piece * 20_000
+
+
+LABELS = ("code", "api", "legal")
+VOTES = st.dictionaries(st.sampled_from(LABELS), st.floats(0, 20), max_size=3)
+
+
+def match(phrase, *labels):
+    return Match(phrase, labels, 0, len(phrase.split()))
+
+
+def test_a_phrase_votes_once_and_for_several_labels_in_parts():
+    found = [match("queue", "code", "api"), match("queue", "code", "api"), match("test", "code")]
+    assert phrase_weights(found) == {"code": 1.5, "api": 0.5}
+
+
+def test_the_label_with_the_most_votes_wins_with_what_spoke_for_it():
+    told = estimate({"api": 2.0, "code": 1.0}, LABELS, [match("header", "api"), match("x", "code")])
+    assert told.label == "api"
+    assert told.signals == ("'header'",)
+    assert told.confidence == pytest.approx(math.e**2 / (math.e**2 + math.e + 1))
+
+
+def test_without_a_vote_there_is_no_label():
+    assert estimate({}, LABELS, []) == estimate({"api": 0.0}, LABELS, []) == Estimate(None, 0.3)
+    assert estimate({"other": 3.0}, (), []).label is None
+
+
+@given(VOTES, st.floats(0.1, 5))
+def test_a_confidence_is_a_probability_that_grows_with_the_votes_of_the_winner(votes, sharpness):
+    told = estimate(votes, LABELS, [], sharpness=sharpness)
+    assert 0 < told.confidence <= 1
+    if told.label is not None:
+        more = {**votes, told.label: votes[told.label] + 1}
+        assert estimate(more, LABELS, [], sharpness=sharpness).confidence >= told.confidence
+
+
+INDEXES = load_cues().indexes
+
+
+def leans(text):
+    return follow_up_score(split_words(text), INDEXES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["and for staging?", "what about the other one", "yes", "why?", "in German please", "the same"],
+)
+def test_a_turn_that_says_nothing_of_its_own_leans_wholly(text):
+    assert leans(text) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How do I write a good retro?",
+        "book a room for tomorrow at nine",
+        "deploy the billing service and restart it",
+        "",
+        "?!",
+    ],
+)
+def test_a_turn_that_stands_alone_does_not(text):
+    assert leans(text) < 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "do the same for team Heron",
+        "send it to Bob in the support team",
+        "and then what happens to orders in flight?",
+    ],
+)
+def test_a_turn_that_may_lean_lies_between(text):
+    assert 0.5 <= leans(text) < 1
+
+
+def test_what_refers_back_late_may_refer_to_the_turn_itself():
+    early, late = "restart it in the second region", "restart the worker in the region below it"
+    assert leans(early) > leans(late) > 0
+
+
+def told(text):
+    return smalltalk_of(split_words(text), INDEXES)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("hi", "greeting"),
+        ("Good morning, team!", "greeting"),
+        ("thanks!", "thanks"),
+        ("Thank you so much, Corinna", "thanks"),
+        ("ok bye, see you tomorrow", "farewell"),
+        ("who are you?", "assistant"),
+        ("hey, are you a human or a bot", "assistant"),
+    ],
+)
+def test_small_talk_is_told_by_kind(text, kind):
+    assert told(text).label == kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("thanks, now deploy it", "hi, the checkout is broken", "hello, where is the invoice"),
+        *("good morning, create a ticket", "deploy it", "what is a good greeting for a customer"),
+        *("", "?!"),
+    ],
+)
+def test_a_turn_that_asks_for_something_is_none(text):
+    assert told(text).label is None
+
+
+def test_the_phrase_that_was_heard_is_its_signal():
+    assert told("good night, all").signals == ("'good night'",)

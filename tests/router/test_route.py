@@ -1,0 +1,122 @@
+"""Route of a turn: a guess, corrected at most once by what was found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.router.sample_decisions import found, known
+from toolcrib.records import Context, FindResult, KnowledgeResult, Route
+from toolcrib.router.route import REASONS, Reason, RouteEvidence, choose_route
+
+DOING = Context("", intent="generate", domain="product", need="act", confidences={"need": 0.97})
+READING = Context("", intent="ask", domain="agile", need="know", confidences={"need": 0.97})
+STRANGE = Context("", need="act", confidences={"need": 0.6})
+
+SURE_TOOLS = found("mail/send", sure=0.98)
+UNSURE_TOOLS = found("mail/send", sure=0.02, verdict="abstain")
+NO_TOOLS = FindResult("", (), {}, verdict="abstain")
+SURE_PASSAGES = replace(known("handbook"), fit=0.98)
+NO_PASSAGES = KnowledgeResult(fit=0.02)
+
+
+def test_a_request_with_a_fitting_tool_goes_to_tools():
+    route = choose_route(RouteEvidence(DOING, SURE_TOOLS, NO_PASSAGES))
+    assert (route.kind, route.corrected_from) == ("tools", None)
+    assert route.confidence > 0.5
+    assert route.reason == "a tool must do this"
+
+
+def test_a_question_with_fitting_passages_goes_to_knowledge():
+    route = choose_route(RouteEvidence(READING, UNSURE_TOOLS, SURE_PASSAGES))
+    assert (route.kind, route.corrected_from) == ("knowledge", None)
+    assert route.reason == "written knowledge answers this"
+
+
+def test_where_only_passages_were_found_a_request_is_sent_to_them_and_the_guess_is_told():
+    route = choose_route(RouteEvidence(DOING, NO_TOOLS, SURE_PASSAGES))
+    assert (route.kind, route.corrected_from) == ("knowledge", "tools")
+    assert route.reason.startswith("written knowledge answers this (knowledge ")
+
+
+def test_where_only_a_tool_was_found_a_question_is_sent_to_it_and_the_guess_is_told():
+    route = choose_route(RouteEvidence(READING, SURE_TOOLS, NO_PASSAGES))
+    assert (route.kind, route.corrected_from) == ("tools", "knowledge")
+    assert route.reason.startswith("a tool must do this (tools ")
+
+
+@pytest.mark.parametrize("context", [DOING, READING, STRANGE])
+def test_where_nothing_was_found_it_is_the_general_tool(context):
+    route = choose_route(RouteEvidence(context, NO_TOOLS, NO_PASSAGES))
+    assert (route.kind, route.confidence) == ("general", 1.0)
+    assert route.corrected_from in {"tools", "knowledge"}
+
+
+def test_without_any_probability_of_the_tools_they_are_given():
+    uncalibrated = found("mail/send", sure=None)
+    assert choose_route(RouteEvidence(DOING, uncalibrated, KnowledgeResult())).kind == "tools"
+
+
+@pytest.mark.parametrize("verdict", ["abstain", "fallback"])
+def test_where_the_gate_decides_what_it_held_back_is_no_tool(verdict):
+    held_back = replace(SURE_TOOLS, verdict=verdict)
+    evidence = RouteEvidence(DOING, held_back, NO_PASSAGES, gate_decides=True)
+    assert not evidence.has_tools
+    assert choose_route(evidence).kind == "general"
+    assert choose_route(replace(evidence, tools=SURE_TOOLS)).kind == "tools"
+    assert choose_route(replace(evidence, gate_decides=False)).kind == "tools"
+
+
+def test_small_talk_goes_nowhere_whatever_was_found():
+    context = Context("hi", smalltalk="greeting", confidences={"smalltalk": 0.9})
+    tools = replace(SURE_TOOLS, reason="a greeting")
+    route = choose_route(RouteEvidence(context, tools, SURE_PASSAGES))
+    assert (route.kind, route.reason, route.confidence) == ("none", "a greeting", 0.9)
+
+
+def test_where_there_was_no_time_to_look_it_is_the_general_tool_and_nobody_knows_how_sure():
+    late = RouteEvidence(READING, NO_TOOLS, NO_PASSAGES, late=True)
+    assert choose_route(late) == Route("general", "no time was left")
+
+
+def test_every_reason_has_its_text():
+    assert set(REASONS) == set(Reason)
+
+
+SHARES = st.floats(0, 1)
+
+
+@given(
+    sure=SHARES | st.none(),
+    fit=SHARES | st.none(),
+    need=st.sampled_from(["act", "know", "neither", None]),
+    sure_need=SHARES,
+    domain=st.sampled_from(["code", None]),
+    has_tools=st.booleans(),
+    has_passages=st.booleans(),
+)
+def test_any_evidence_has_one_route_to_what_was_found(
+    sure, fit, need, sure_need, domain, has_tools, has_passages
+):
+    context = Context("", domain=domain, need=need, confidences={"need": sure_need})
+    tools = found("a/b", sure=sure) if has_tools else replace(NO_TOOLS, confidence=sure)
+    passages = replace(SURE_PASSAGES if has_passages else NO_PASSAGES, fit=fit)
+    route = choose_route(RouteEvidence(context, tools, passages))
+    assert 0 <= route.confidence <= 1
+    assert route.corrected_from != route.kind
+    assert has_tools or route.kind not in {"tools", "both"}
+    assert has_passages or route.kind not in {"knowledge", "both"}
+
+
+@given(sure=SHARES, better=SHARES, fit=SHARES)
+def test_a_tool_that_is_more_likely_right_is_never_dropped_for_it(sure, better, fit):
+    less, more = sorted((sure, better))
+    passages = replace(SURE_PASSAGES, fit=fit)
+    given_with = [
+        choose_route(RouteEvidence(DOING, found("a/b", sure=p), passages)).kind in {"tools", "both"}
+        for p in (less, more)
+    ]
+    assert given_with[0] <= given_with[1]

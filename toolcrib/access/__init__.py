@@ -1,0 +1,1 @@
+"""Access: API keys, grants, quarantine and the lock file of approved tools."""

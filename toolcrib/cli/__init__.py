@@ -1,0 +1,23 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run `toolcrib`; a user's mistake ends in one line and an exit code, never a stack trace."""
+    from toolcrib.cli.app import app, report
+
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`toolcrib list | head`).
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception as error:  # noqa: BLE001 -- what is not ours is raised on
+        sys.exit(report(error, as_json="--json" in sys.argv))

@@ -1,0 +1,219 @@
+"""`toolcrib train`: an encoder or a reranker of your own, judged before it is offered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from toolcrib.cli.opening import Json, Queries, Seed, Store, Tools, load_sets
+from toolcrib.cli.screen import counting, err, out, print_json
+from toolcrib.records import Refusal, ToolSpec
+from toolcrib.settings import load_settings
+
+if TYPE_CHECKING:
+    from toolcrib.training.session import TrainingPlan, TrainingResult
+    from toolcrib.training.trainer import LoopSettings
+
+__all__ = ["train"]
+
+
+class Kind(StrEnum):
+    """What can be trained."""
+
+    ENCODER = "encoder"
+    RERANKER = "reranker"
+
+
+BATCH = {Kind.ENCODER: 64, Kind.RERANKER: 16}
+
+
+DataSets: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(help="Data sets as `eval` reads them; their split `train` is learned from."),
+]
+Out: TypeAlias = Annotated[Path, typer.Option(help="Folder for the model; a run resumes there.")]
+Corpora: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--corpus", help="Tools without queries to learn from; may be repeated."),
+]
+Unseen: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--unseen", help="A data set whose texts must not be learned; may be repeated."),
+]
+Resplit: TypeAlias = Annotated[
+    bool,
+    typer.Option("--resplit", help="Deal all queries out anew: 60 % train, 15 % dev, 25 % test."),
+]
+Imitate: TypeAlias = Annotated[
+    bool,
+    typer.Option("--imitate/--no-imitate", help="Also learn from the tools alone."),
+]
+Base: TypeAlias = Annotated[
+    str,
+    typer.Option(help="Where to start: bundled, or a folder or hub name of a BERT."),
+]
+Epochs: TypeAlias = Annotated[int, typer.Option(min=1, help="Times that every pair is seen.")]
+Limit: TypeAlias = Annotated[int, typer.Option(min=1, help="At most so many pairs a data set.")]
+CorpusLimit: TypeAlias = Annotated[
+    int | None,
+    typer.Option(min=1, help="At most so many pairs a corpus."),
+]
+Judged: TypeAlias = Annotated[
+    int | None,
+    typer.Option(min=1, help="Judge by at most so many test queries a data set."),
+]
+Rate: TypeAlias = Annotated[float, typer.Option(min=0.0, help="Highest learning rate.")]
+Checks: TypeAlias = Annotated[
+    int,
+    typer.Option(min=0, help="Times an epoch that the dev queries are asked; 0: never."),
+]
+Mix: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0, max=1.0, help="Share of the base kept in an encoder; default: as dev says."
+    ),
+]
+
+
+def train(
+    context: typer.Context,
+    kind: Annotated[Kind, typer.Argument(help="Dense encoder, or cross-encoder to rerank with.")],
+    out: Out,
+    datasets: DataSets = None,
+    store: Store = None,
+    tools: Tools = None,
+    queries: Queries = None,
+    corpus: Corpora = None,
+    unseen: Unseen = None,
+    resplit: Resplit = False,
+    imitate: Imitate = True,
+    base: Base = "bundled",
+    layers: Annotated[int, typer.Option(min=1, help="Layers of a reranker, from the base.")] = 3,
+    epochs: Epochs = 1,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=2, help="Pairs a step (64), or queries with 8 texts each (16)."),
+    ] = None,
+    rate: Rate = 5e-5,
+    checks: Checks = 5,
+    mix: Mix = None,
+    limit: Limit = 3_000,
+    corpus_limit: CorpusLimit = None,
+    judged: Judged = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Fine-tune a model on your own tools and queries, export it, and say whether it helped."""
+    from toolcrib.training.session import TrainingPlan
+    from toolcrib.training.session import train as run
+    from toolcrib.training.trainer import LoopSettings
+
+    loop = LoopSettings(
+        epochs=epochs,
+        batch=batch or BATCH[kind],
+        rate=rate,
+        checks=max(checks, 1),
+        seed=seed,
+    )
+    plan = TrainingPlan(
+        out,
+        _sets(context, datasets, store, tools, queries, seed if resplit else None)
+        if datasets or queries or not corpus
+        else (),
+        corpora=_corpora(corpus),
+        unseen=_unseen(unseen),
+        base=base,
+        settings=_settings(kind, loop, layers, mix),
+        checked=checks > 0,
+        imitated=imitate,
+        limit=limit,
+        corpus_limit=corpus_limit,
+        judged=judged,
+        seed=seed,
+    )
+    with counting("reading") as listener:
+        outcome = run(plan, load_settings(context.obj), listener)
+    if json:
+        print_json({"model": str(out), **asdict(outcome)})
+    else:
+        _show(plan, outcome)
+
+
+def _settings(kind: Kind, loop: LoopSettings, layers: int, mix: float | None) -> Any:
+    from toolcrib.training.trainer import EncoderTraining, RerankerTraining
+
+    if kind is Kind.ENCODER:
+        return EncoderTraining(loop, mix=mix)
+    return RerankerTraining(loop, layers)
+
+
+def _sets(
+    context: typer.Context,
+    datasets: list[str] | None,
+    store: str | None,
+    tools: str | None,
+    queries: Path | None,
+    resplit: int | None,
+) -> list[Any]:
+    from toolcrib.training.data import split_anew
+
+    sets = load_sets(context, datasets, store, tools, queries)
+    for note in (f"{data.name}: {note}" for data in sets for note in data.notes):
+        err.print(f"[yellow]{escape(note)}[/]", soft_wrap=True)
+    return sets if resplit is None else [split_anew(data, resplit) for data in sets]
+
+
+def _corpora(sources: list[str] | None) -> dict[str, Iterator[ToolSpec]]:
+    return {Path(source).name: _specs(source) for source in sources or ()}
+
+
+def _specs(source: str) -> Iterator[ToolSpec]:
+    from toolcrib.indexers.sources import entries
+
+    for _, entry in entries(source, None, None):
+        if isinstance(entry, Refusal):
+            err.print(f"[yellow]{escape(f'{entry.source}: {entry.reason}')}[/]", soft_wrap=True)
+        else:
+            yield entry
+
+
+def _unseen(names: list[str] | None) -> list[Any]:
+    from toolcrib.evaluation.loaders import load
+
+    return [load(name) for name in names or ()]
+
+
+def _show(plan: TrainingPlan, outcome: TrainingResult) -> None:
+    pairs, gone = sum(outcome.pairs.values()), sum(outcome.left_out_as_near_duplicates.values())
+    out.print(
+        f"[bold]{pairs:,} pairs[/] [dim]from {len(outcome.pairs)} sources; {gone:,} texts left "
+        f"out as near duplicates of held-back ones; {outcome.training['seconds']:.0f} s[/]",
+        soft_wrap=True,
+    )
+    verdict = outcome.verdict
+    if verdict is None:
+        out.print("[yellow]no test queries: nobody knows whether it helped[/]")
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("data set", "measure", "before", "after", "p"):
+        table.add_column(name, justify="left" if name in ("data set", "measure") else "right")
+    for change in verdict.changes:
+        figures = (f"{100 * change.before:.1f}", f"{100 * change.after:.1f}", f"{change.p:.3f}")
+        table.add_row(escape(change.data_set), change.measure, *figures)
+    out.print(table)
+    if verdict.outcome != "better":
+        out.print(f"[yellow]{verdict.outcome}: keep the model that you have[/]")
+        return
+    setting = "dense" if plan.kind == "encoder" else "reranker"
+    out.print("[green]better[/]; to use it, put into toolcrib.yaml\n  encoder:", soft_wrap=True)
+    out.print(f"    {setting}: bundled:{escape(str(plan.out))}", soft_wrap=True)
+    if plan.kind == "encoder":
+        out.print("and run `toolcrib index --rebuild`: the old index answers until the new is up")
+    out.print("then `toolcrib calibrate`: the confidence belongs to the model")

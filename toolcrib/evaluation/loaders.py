@@ -1,0 +1,272 @@
+"""Loaders: a folder, a pair of files or a public name becomes a data set."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TypeAlias
+
+from pydantic import Field
+
+from toolcrib.errors import SourceError, UnknownFormatError
+from toolcrib.evaluation.dataset import DataSet
+from toolcrib.evaluation.hub import HUB_SETS, load_from_hub
+from toolcrib.evaluation.rows import (
+    FileRow,
+    Filled,
+    Located,
+    QueryRow,
+    checked,
+    read_intents,
+    read_queries,
+    read_rows,
+    strictness,
+    validated,
+)
+from toolcrib.indexers.readers.source import Source, build_spec
+from toolcrib.indexers.sources import entries
+from toolcrib.records import Refusal, ToolSpec
+
+__all__ = ["FOLDER_FORMS", "FolderForm", "load", "with_tools"]
+
+
+def _part(folder: Path, name: str) -> Path | None:
+    """Give the file `name` or its compressed form, or the folder where `name` ends in a slash."""
+    if name.endswith("/"):
+        return folder / name if (folder / name).is_dir() else None
+    return next((p for p in (folder / name, folder / f"{name}.gz") if p.is_file()), None)
+
+
+def _tools_folder(folder: Path) -> DataSet:
+    """Load `tools.jsonl`, in any form that can be indexed, with `queries.jsonl`."""
+    return _paired(_name(folder), _file(folder, "tools.jsonl"), _file(folder, "queries.jsonl"))
+
+
+def _intents_folder(folder: Path) -> DataSet:
+    """Load `intents.jsonl` (id, name, description, domain) with `queries.jsonl`."""
+    found = read_intents(_file(folder, "intents.jsonl"))
+    queries = read_queries(_file(folder, "queries.jsonl"))
+    return checked(_name(folder), found, queries, "intents")
+
+
+def _registry_folder(folder: Path) -> DataSet:
+    """Load every tool of `registry/` with `queries.jsonl`: the form of the sample data.
+
+    The Python files directly in `registry/` are run, as `FILE.py:TOOLS` runs them when named;
+    files that cannot be read are noted, as an index run would.
+    """
+    registry = folder / "registry"
+    sources = [str(registry), *(f"{path}:TOOLS" for path in sorted(registry.glob("*.py")))]
+    found = (item for _, item in entries(sources, None, None))
+    return checked(_name(folder), found, read_queries(_file(folder, "queries.jsonl")))
+
+
+def _paired(name: str, tools: str | Path, queries: Path) -> DataSet:
+    """Load a file of tools, in any form that can be indexed, with a file of queries."""
+    found = (item for _, item in entries(str(tools), None, None))
+    return checked(name, _whole(found), read_queries(queries))
+
+
+def with_tools(name: str, tools: Iterable[ToolSpec], queries: Path) -> DataSet:
+    """Load a file of queries about tools that are at hand, those of a store for example.
+
+    Raises:
+        SourceError: the file cannot be read, or holds nothing that can be used.
+    """
+    return checked(name, tools, read_queries(queries))
+
+
+def _whole(found: Iterable[ToolSpec | Refusal]) -> Iterator[ToolSpec | Refusal]:
+    """Pass on refusals of single tools; half of a file would be another data set, so raise."""
+    for item in found:
+        if isinstance(item, Refusal) and not item.place:
+            raise SourceError(item.source, "", item.reason)
+        yield item
+
+
+def _file(folder: Path, name: str) -> Path:
+    return _part(folder, name) or folder / name
+
+
+def _name(folder: Path) -> str:
+    return folder.resolve().name
+
+
+COLUMNS = ("query-id", "corpus-id", "score")
+"""Of a file of judgements, separated by tabs; a first line with these names may be missing."""
+
+
+class _CorpusRow(FileRow):
+    """A document; it becomes a tool whose name is the title, or the id where there is none."""
+
+    id: Filled = Field(alias="_id")
+    title: str = ""
+    text: str = ""
+
+
+class _TopicRow(FileRow):
+    """A query, which belongs to the splits whose judgements name it."""
+
+    id: Filled = Field(alias="_id")
+    text: str
+
+
+_Topic: TypeAlias = tuple[str, _TopicRow]
+"""Where in the file it stands, and the query."""
+
+
+def _beir_folder(folder: Path) -> DataSet:
+    """Load the form of BEIR (Thakur et al. 2021): corpus, queries and `qrels/*.tsv`, by split.
+
+    Judgements of 0 and less say that a document does not answer, and are passed over. Queries
+    that no file judges are left out, and those of several splits stay in the strictest.
+    """
+    return checked(_name(folder), _documents(folder), _queries(folder))
+
+
+def _documents(folder: Path) -> Iterator[ToolSpec | Refusal]:
+    path = _file(folder, "corpus.jsonl")
+    for item in read_rows(path, _CorpusRow):
+        if isinstance(item, Refusal):
+            yield item
+            continue
+        place, row = item
+        name = row.title.strip() or row.id
+        fields = {"id": row.id, "name": name, "description": row.text}
+        yield build_spec(str(path), place, fields)
+
+
+def _queries(folder: Path) -> Iterator[Located | Refusal]:
+    path = _file(folder, "queries.jsonl")
+    topics: dict[str, _Topic] = {}
+    for item in read_rows(path, _TopicRow):
+        if isinstance(item, Refusal):
+            yield item
+        elif item[1].id in topics:
+            yield Refusal(str(path), item[0], f"_id: {item[1].id!r} is taken")
+        else:
+            topics[item[1].id] = item
+    # The strictest first, since of equal ids the first one stays.
+    files = sorted(
+        (folder / "qrels").glob("*.tsv*"),
+        key=lambda qrels: strictness(qrels.name.split(".")[0]),
+        reverse=True,
+    )
+    found = [item for qrels in files for item in _judged(path, topics, qrels)]
+    yield from found
+    judged = {item.query.id for item in found if isinstance(item, Located)}
+    for query_id in [query_id for query_id in topics if query_id not in judged]:
+        yield Refusal(str(path), topics[query_id][0], "no judgement in qrels/ is above 0")
+
+
+def _judged(path: Path, topics: Mapping[str, _Topic], qrels: Path) -> Iterator[Located | Refusal]:
+    """Yield the queries that one file of judgements names, with its split."""
+    grades: dict[str, dict[str, float]] = defaultdict(dict)
+    for number, line in Source.named(str(qrels)).lines():
+        judgement = _judgement(line)
+        if judgement is None and number > 1:
+            reason = f"must be {', '.join(COLUMNS)}, separated by tabs"
+            yield Refusal(str(qrels), f"line {number}", reason)
+        elif judgement and judgement[0] not in topics:
+            reason = f"query-id: {judgement[0]!r} is not in {path.name}"
+            yield Refusal(str(qrels), f"line {number}", reason)
+        elif judgement and judgement[2] > 0:
+            grades[judgement[0]][judgement[1]] = judgement[2]
+    for query_id, relevant in grades.items():
+        place, topic = topics[query_id]
+        fields = {**topic.model_dump(), "split": qrels.name.split(".")[0], "relevant": relevant}
+        row = validated(str(path), place, fields, QueryRow)
+        yield row if isinstance(row, Refusal) else Located(f"{path.name}: {place}", row.as_query())
+
+
+def _judgement(line: bytes) -> tuple[str, str, float] | None:
+    """Query, document and score; None for a line of another form."""
+    fields = line.decode("utf-8", "replace").split("\t")
+    try:
+        query_id, document, score = fields
+        return query_id, document, float(score)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class FolderForm:
+    """A form that a folder can have: the parts it is known by, and who reads it."""
+
+    parts: tuple[str, ...]
+    read: Callable[[Path], DataSet]
+
+    def fits(self, folder: Path) -> bool:
+        """Whether all parts are there, files also when compressed (`.gz`)."""
+        return all(_part(folder, name) for name in self.parts)
+
+    def __str__(self) -> str:
+        """The parts as a sentence has them."""
+        return f"{', '.join(self.parts[:-1])} and {self.parts[-1]}"
+
+
+FOLDER_FORMS = (
+    FolderForm(("tools.jsonl", "queries.jsonl"), _tools_folder),
+    FolderForm(("intents.jsonl", "queries.jsonl"), _intents_folder),
+    FolderForm(("registry/", "queries.jsonl"), _registry_folder),
+    FolderForm(("corpus.jsonl", "queries.jsonl", "qrels/"), _beir_folder),
+)
+"""In the order in which they are tried."""
+
+
+def load(
+    source: str = "", *, tools: str | Path | None = None, queries: Path | None = None
+) -> DataSet:
+    """Load a data set, check it, and say in its `notes` what the checks left out.
+
+    `source` is a folder of one of `FOLDER_FORMS`, or a public name (`HUB_SETS`); a folder of that
+    name goes first. With `tools` (anything that can be indexed from a name) and `queries`
+    these two are loaded, and `source`, if given, is what the set is called.
+
+    Raises:
+        UnknownFormatError: the source is none of these; the message says what is known.
+        SourceError: a file cannot be read, holds nothing that can be used, or the hub is away.
+        MissingExtraError: a public name needs the extra `hub`.
+    """
+    if tools is not None or queries is not None:
+        return _pair(source, tools, queries)
+    # Unlike pathlib, this says no to names that nothing can have, instead of raising.
+    if os.path.isdir(source):  # noqa: PTH112
+        return _folder(source)
+    if source in HUB_SETS:
+        return load_from_hub(source)
+    near = get_close_matches(source, HUB_SETS, 1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise UnknownFormatError(
+        source, "", f"there is no such folder or public name; {hint}{_known()}"
+    )
+
+
+def _pair(name: str, tools: str | Path | None, queries: Path | None) -> DataSet:
+    if tools is None or queries is None:
+        given, missing = (queries, "tools") if tools is None else (tools, "queries")
+        raise SourceError(str(given), "", f"needs {missing} beside it: give both files")
+    return _paired(name or queries.name.split(".")[0], tools, queries)
+
+
+def _folder(source: str) -> DataSet:
+    folder = Path(source)
+    for form in FOLDER_FORMS:
+        if form.fits(folder):
+            return form.read(folder)
+    inside = [
+        child.name
+        for child in sorted(folder.iterdir())
+        if any(form.fits(child) for form in FOLDER_FORMS)
+    ]
+    hint = f"name the data sets in it, such as {inside[0]!r}; " if inside else ""
+    raise UnknownFormatError(source, "", f"the folder is no data set; {hint}{_known()}")
+
+
+def _known() -> str:
+    forms = "; ".join(map(str, FOLDER_FORMS))
+    return f"a data set is a folder with {forms}; or one of {', '.join(sorted(HUB_SETS))}"

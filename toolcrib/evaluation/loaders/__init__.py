@@ -1,1 +1,0 @@
-"""Data sets from wherever they lie, checked while they are read."""

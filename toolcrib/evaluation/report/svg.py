@@ -1,0 +1,368 @@
+"""SVG drawings: paths and texts, which `svg.jinja` writes into a page.
+
+Colours are the names of the page's CSS variables, so that one drawing is right in light and in
+dark. Units are CSS pixels at the drawing's own size, `WIDTH` wide; y grows downwards.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+__all__ = [
+    "BAR",
+    "LOOKS",
+    "OTHER",
+    "WIDTH",
+    "Axis",
+    "Bar",
+    "Curve",
+    "Drawing",
+    "Look",
+    "Pixel",
+    "Plot",
+    "Stroke",
+    "bar_chart",
+    "curve_chart",
+    "milliseconds",
+    "percent",
+    "round_steps",
+    "spread",
+    "written",
+]
+
+WIDTH = 380
+"""As a phone shows it, so that its letters are never shrunk."""
+
+TEXT, SMALL = 11, 9.8
+LETTER = 6.3
+"""About the width of a letter, for the room that names take."""
+
+NAMES_APART = 13.0
+LEFT, TOP = 36, 13
+CURVES_HEIGHT, CURVES_BOTTOM = 262, 223
+BAR = 9.6
+ROW = 37
+EDGE = 0.04
+
+Pixel: TypeAlias = tuple[float, float]
+Anchor: TypeAlias = Literal["start", "middle", "end"]
+
+MARKERS = (
+    "m-2.6 0a2.6 2.6 0 1 0 5.2 0a2.6 2.6 0 1 0-5.2 0z",
+    "m-2.5-2.5h5v5h-5z",
+    "m0-3.2l3 5.4h-6z",
+    "m0-3.4l3.4 3.4-3.4 3.4-3.4-3.4z",
+    "m0 3.2l3-5.4h-6z",
+    "m-1.1-3.2h2.2v2.1h2.1v2.2h-2.1v2.1h-2.2v-2.1h-2.1v-2.2h2.1z",
+)
+DASHES = ("", "9 3", "4 2.5", "11 3 3 3", "6 2", "2 2")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How one system is drawn everywhere: told apart by shape as well as by colour.
+
+    `marker` is a path around a point, `dashes` as SVG has them.
+    """
+
+    colour: str
+    marker: str = ""
+    dashes: str = ""
+
+
+LOOKS = tuple(Look(f"s{n}", *drawn) for n, drawn in enumerate(zip(MARKERS, DASHES, strict=True)))
+OTHER = Look("other")
+"""For systems beyond the colours that can be told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Where values from `low` to `high` stand between the pixels `start` and `end`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def place(self, value: float) -> float:
+        """The pixel of a value."""
+        low, high, at = (math.log10(v) if self.log else v for v in (self.low, self.high, value))
+        return round(self.start + (at - low) / ((high - low) or 1) * (self.end - self.start), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A line of this `width`, or without one a filled area; `d` as SVG has it."""
+
+    d: str
+    colour: str
+    width: float = 0
+    dashes: str = ""
+    opacity: float = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenText:
+    """One line of text; `y` is its middle."""
+
+    x: float
+    y: float
+    text: str
+    colour: str
+    anchor: Anchor
+    size: float
+
+
+@dataclass(slots=True)
+class Drawing:
+    """What is drawn, first things first, and a `label` that says it in words."""
+
+    height: float
+    label: str
+    width: int = WIDTH
+    paths: list[Path] = field(default_factory=list[Path])
+    texts: list[WrittenText] = field(default_factory=list[WrittenText])
+
+    def line(
+        self, points: Iterable[Pixel], colour: str, width: float = 1.8, dashes: str = ""
+    ) -> None:
+        """Join these points."""
+        self.paths.append(Path(_joined(points), colour, width, dashes))
+
+    def area(self, points: Iterable[Pixel], colour: str, opacity: float = 1) -> None:
+        """Fill what these points enclose."""
+        self.paths.append(Path(f"{_joined(points)}z", colour, opacity=opacity))
+
+    def box(self, left: float, top: float, right: float, bottom: float, colour: str) -> None:
+        """Fill a rectangle."""
+        self.area([(left, top), (right, top), (right, bottom), (left, bottom)], colour)
+
+    def markers(self, points: Iterable[Pixel], look: Look) -> None:
+        """Set the look's mark at each point."""
+        self.paths.append(Path("".join(f"M{x} {y}{look.marker}" for x, y in points), look.colour))
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        colour: str = "ink",
+        anchor: Anchor = "start",
+        size: float = TEXT,
+    ) -> None:
+        """Write one line."""
+        self.texts.append(WrittenText(round(x, 1), round(y, 1), text, colour, anchor, size))
+
+    def below(self, axis: Axis, ticks: Mapping[float, str], bottom: float) -> None:
+        """Write ticks under an x axis; those at its ends do not stand out beyond it."""
+        for value, said in ticks.items():
+            x = axis.place(value)
+            share = (x - axis.start) / (axis.end - axis.start)
+            anchor = "start" if share < EDGE else "end" if share > 1 - EDGE else "middle"
+            self.text(x, bottom + 13, said, "muted", anchor, SMALL)
+
+    def grid(self, axis: Axis, ticks: Iterable[float], *, across: Pixel, upright: bool) -> None:
+        """Thin lines at the ticks of an axis, `across` from one pixel to the other."""
+        for at in map(axis.place, ticks):
+            ends = (
+                [(at, across[0]), (at, across[1])]
+                if upright
+                else [
+                    (across[0], at),
+                    (across[1], at),
+                ]
+            )
+            self.line(ends, "line", 0.8)
+
+    def beside(self, x: float, ends: Sequence[tuple[float, str, Look]], span: Pixel) -> None:
+        """Write each name near the pixel where its line ends, none over another.
+
+        Names that no room is left for between the pixels of `span` are not written, greyed
+        systems' first.
+        """
+        room = int((span[1] - span[0]) / NAMES_APART) + 1
+        kept = sorted(sorted(ends, key=lambda end: end[2] is OTHER)[:room], key=lambda end: end[0])
+        places = spread([end[0] for end in kept], NAMES_APART, *span)
+        for y, (_, name, look) in zip(places, kept, strict=True):
+            self.text(x, y, name, "muted" if look is OTHER else look.colour)
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A drawing with what is said of it, or the reason why there is none (`absent`)."""
+
+    title: str
+    caption: str = ""
+    drawing: Drawing | None = None
+    absent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A line through points of rising x, and what is written at its end.
+
+    `band` holds the least and the greatest y of each point.
+    """
+
+    name: str
+    look: Look
+    points: Sequence[Pixel]
+    band: Sequence[Pixel] = ()
+
+
+def curve_chart(  # noqa: PLR0913 -- by name, each a part of the chart
+    label: str,
+    curves: Sequence[Curve],
+    axes: tuple[Axis, Axis],
+    ticks: tuple[Mapping[float, str], Mapping[float, str]],
+    titled: str,
+    *,
+    line: float = 1.8,
+    marked: bool = True,
+    grid: bool = True,
+    diagonal: bool = False,
+    rule: float | None = None,
+) -> Drawing:
+    """Curves with their names beside them; the first lies on top.
+
+    Only `low`, `high` and `log` of the `axes` count. `titled` is what x is; `diagonal` draws
+    x = y, `rule` a line at this x. Without `marked` lines are told apart by dashes.
+    """
+    drawing = Drawing(CURVES_HEIGHT, label)
+    longest = max((len(curve.name) for curve in curves), default=0)
+    right = WIDTH - 10 - min(longest * LETTER + 6, 130)
+    inset = 0.04 * (right - LEFT)
+    x = Axis(axes[0].low, axes[0].high, LEFT + inset, right - inset, axes[0].log)
+    y = Axis(axes[1].low, axes[1].high, CURVES_BOTTOM, TOP)
+    if grid:
+        drawing.grid(x, ticks[0], across=(TOP, CURVES_BOTTOM), upright=True)
+    drawing.grid(y, ticks[1], across=(LEFT, right), upright=False)
+    drawing.line([(LEFT, CURVES_BOTTOM), (right, CURVES_BOTTOM)], "line", 0.8)
+    for value, said in ticks[0].items():
+        drawing.text(x.place(value), CURVES_BOTTOM + 13, said, "muted", "middle", SMALL)
+    for value, said in ticks[1].items():
+        drawing.text(LEFT - 5, y.place(value), said, "muted", "end", SMALL)
+    drawing.text((LEFT + right) / 2, CURVES_BOTTOM + 31, titled, "muted", "middle")
+    if diagonal:
+        both = [(x.place(at), y.place(at)) for at in (0, 1)]
+        drawing.line(both, "muted", 1, "2 2")
+    if rule is not None:
+        drawing.line([(x.place(rule), TOP), (x.place(rule), CURVES_BOTTOM)], "muted", 1, "2 2")
+    for curve in reversed(curves):
+        _draw_curve(drawing, curve, (x, y), line, marked=marked)
+    ends = [(y.place(curve.points[-1][1]), curve.name, curve.look) for curve in curves]
+    drawing.beside(right + 8, ends, (TOP, CURVES_BOTTOM))
+    return drawing
+
+
+def _draw_curve(
+    drawing: Drawing, curve: Curve, axes: tuple[Axis, Axis], line: float, *, marked: bool
+) -> None:
+    (x, y), look = axes, curve.look
+    places = [(x.place(at), y.place(value)) for at, value in curve.points]
+    if curve.band:
+        over = [(at, y.place(high)) for (at, _), (_, high) in zip(places, curve.band, strict=True)]
+        under = [(at, y.place(low)) for (at, _), (low, _) in zip(places, curve.band, strict=True)]
+        drawing.area([*over, *reversed(under)], look.colour, 0.1)
+    drawing.line(places, look.colour, 1 if look is OTHER else line, look.dashes)
+    if marked and look is not OTHER:
+        drawing.markers(places, look)
+
+
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """A part of a bar from one value to another, `thick` pixels high."""
+
+    low: float
+    high: float
+    colour: str
+    thick: float = BAR
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A name, its figure in words, and what is drawn below; `tick` marks a value."""
+
+    name: str
+    value: str
+    look: Look
+    strokes: Sequence[Stroke]
+    tick: float | None = None
+
+
+def bar_chart(title: str, bars: Sequence[Bar], axis: Axis, ticks: Mapping[float, str]) -> Drawing:
+    """A bar under each name, all on one scale; only `low`, `high` and `log` of `axis` count."""
+    said = "; ".join(f"{bar.name} {bar.value}" for bar in bars)
+    bottom = ROW * len(bars) + 4
+    drawing = Drawing(bottom + 26, f"{title}: {said}")
+    x = Axis(axis.low, axis.high, 4, WIDTH - 8, axis.log)
+    drawing.grid(x, ticks, across=(4, bottom), upright=True)
+    for place, bar in enumerate(bars):
+        top = 4 + ROW * place
+        drawing.text(4, top + 10, written(bar.name, 36))
+        drawing.text(WIDTH - 8, top + 10, bar.value, "muted", "end")
+        y = top + 26
+        for one in bar.strokes:
+            half = one.thick / 2
+            drawing.box(x.place(one.low), y - half, x.place(one.high), y + half, one.colour)
+        if bar.tick is not None:
+            at = x.place(bar.tick)
+            drawing.line([(at, y - 8), (at, y + 8)], bar.look.colour, 2.5)
+    drawing.line([(4, bottom), (WIDTH - 8, bottom)], "line", 0.8)
+    drawing.below(x, ticks, bottom)
+    return drawing
+
+
+def round_steps(low: float, high: float, most: int = 5, least: float = 0.0) -> list[float]:
+    """At most `most` + 1 round values from `low` to `high`, `least` or more apart."""
+    rough = (high - low) / most or 1.0
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = max(least, next(s * power for s in (1, 2, 5, 10) if s * power >= 0.999 * rough))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(step * number, 9) for number in range(first, last + 1)]
+
+
+def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """The nearest places from `low` to `high`, by least squares, `gap` apart; `wanted` rises.
+
+    Names that collide become a block around their middle, as long as blocks collide.
+    """
+    blocks: list[tuple[float, int]] = []
+    for place in wanted:
+        blocks.append((place, 1))
+        while len(blocks) > 1 and blocks[-2][0] + blocks[-2][1] * gap > blocks[-1][0]:
+            (first, count), (second, more) = blocks[-2:]
+            both = count + more
+            blocks[-2:] = [((first * count + (second - count * gap) * more) / both, both)]
+    places = [start + gap * number for start, count in blocks for number in range(count)]
+    last = len(places) - 1
+    return [
+        min(max(place, low + gap * number), high - gap * (last - number))
+        for number, place in enumerate(places)
+    ]
+
+
+def written(name: str, most: int) -> str:
+    """A name on one line of at most so many characters, without any that XML forbids."""
+    printable = "".join("�" if unicodedata.category(c) in {"Cc", "Cs"} else c for c in name)
+    line = " ".join(printable.split())
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+def percent(share: float) -> str:
+    """`0.5` as `50 %`, not to be broken."""
+    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"
+
+
+def milliseconds(ms: float) -> str:
+    """Two or more significant digits, `0.41`, `4.1`, `41`."""
+    return f"{ms:.2f}" if ms < 1 else f"{ms:.1f}" if ms < 10 else f"{ms:,.0f}"  # noqa: PLR2004
+
+
+def _joined(points: Iterable[Pixel]) -> str:
+    return "M" + "L".join(f"{x:g} {y:g}" for x, y in points)

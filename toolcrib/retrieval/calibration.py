@@ -1,0 +1,340 @@
+"""Calibration: from scores to probabilities, for rankings and for sets of tools.
+
+Every ranked tool gets features from the scores alone, and a logistic regression, fitted on
+labelled queries, turns them into the probability that this tool is right. That of the first
+tool is the confidence of the answer. A calibration is kept beside the index that it was made for.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from toolcrib.encoders.halves import from_text, to_text
+from toolcrib.encoders.protocols import FloatArray
+from toolcrib.errors import CalibrationError
+from toolcrib.retrieval.fusion import LegScores
+from toolcrib.store.protocol import Store, point_id
+
+__all__ = [
+    "CALIBRATION_KEY",
+    "COMPETITORS",
+    "FEATURES",
+    "FEATURES_VERSION",
+    "AcceptanceCurve",
+    "Calibration",
+    "Figures",
+    "Floats",
+    "Head",
+    "default_calibration",
+    "differences",
+    "features",
+    "load_calibration",
+    "logistic",
+    "pack",
+    "probabilities",
+    "read_calibration",
+    "save_calibration",
+    "softmax",
+    "usable_calibration",
+]
+
+
+class Head(BaseModel):
+    """A fitted head: `weights` are float16 [len(ids), dimensions] as base64, row by row."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ids: tuple[str, ...]
+    dimensions: int
+    weights: str
+    offsets: tuple[float, ...]
+
+    def log_probabilities(self, query: FloatArray, among: Iterable[int]) -> dict[int, float]:
+        """The log-probability of each point in `among` that the head knows.
+
+        `query`: float32 [d]. They add up to 1 over these points alone: a tool out of the
+        caller's reach changes no other tool's probability.
+        """
+        rows = {point: self._rows[point] for point in among if point in self._rows}
+        if not rows:
+            return {}
+        places = list(rows.values())
+        logits = self._matrix[places] @ query + self._offsets[places]
+        logits -= logits.max()
+        logits -= np.log(np.exp(logits).sum())
+        return dict(zip(rows, logits.tolist(), strict=True))
+
+    @cached_property
+    def _matrix(self) -> NDArray[np.float32]:
+        return from_text(self.weights, self.dimensions)
+
+    @cached_property
+    def _offsets(self) -> NDArray[np.float32]:
+        return np.asarray(self.offsets, dtype=np.float32)
+
+    @cached_property
+    def _rows(self) -> dict[int, int]:
+        return {point_id(tool_id): row for row, tool_id in enumerate(self.ids)}
+
+
+def pack(ids: list[str], weights: FloatArray, offsets: FloatArray) -> Head:
+    """A head of fitted weights: float [len(ids), d], and offsets: float [len(ids)]."""
+    return Head(
+        ids=tuple(ids),
+        dimensions=weights.shape[1],
+        weights=to_text(weights),
+        offsets=tuple(round(float(value), 5) for value in offsets),
+    )
+
+
+FEATURES_VERSION = 1
+"""Raise it when `features` changes: calibrations of another version are refused."""
+
+FEATURES = (
+    "share_sharp",
+    "share_soft",
+    "log_rank",
+    "is_first",
+    "gap",
+    "best_dense",
+    "best_lexical",
+)
+
+NOTHING = 0.25
+"""The fused score at which "no tool at all" is as good a guess: it competes in the shares, so
+that a lonely weak candidate is not sure of itself. Chosen on development splits."""
+
+SHARP, SOFT = 0.02, 0.04
+"""Temperatures of the shares."""
+
+COMPETITORS = 20
+"""Shares are among these many: what stands lower must not depend on how deep the legs looked."""
+
+_CLIP = 1e-6
+_FAR = 30.0
+_DEFAULT = Path(__file__).with_name("calibration.json")
+
+Floats = NDArray[np.float64]
+
+
+def features(scores: Sequence[float], legs: Sequence[LegScores]) -> Floats:
+    """What is known of each candidate of one query: float64 [n, len(FEATURES)].
+
+    `scores` are the fused ones in the order of the ranking, in [0, 1]. A share is the logit of
+    the candidate's part in a softmax over the first `COMPETITORS` and "nothing"; `gap` is the
+    distance to the first one's score.
+    """
+    fused = np.asarray(scores, dtype=np.float64)
+    if not fused.size:
+        return np.empty((0, len(FEATURES)))
+    dense = np.array([leg.dense for leg in legs])
+    lexical = np.array([leg.lexical for leg in legs])
+    best_dense, best_lexical = dense[:COMPETITORS].max(), lexical[:COMPETITORS].max()
+    ranks = np.arange(1, fused.size + 1)
+    columns = (
+        _share(fused, SHARP),
+        _share(fused, SOFT),
+        np.log(ranks),
+        ranks == 1,
+        fused[0] - fused,
+        dense >= best_dense,
+        (lexical >= best_lexical) & (lexical > 0),
+    )
+    return np.column_stack(columns).astype(np.float64)
+
+
+def probabilities(known: Floats, weights: Floats, offset: float) -> Floats:
+    """The logistic function of the weighted `features`: float64 [n] in (0, 1).
+
+    It never rises along the ranking: what stands lower is no more likely.
+    """
+    # Beyond that, float64 would say 0 or 1, which no probability from data is.
+    logits = np.clip(known @ weights + offset, -_FAR, _FAR)
+    return np.minimum.accumulate(1 / (1 + np.exp(-logits)))
+
+
+def _share(scores: Floats, temperature: float) -> Floats:
+    top = max(float(scores.max()), NOTHING)
+    weights = np.exp((scores - top) / temperature)
+    total = weights[:COMPETITORS].sum() + np.exp((NOTHING - top) / temperature)
+    share = weights / total
+    share = np.clip(share, _CLIP, 1 - _CLIP)
+    return np.log(share / (1 - share))
+
+
+class AcceptanceCurve(BaseModel):
+    """What accepting from each threshold on would have meant for the labelled queries.
+
+    `thresholds` ascend in [0, 1]. `precision` is the share of accepted queries whose first tool
+    was right, `true_acceptance` that of answerable queries which were accepted, and
+    `false_acceptance` that of unanswerable ones (None where there were none).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    queries: int
+    thresholds: tuple[float, ...]
+    precision: tuple[float, ...]
+    true_acceptance: tuple[float, ...]
+    false_acceptance: tuple[float, ...] | None = None
+
+
+class Figures(BaseModel):
+    """What a calibration measured of itself, on queries that it was not fitted on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ece: float
+    log_loss: float
+    auroc: float | None = None
+    queries: int = 0
+
+
+class Calibration(BaseModel):
+    """A fitted mapping, and all that tells whether it still holds.
+
+    `identity` names the models and settings whose scores it maps. `method` is how it came
+    about: `default`, `rescaled` (the default's slope and offset fitted anew) or `fitted`.
+    `threshold` is the recommended one, `server_thresholds` those of servers that had queries
+    enough for their own. `curves` by server; "" is over all. `needed` are, ascending, the least
+    probabilities that any needed tool had in each answerable labelled query (0 for one that was
+    not found).
+    `head` is the classifier that was fitted first, and on whose scores all else rests.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    identity: dict[str, Any]
+    method: str
+    weights: tuple[float, ...] = Field(min_length=len(FEATURES), max_length=len(FEATURES))
+    offset: float
+    threshold: float = Field(ge=0, le=1)
+    server_thresholds: dict[str, float] = Field(default_factory=dict[str, float])
+    curves: dict[str, AcceptanceCurve]
+    needed: tuple[float, ...]
+    seed: int
+    data_digest: str
+    queries: int
+    figures: Figures
+    head: Head | None = None
+
+    def probabilities(self, known: Floats) -> Floats:
+        """The probability of each candidate being right: float64 [n] in (0, 1), from `features`."""
+        return probabilities(known, np.asarray(self.weights), self.offset)
+
+    def mismatch(self, identity: Mapping[str, Any]) -> str:
+        """In what the models and settings in use differ; empty when the calibration holds."""
+        return differences(self.identity, identity)
+
+
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """In what two identities differ, in words; empty when they are equal."""
+    return "; ".join(
+        f"{key} {found.get(key)!r}, now {wanted.get(key)!r}"
+        for key in sorted({*found, *wanted})
+        if found.get(key) != wanted.get(key)
+    )
+
+
+def read_calibration(fields: Mapping[str, Any], where: str) -> Calibration:
+    """A calibration as it was stored.
+
+    Raises:
+        CalibrationError: something is missing, or another version wrote it.
+    """
+    try:
+        return Calibration.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise CalibrationError(
+            f"{where}: {place}: {first['msg']}; run `toolcrib calibrate` again"
+        ) from error
+
+
+@cache
+def default_calibration() -> Calibration:
+    """The calibration that ships with the package, fitted on public development splits."""
+    return Calibration.model_validate_json(_DEFAULT.read_bytes())
+
+
+logger = logging.getLogger(__name__)
+
+CALIBRATION_KEY = "calibration"
+"""Where it stands in the store's small document."""
+
+
+def load_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration | None:
+    """The index's own calibration, or the shipped one where it has none and that one holds.
+
+    Raises:
+        CalibrationError: the own one cannot be read, or was made for other models or settings
+            than those of `identity`.
+    """
+    fields = store.read_meta().get(CALIBRATION_KEY)
+    if fields is None:
+        shipped = default_calibration()
+        return None if shipped.mismatch(identity) else shipped
+    own = read_calibration(fields, "the calibration of this index")
+    _require_match(own, identity)
+    return own
+
+
+def usable_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration | None:
+    """As `load_calibration`; instead of raising it warns, and there is none."""
+    try:
+        return load_calibration(store, identity)
+    except CalibrationError as error:
+        logger.warning("%s; answers have no confidence until then", error)
+        return None
+
+
+def save_calibration(
+    store: Store, identity: Mapping[str, Any], calibration: Calibration | None
+) -> None:
+    """Keep a calibration beside the index; None removes what is kept there.
+
+    Raises:
+        CalibrationError: it was made for other models or settings than those of `identity`.
+        StoreError: the store refused.
+    """
+    if calibration is not None:
+        _require_match(calibration, identity)
+    meta = {key: value for key, value in store.read_meta().items() if key != CALIBRATION_KEY}
+    kept = {} if calibration is None else {CALIBRATION_KEY: calibration.model_dump(mode="json")}
+    store.write_meta(meta | kept)
+
+
+def _require_match(calibration: Calibration, identity: Mapping[str, Any]) -> None:
+    if differing := calibration.mismatch(identity):
+        raise CalibrationError(
+            f"the calibration was made with {differing}; run `toolcrib calibrate` again"
+        )
+
+
+FAR = 60.0
+"""Beyond this the exponential says 0 or 1, and further out it overflows."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def logistic(odds: float) -> float:
+    """The probability that has these log-odds."""
+    return 1 / (1 + math.exp(-max(-FAR, min(FAR, odds))))
+
+
+def softmax(odds: Mapping[Key, float]) -> dict[Key, float]:
+    """The probabilities of things that exclude each other; they add up to 1."""
+    top = max(odds.values())
+    raised = {key: math.exp(value - top) for key, value in odds.items()}
+    total = sum(raised.values())
+    return {key: value / total for key, value in raised.items()}

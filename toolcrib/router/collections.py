@@ -1,0 +1,176 @@
+"""Collections that can be asked, and how near a question is to what each says of itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from pydantic import ValidationError
+
+from toolcrib.encoders.halves import from_text, to_text
+from toolcrib.encoders.protocols import DenseEncoder, FloatArray
+from toolcrib.errors import QueryError, SettingsError
+from toolcrib.indexers.render import clean
+from toolcrib.records import Collection, Scope, Sensitivity, is_above
+
+__all__ = [
+    "CollectionIndex",
+    "index_collections",
+    "preset",
+    "read_collection_index",
+    "read_collections",
+]
+
+_PRESETS = Path(__file__).with_name("collections.yaml")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CollectionIndex:
+    """Collections with the vectors of their descriptions and examples.
+
+    `vectors`: float32 [n, dimensions], `owners`: the collection's place of each row.
+    """
+
+    collections: tuple[Collection, ...]
+    vectors: FloatArray
+    owners: tuple[int, ...]
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to ask."""
+        return bool(self.collections)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every collection's name, in their order."""
+        return tuple(collection.name for collection in self.collections)
+
+    def similarity(self, query: FloatArray | None) -> dict[str, float]:
+        """The cosine of a query to the nearest thing that each collection says of itself."""
+        near = dict.fromkeys(self.names, 0.0)
+        if query is None or not len(self.vectors):
+            return near
+        for owner, cosine in zip(self.owners, (self.vectors @ query).tolist(), strict=True):
+            name = self.collections[owner].name
+            near[name] = max(near[name], cosine)
+        return near
+
+    def within(self, scope: Scope | None, ceiling: Sensitivity | None) -> tuple[Collection, ...]:
+        """The collections that a caller may ask, no more sensitive than the ceilings."""
+        caller = scope or Scope()
+        return tuple(
+            each
+            for each in self.collections
+            if caller.allows_collection(each.name, each.sensitivity)
+            and not is_above(each.sensitivity, ceiling)
+        )
+
+    def as_meta(self) -> dict[str, Any]:
+        """As it is kept in a store's small document."""
+        return {
+            "collections": [each.model_dump(mode="json") for each in self.collections],
+            "digest": _digest(self.collections),
+            "vectors": to_text(self.vectors),
+        }
+
+    def with_changes(self, given: Iterable[Collection], dense: DenseEncoder) -> CollectionIndex:
+        """With these put in or replaced; what does not change is not encoded again."""
+        merged = {each.name: each for each in self.collections}
+        changed = {each.name: each for each in given if merged.get(each.name) != each}
+        if not changed:
+            return self
+        fresh = index_collections(changed.values(), dense)
+        merged |= changed
+        return self._joined(merged.values(), [fresh if n in changed else self for n in merged])
+
+    def without(self, name: str) -> CollectionIndex:
+        """The same without one collection."""
+        kept = [each for each in self.collections if each.name != name]
+        return self._joined(kept, [self] * len(kept))
+
+    def _joined(
+        self, collections: Iterable[Collection], sources: Sequence[CollectionIndex]
+    ) -> CollectionIndex:
+        """An index of collections, each with the rows that one of the sources has for it."""
+        found = tuple(collections)
+        parts = [own.rows_of(each.name) for each, own in zip(found, sources, strict=True)]
+        owners = tuple(place for place, rows in enumerate(parts) for _ in rows)
+        return CollectionIndex(found, np.concatenate([self.vectors[:0], *parts]), owners)
+
+    def rows_of(self, name: str) -> FloatArray:
+        """The vectors of one collection."""
+        place = self.names.index(name)
+        return self.vectors[[row for row, own in enumerate(self.owners) if own == place]]
+
+
+def index_collections(collections: Iterable[Collection], dense: DenseEncoder) -> CollectionIndex:
+    """Encode what collections say of themselves."""
+    found = tuple(collections)
+    flat = [text for each in found for text in _texts(each)]
+    vectors = dense.encode_documents(flat) if flat else _nothing(dense)
+    return CollectionIndex(found, vectors, _owners(found))
+
+
+def read_collection_index(meta: Mapping[str, Any], dense: DenseEncoder) -> CollectionIndex:
+    """The catalogue that a store's small document holds, empty where it holds none."""
+    kept = meta.get("catalogue")
+    if kept is None:
+        return CollectionIndex((), _nothing(dense), ())
+    collections = read_collections(meta)
+    if kept["digest"] != _digest(collections):
+        return index_collections(collections, dense)
+    vectors = from_text(kept["vectors"], dense.dimensions)
+    return CollectionIndex(collections, vectors, _owners(collections))
+
+
+def read_collections(meta: Mapping[str, Any]) -> tuple[Collection, ...]:
+    """The collections that a store keeps, whatever encoder their vectors are of."""
+    kept = meta.get("catalogue", {"collections": ()})
+    return tuple(Collection.model_validate(each) for each in kept["collections"])
+
+
+def preset(name: str) -> Collection:
+    """What ships for a collection of this name; one with nothing but the name where none does.
+
+    Raises:
+        QueryError: no collection can have this name.
+    """
+    try:
+        return _presets().get(name) or Collection(name=name)
+    except ValidationError as error:
+        raise QueryError(
+            f"{name!r} cannot be the name of a collection: letters, digits, '.', '-' and '_' can"
+        ) from error
+
+
+@cache
+def _presets() -> dict[str, Collection]:
+    found: Any = yaml.safe_load(_PRESETS.read_text(encoding="utf-8"))
+    try:
+        return {name: Collection(name=name, **fields) for name, fields in found.items()}
+    except (TypeError, ValueError, AttributeError) as error:
+        raise SettingsError(f"{_PRESETS.name}: {error}") from error
+
+
+def _owners(collections: Sequence[Collection]) -> tuple[int, ...]:
+    return tuple(place for place, each in enumerate(collections) for _ in _texts(each))
+
+
+def _texts(collection: Collection) -> Sequence[str]:
+    name = collection.name.replace("_", " ")
+    said = f"{name}: {collection.description}" if collection.description else name
+    return [clean(text) for text in (said, *collection.examples)]
+
+
+def _digest(collections: Iterable[Collection]) -> str:
+    parts = "\n".join(each.model_dump_json() for each in collections)
+    return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
+
+
+def _nothing(dense: DenseEncoder) -> FloatArray:
+    return np.empty((0, dense.dimensions), dtype=np.float32)

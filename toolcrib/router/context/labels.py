@@ -1,0 +1,123 @@
+"""Labels: what a field of the context can be, and how people say it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from toolcrib.errors import SettingsError
+from toolcrib.records.scope import SENSITIVITIES
+from toolcrib.records.tools import Text, Texts
+
+__all__ = ["FIELDS", "Label", "LabelSet", "label_sets", "read_label_set"]
+
+FIELDS = ("intent", "domain", "urgency", "sensitivity", "smalltalk", "need")
+"""The fields of a context that are told by utterances."""
+
+_PRESETS = Path(__file__).with_name("presets")
+
+
+class Label(BaseModel):
+    """One value of a field; `aliases` are other words for it that maps may use."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    description: Text = ""
+    aliases: Texts = ()
+    utterances: Texts = ()
+
+
+class LabelSet(BaseModel):
+    """All values of a field, in their order, and `outside`: what is none of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    labels: dict[str, Label] = Field(min_length=2)
+    outside: Texts = ()
+
+    @model_validator(mode="after")
+    def _every_label_has_utterances(self) -> LabelSet:
+        silent = [name for name, label in self.labels.items() if not label.utterances]
+        if silent:
+            raise ValueError(f"{', '.join(silent)}: give at least one utterance")
+        return self
+
+    @property
+    def digest(self) -> str:
+        """Hex digest of everything in it."""
+        return hashlib.blake2b(self.model_dump_json().encode(), digest_size=16).hexdigest()
+
+    def texts(self) -> list[tuple[str, str | None]]:
+        """Every utterance with its label, None for those outside."""
+        said = [(t, name) for name, label in self.labels.items() for t in label.utterances]
+        return [*said, *((text, None) for text in self.outside)]
+
+
+def read_label_set(file: Path, field: str) -> LabelSet:
+    """The label set that a YAML file holds.
+
+    Raises:
+        SettingsError: the file is missing, no YAML, or not a label set; it names the place.
+    """
+    where = f"{file}: labels of {field}"
+    try:
+        found: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+        chosen = LabelSet.model_validate(found)
+    except OSError as error:
+        raise SettingsError(f"{where}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{where}: is not YAML: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise SettingsError(f"{where}: {place}: {first['msg']}".replace(": : ", ": ")) from error
+    if field == "sensitivity" and tuple(chosen.labels) != SENSITIVITIES:
+        raise SettingsError(
+            f"{where}: these must be {', '.join(SENSITIVITIES)}, in this order, since ceilings "
+            "are compared with them; only their utterances are yours to choose"
+        )
+    return chosen
+
+
+def label_sets(files: Mapping[str, Path]) -> dict[str, LabelSet]:
+    """The label set of every field: from its file where one is named, else the shipped one.
+
+    Raises:
+        SettingsError: an unknown field, or a file that cannot be used.
+    """
+    if unknown := sorted(files.keys() - set(FIELDS)):
+        raise SettingsError(
+            f"context.labels: there is no field {unknown[0]!r}; there are {', '.join(FIELDS)}"
+        )
+    return {
+        field: read_label_set(files[field], field) if field in files else _preset(field)
+        for field in FIELDS
+    }
+
+
+@cache
+def _preset(field: str) -> LabelSet:
+    """The shipped labels, with the texts of `said.jsonl`, which are labelled in all fields."""
+    own = read_label_set(_PRESETS / f"{field}.yaml", field)
+    told = [(str(turn["text"]), turn[field]) for turn in _said() if field in turn]
+    labels = {
+        name: label.model_copy(
+            update={"utterances": (*label.utterances, *(t for t, given in told if given == name))}
+        )
+        for name, label in own.labels.items()
+    }
+    outside = (*own.outside, *(text for text, given in told if given is None))
+    return LabelSet(labels=labels, outside=outside)
+
+
+@cache
+def _said() -> list[dict[str, str | None]]:
+    lines = (_PRESETS / "said.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]

@@ -1,0 +1,318 @@
+"""Personal data and secrets of a turn, and how sensitive it is by what it holds and says."""
+
+from __future__ import annotations
+
+import bisect
+import ipaddress
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from toolcrib.records.context import Entity
+from toolcrib.records.scope import SENSITIVITIES, Sensitivity
+from toolcrib.router.context.phrases import Match, listed
+
+__all__ = ["PERSONAL", "Grade", "graded", "personal_entities", "secrets"]
+
+
+MAX_KEY_CHARS = 2_000
+"""Some formats cost the square of a run's length; no key is longer."""
+
+_RUN = re.compile(r"(?<!\S)\S{12,}")
+"""A run without white space that may hold a key: few words of prose are as long."""
+
+_REST = re.compile(r"[\w+/=~-]*(?:\.[\w+/=~-]+)*")
+"""What belongs to a key beyond the part that makes it known, as a token's signature does."""
+
+_IN_URL = re.compile(r"://[^\s:/@]{1,64}:([^\s@/]{1,128})@")
+
+_PREFIXED = re.compile(
+    r"(?<![\w-])(?:sk-[\w-]{20,200}|github_pat_\w{22,200}|AIza[\w-]{35}|hf_[A-Za-z]{30,40}"
+    r"|npm_[A-Za-z0-9]{36}|xapp-\d-[\w-]{20,200}|shpat_[0-9a-f]{32}|dop_v1_[0-9a-f]{64}"
+    r"|sk_test_[A-Za-z0-9]{16,100}|ya29\.[\w-]{20,200}"
+    r"|eyJ[\w-]{8,2000}={0,2}\.[\w-]{4,4000}={0,2}(?:\.[\w-]{0,2000})?)(?![\w-])"
+)
+"""Formats that the plugins do not know, and JSON web tokens, which cost theirs a square."""
+
+_BLOCK = re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-\d")
+
+_KEY_WORDS = ("pass", "pwd", "secret", "token", "credential", "key")
+_NAMED = re.compile(
+    r"(?:pass(?:word|wd|phrase|code)|(?<![a-z])(?:db_)?pass|pwd|secret|token|credential"
+    r"|(?:api|access|private|auth|account|service|client|db)[_-]?key|(?<![a-z])api key)"
+    r"[\w-]{0,24}(?:\[\d{0,4}\])?[\"'\]]{0,2}"
+    r"(?P<sign>[ \t]{0,3}(?:=>|:=|[!=]={1,2}|=|:)[ \t]{0,3}|\(|[ \t](?=[\"'])"
+    r"|(?:[ \t](?:for|of|to)[ \t][\w ./-]{1,30}?)?[ \t]is[ \t:]{1,3})@?"
+    r"(?:(?P<quote>[\"'`])(?P<quoted>[^\n]{4,200}?)(?P=quote)|(?P<plain>[^\s\"'`,;]{4,200}))",
+    re.IGNORECASE,
+)
+"""A word for a secret, a sign or `is`, and a value."""
+
+_PLACEHOLDER = re.compile(
+    r"[$<%{(\[]|\*{3}|x{4}|\.{3}|(?:your|my|the|insert|change|example|placeholder|dummy|some|not"
+    r"|os|process|env|self|config|settings|get|none|null|true|false|undefined|string|str|http)"
+    r"(?![a-z0-9]*\d)",
+    re.IGNORECASE,
+)
+_DIGIT = re.compile(r"\d")
+_LETTER = re.compile(r"[^\W\d_]")
+_MARK = re.compile(r"[^\w\s.,:;?!-]")
+MIN_SECRET_CHARS = 6
+MIN_ENTROPY = 2.5
+"""Bits a character: `required` has 2.5, `hunter2!` 3.0, a random key of 20 about 4."""
+
+
+def secrets(text: str) -> Iterator[Entity]:
+    """Every secret of a text, without the word that names it."""
+    for found in itertools.chain(_BLOCK.finditer(text), _PREFIXED.finditer(text)):
+        yield Entity("secret", found[0], found.start(), found.end())
+    for found in _IN_URL.finditer(text):
+        yield Entity("secret", found[1], found.start(1), found.end(1))
+    yield from _known_formats(text)
+    lower = text.lower()
+    if not any(word in lower for word in _KEY_WORDS):
+        return
+    for found in _NAMED.finditer(text):
+        group = "quoted" if found["quoted"] else "plain"
+        value = found[group] if found["quoted"] else found[group].rstrip(".,:;?")
+        if _looks_secret(value, in_prose=" is" in found["sign"]):
+            start = found.start(group)
+            yield Entity("secret", value, start, start + len(value))
+
+
+def _known_formats(text: str) -> Iterator[Entity]:
+    runs = list(_RUN.finditer(text))
+    joined = " ".join(run[0][:MAX_KEY_CHARS] for run in runs)
+    # Where each run begins in what was joined: one search for each format, not one for each run.
+    begins = [0, *itertools.accumulate(min(len(run[0]), MAX_KEY_CHARS) + 1 for run in runs)]
+    for pattern in _formats() if runs else ():
+        for found in pattern.finditer(joined):
+            key = found[0].strip(' "=:')
+            begin = found.start() + found[0].index(key)
+            run = bisect.bisect_right(begins, begin) - 1
+            start = runs[run].start() + begin - begins[run]
+            end = _REST.match(text, start + len(key)).end()  # pyright: ignore[reportOptionalMemberAccess]
+            yield Entity("secret", text[start:end], start, end)
+
+
+@cache
+def _formats() -> tuple[re.Pattern[str], ...]:
+    from importlib import import_module
+
+    patterns: list[re.Pattern[str]] = []
+    for name in listed("secret_formats"):
+        module, _, kind = name.partition(".")
+        plugin: Any = getattr(import_module(f"detect_secrets.plugins.{module}"), kind)
+        patterns += plugin.denylist
+    return tuple(patterns)
+
+
+def _looks_secret(value: str, *, in_prose: bool) -> bool:
+    """Whether a value is no placeholder, no word and no code: mixed signs without an order."""
+    if len(value) < MIN_SECRET_CHARS or value.count(" ") > 1 or value.endswith(")"):
+        return False
+    if _PLACEHOLDER.match(value):
+        return False
+    digit = _DIGIT.search(value) is not None
+    mixed = digit or (not in_prose and _MARK.search(value) is not None)
+    return mixed and _LETTER.search(value) is not None and _entropy(value) >= MIN_ENTROPY
+
+
+def _entropy(value: str) -> float:
+    """Shannon's, in bits a character."""
+    counts = Counter(value).values()
+    return -sum(n / len(value) * math.log2(n / len(value)) for n in counts)
+
+
+PERSONAL = frozenset({"email", "phone", "card", "iban", "ssn", "address"})
+"""Types of entities that are data of a person wherever they stand."""
+
+MAX_PHONE_CANDIDATES = 40
+"""A table of figures is full of what might be a number; a turn has a few."""
+
+_EMAIL = re.compile(
+    r"(?<![\w.+%-])[^\W_][\w.+%'-]{0,63}@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,6}"
+    r"[^\W\d_]{2,24}\b(?!:[\w~])"
+)
+"""Not `git@host.com:group/project`, which is a repository."""
+
+_CARD = re.compile(r"(?<![\w.+-])(?:\d[ -]?){11,18}\d(?![\w-])")
+_CARD_LENGTHS = {"1": (15,), "2": (15, 16), "3": (14, 15, 16), "4": (13, 16, 19)}
+_MAESTRO_LENGTHS = range(12, 20)
+
+_IBAN = re.compile(
+    r"(?<!\w)[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?(?!\w)", re.IGNORECASE
+)
+_SSN = re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")
+_SSN_NAMED = re.compile(
+    r"\b(?:ssn|social security)[^\d\n]{0,20}(\d{3}[ -]?\d{2}[ -]?\d{4})(?![\w-])", re.IGNORECASE
+)
+
+_IPV4 = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2})?(?![\w-]|\.\d)")
+_IPV6 = re.compile(
+    r"(?<![\w:.])(?:::1|(?:[0-9a-f]{1,4}:{1,2}){2,7}[0-9a-f]{0,4}(?:/\d{1,3})?)(?![\w:]|\.\d)",
+    re.IGNORECASE,
+)
+_VERSION_WORD = re.compile(r"(?:version|release|ver\.?)\s$", re.IGNORECASE)
+
+_PHONE = re.compile(
+    r"(?<![\w.,:/#$€£-])(?:\+|\(\+?)?\d(?:[ ().\-/]{0,3}\d){5,16}(?![\w%€$]|[.,:/-]\d)"
+)
+_PHONE_CUE = re.compile(
+    r"\b(?:phone|mobile|cell|tel|telephone|fax|call|dial|ring|reach|contact|whatsapp|sms|text|"
+    r"hotline|landline|extension|messages? to|(?:my|his|her|your|their) number)\b[^\d\n]{0,24}$",
+    re.IGNORECASE,
+)
+_PHONE_CUE_AFTER = re.compile(
+    r"[ -]{0,2}\(?(?:office|fax|mobile|cell|home|work|phone)\b", re.IGNORECASE
+)
+_GROUPED = re.compile(r"\d[ ().\-/]+\d")
+_NATIONAL = re.compile(r"\(?0\d{1,4}\)?[ /-](?:\d[ -]?){5,9}")
+"""The trunk digit of many countries, a group, and the rest."""
+
+_MIN_PHONE_DIGITS, _MAX_PHONE_DIGITS = 7, 15
+
+_STREET = "|".join(listed("streets"))
+_STREET_ENDING = "|".join(listed("street_endings"))
+_NAME = r"[^\W\d_][\w'.-]{0,20}"
+_CAPITAL = r"(?-i:(?![a-z]))"
+_ADDRESS = re.compile(
+    r"(?<!\w)(?:"
+    rf"(?<![.#-])\d{{1,5}}[a-z]?,? (?:{_CAPITAL}{_NAME} ){{1,3}}(?:{_STREET})\b"
+    rf"|[^\W\d_][\w-]{{2,30}}(?:{_STREET_ENDING}) \d{{1,4}}[a-z]?(?!\w)"
+    r"|(?:rue|via|calle|ulica|ul\.|avenida|piazza|plaza) "
+    rf"(?:{_NAME},? ){{1,4}}\d{{1,4}}(?!\w)"
+    r"|(?:apt\.?|apartment|suite|flat|p\.? ?o\.? box) \d{1,5}(?!\w))",
+    re.IGNORECASE,
+)
+"""A house number with a street as it is written in several countries: it needs no town."""
+
+
+def personal_entities(text: str, region: str | None) -> Iterator[Entity]:
+    """Every such span of a text; `region` is the country of numbers without a country's code."""
+    digits = any(map(str.isdigit, text))
+    if "@" in text:
+        yield from (_entity("email", found) for found in _EMAIL.finditer(text))
+    if digits:
+        yield from _cards(text)
+        yield from _ibans(text)
+        yield from _social_security(text)
+        yield from _machines(text)
+        yield from _phones(text, region)
+        yield from (_entity("address", found) for found in _ADDRESS.finditer(text))
+
+
+def _cards(text: str) -> Iterator[Entity]:
+    """Payment cards: an issuer's first digits, a length that it uses, and the right check digit."""
+    from stdnum import luhn
+
+    for found in _CARD.finditer(text):
+        number = re.sub(r"\D", "", found[0])
+        lengths = _CARD_LENGTHS.get(number[0], _MAESTRO_LENGTHS if number[0] in "56" else ())
+        if len(number) in lengths and luhn.is_valid(number):
+            yield _entity("card", found)
+
+
+def _ibans(text: str) -> Iterator[Entity]:
+    from stdnum import iban
+
+    for found in _IBAN.finditer(text):
+        # A word may follow that looks like the last group: try without it.
+        for end in {found.end(), found.start() + found[0].rfind(" ")}:
+            span = text[found.start() : end]
+            if end > found.start() and iban.is_valid(span, check_country=False):
+                yield Entity("iban", span, found.start(), end)
+                break
+
+
+def _social_security(text: str) -> Iterator[Entity]:
+    from stdnum.us import ssn
+
+    for found in itertools.chain(_SSN.finditer(text), _SSN_NAMED.finditer(text)):
+        group = found.re.groups
+        if ssn.is_valid(re.sub(r"\D", "", found[group])):
+            yield Entity("ssn", found[group], found.start(group), found.end(group))
+
+
+def _machines(text: str) -> Iterator[Entity]:
+    """IP addresses and networks, as `ipaddress` reads them."""
+    for found in itertools.chain(_IPV4.finditer(text), _IPV6.finditer(text)):
+        if _VERSION_WORD.search(text, max(0, found.start() - 12), found.start()):
+            continue
+        try:
+            ipaddress.ip_interface(found[0])
+        except ValueError:
+            continue
+        yield _entity("ip", found)
+
+
+def _phones(text: str, region: str | None) -> Iterator[Entity]:
+    """Telephone numbers: valid ones of the region or with a country's code, or named as such.
+
+    A bare run of digits is one only where a word before it says so: it may be any id.
+    """
+    for found in itertools.islice(_PHONE.finditer(text), MAX_PHONE_CANDIDATES):
+        number = found[0]
+        digits = sum(map(str.isdigit, number))
+        if not _MIN_PHONE_DIGITS <= digits <= _MAX_PHONE_DIGITS:
+            continue
+        before = text[max(0, found.start() - 40) : found.start()]
+        named = _PHONE_CUE.search(before) or _PHONE_CUE_AFTER.match(text, found.end())
+        grouped = "+" in number or _GROUPED.search(number) is not None
+        if named or (grouped and _is_valid_phone(number, region)) or _NATIONAL.fullmatch(number):
+            yield _entity("phone", found)
+
+
+def _is_valid_phone(number: str, region: str | None) -> bool:
+    import phonenumbers
+
+    found = phonenumbers.PhoneNumberMatcher(number, region)
+    return any(match.raw_string.strip() == number for match in found)
+
+
+def _entity(kind: str, found: re.Match[str]) -> Entity:
+    return Entity(kind, found[0], found.start(), found.end())
+
+
+_OF_ENTITIES: dict[str, Sensitivity] = {
+    **dict.fromkeys(PERSONAL, "pii"),
+    "secret": "pii",
+    "ip": "internal",
+    "tool": "internal",
+}
+MAX_SIGNALS = 5
+
+
+class Grade(NamedTuple):
+    """How sensitive a text is, what gave it away, and whether that is something it holds."""
+
+    level: Sensitivity
+    signals: tuple[str, ...]
+    by_entity: bool
+
+
+def graded(entities: Iterable[Entity], matches: Iterable[Match]) -> Grade:
+    """The level of a text with these entities and phrases, and why; the highest level counts.
+
+    A signal names the type of an entity, never its text: signals are logged.
+    """
+    held: dict[Sensitivity, dict[str, None]] = {level: {} for level in SENSITIVITIES}
+    said: dict[Sensitivity, dict[str, None]] = {level: {} for level in SENSITIVITIES}
+    for entity in entities:
+        # A tool that is called `find` is not spoken of whenever somebody finds something.
+        plain_word = entity.type == "tool" and entity.text.isalpha()
+        if entity.type in _OF_ENTITIES and not plain_word:
+            held[_OF_ENTITIES[entity.type]][f"holds {entity.type}"] = None
+    for match in matches:
+        for level in SENSITIVITIES:
+            if level in match.labels:
+                said[level][f"says {match.phrase!r}"] = None
+    highest: Sensitivity = "public"
+    for level in SENSITIVITIES:
+        highest = level if held[level] or said[level] else highest
+    signals = (*held[highest], *said[highest])[:MAX_SIGNALS]
+    return Grade(highest, signals, bool(held[highest]))

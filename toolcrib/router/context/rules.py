@@ -1,0 +1,312 @@
+"""Rules: what a turn is by its words alone, deterministic, without any model."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from toolcrib.records.context import Context, Entity
+from toolcrib.records.scope import Sensitivity
+from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.router.context.cues import CueIndexes, Cues, load_cues
+from toolcrib.router.context.entities import EntityFinder
+from toolcrib.router.context.language import language_of
+from toolcrib.router.context.phrases import Match, TextWords, split_words
+from toolcrib.router.context.pii import graded
+
+__all__ = [
+    "Estimate",
+    "HeuristicDetector",
+    "estimate",
+    "follow_up_score",
+    "phrase_weights",
+    "smalltalk_of",
+]
+
+_UNKNOWN = 0.3
+_MAX_SIGNALS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A label, how sure it is (0 to 1), and the phrases that spoke for it."""
+
+    label: str | None
+    confidence: float
+    signals: tuple[str, ...] = ()
+
+
+def phrase_weights(found: Iterable[Match]) -> dict[str, float]:
+    """A phrase votes once, with more weight the more words it has; for several labels, in parts."""
+    votes = Counter[str]()
+    for match in {match.phrase: match for match in found}.values():
+        weight = math.sqrt(match.last - match.first) / len(match.labels)
+        votes.update(dict.fromkeys(match.labels, weight))  # pyright: ignore[reportArgumentType]
+    return dict(votes)
+
+
+def estimate(
+    votes: Mapping[str, float],
+    labels: Iterable[str],
+    found: Iterable[Match],
+    *,
+    sharpness: float = 1.0,
+) -> Estimate:
+    """The label with the most votes, of equals the first of `labels`; none without any vote.
+
+    The confidence is its part of `exp(sharpness * votes)`: it grows with the lead over the next.
+    """
+    ranked = sorted(labels, key=lambda label: -votes.get(label, 0.0))
+    if not ranked or not votes.get(ranked[0]):
+        return Estimate(None, _UNKNOWN)
+    most = votes[ranked[0]]
+    rest = sum(math.exp(sharpness * (votes.get(label, 0.0) - most)) for label in ranked[1:])
+    spoke = dict.fromkeys(match.phrase for match in found if ranked[0] in match.labels)
+    return Estimate(ranked[0], 1 / (1 + rest), tuple(map(repr, spoke))[:_MAX_SIGNALS])
+
+
+_OPENER = 0.5
+_EARLY, _LATE, _MORE = 0.5, 0.25, 0.15
+_SHORT = 0.35
+
+_EARLY_WORDS = 6
+"""What a word so near the start refers to is seldom in the same turn."""
+
+_SHORT_WORDS = 3
+_ONLY_WORDS = 2
+"""Beside what leans, a turn of so few words more says nothing of its own."""
+
+
+def follow_up_score(words: TextWords, indexes: CueIndexes) -> float:
+    """0 for a turn that stands alone, 1 for one that says nothing without the turns before it.
+
+    An opener (`and`, `what about`), words that refer back (`it`, `the same`) and brevity add up.
+    """
+    count = sum(word[0].isalnum() for word in words.bare)
+    if count == 0:
+        return 0.0
+    opener = indexes.openers.at(words, 0)
+    start = opener.last if opener is not None else 0
+    references = [match for match in indexes.references.find(words) if match.first >= start]
+    told = start + sum(match.last - match.first for match in references)
+    if told and count - told <= _ONLY_WORDS:
+        return 1.0
+    score = _OPENER if opener is not None else 0.0
+    if references:
+        score += _EARLY if references[0].first < _EARLY_WORDS else _LATE
+        score += _MORE * (len(references) - 1)
+    if count <= _SHORT_WORDS:
+        score += _SHORT
+    return min(score, 1.0)
+
+
+_SURE, _LEAST_SURE, _A_WORD = 0.95, 0.5, 0.15
+_WORDS_AN_ASIDE = 6
+"""In that many words one more may be a name or an aside: `thanks, Corinna`."""
+
+
+def smalltalk_of(words: TextWords, indexes: CueIndexes) -> Estimate:
+    """The kind of small talk where its phrases and fillers are nearly all that the turn says.
+
+    `thanks!` is, `thanks, now deploy it` is not: no word that is left may ask for something.
+    """
+    found = indexes.smalltalk.find(words)
+    if not found:
+        return Estimate(None, _SURE)
+    covered = {at for match in found for at in range(match.first, match.last)}
+    others = [
+        at
+        for at, word in enumerate(words.bare)
+        if at not in covered and word[0].isalnum() and indexes.fillers.at(words, at) is None
+    ]
+    allowed = 1 + len(words.bare) // _WORDS_AN_ASIDE
+    if len(others) > allowed or any(_asks(words, at, indexes) for at in others):
+        return Estimate(None, _SURE - _A_WORD)
+    votes = Counter[str]()
+    for match in found:
+        votes[match.labels[0]] += match.last - match.first
+    sure = max(_SURE - _A_WORD * len(others), _LEAST_SURE)
+    return Estimate(votes.most_common(1)[0][0], sure, (repr(found[0].phrase),))
+
+
+def _asks(words: TextWords, at: int, indexes: CueIndexes) -> bool:
+    asking = (indexes.leads, indexes.intents, indexes.domains, indexes.need)
+    return any(index.at(words, at) for index in asking)
+
+
+_LEAD, _WEAK_LEAD, _LATER = 3.0, 1.5, 0.4
+"""Votes of what a clause begins with, and the part of them that a later clause has."""
+
+_INTENT_SHARPNESS, _DOMAIN_SHARPNESS, _NEED_SHARPNESS = 0.6, 1.4, 0.5
+"""Chosen so that confidences come near to how often labelled turns bear them out."""
+
+_INTENTS_NEED = 1.0
+_LEVELS = {"calm": "low", "alarm": "high"}
+_CLAUSE_ENDS = frozenset(".;:?!,\"'()-–—") | {"and", "then", "also", "but", "so", "or"}
+
+_NO_CUE, _ONE_CUE, _NEXT_CUE, _MANY_CUES = 0.7, 0.8, 0.05, 0.9
+"""How sure the urgency is."""
+
+_SURE_OF: dict[Sensitivity, float] = {"public": 0.55, "internal": 0.65}
+_SURE_OF_OTHERS = 0.85
+_SURE_BY_ENTITY = 0.95
+
+_FIRST_CHARS, _LAST_CHARS = 2_000, 500
+"""Before or after what is pasted in stands what is wanted of it."""
+
+
+class HeuristicDetector:
+    """Tells intent, domain, urgency, sensitivity, small talk and need of a turn by its cues.
+
+    The same text gives the same context, always. The confidences grow with the lead of the
+    winning label's votes; they are rough, and not calibrated.
+    """
+
+    def __init__(self, cues: Cues | None = None, finder: EntityFinder | None = None) -> None:
+        self._cues = cues or load_cues()
+        self._finder = finder or EntityFinder()
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """None: cues know intents by one name only."""
+        return {}
+
+    def detect(
+        self, text: str, query: EncodedQuery | None = None, *, entities: bool = True
+    ) -> Context:
+        """The context of a turn; `query` is not looked at.
+
+        Of a long text the head is searched for entities, its beginning and its end for cues.
+        Without `entities` none are looked for, and neither is personal data.
+        """
+        del query
+        words = split_words(_gist(text))
+        found = self._finder.find(text) if entities else ()
+        sensitivity, sensitive = self._sensitivity(words, found)
+        estimates = {"smalltalk": smalltalk_of(words, self._cues.indexes)}
+        if estimates["smalltalk"].label is None:
+            estimates |= self._request(words, found)
+        confidences = {name: one.confidence for name, one in estimates.items()}
+        decisive = ("intent", "domain") if "intent" in estimates else ("smalltalk",)
+        labels = {name: one.label for name, one in estimates.items()}
+        return Context(
+            text,
+            intent=labels.get("intent"),
+            domain=labels.get("domain"),
+            urgency=labels.get("urgency") or "low",
+            sensitivity=sensitivity,
+            entities=found,
+            language=language_of(text),
+            smalltalk=labels["smalltalk"],
+            need=labels.get("need"),
+            confidences={**confidences, "sensitivity": sensitive.confidence},
+            confidence=min(confidences[name] for name in decisive),
+            signals=tuple(
+                f"{name}: {signal}"
+                for name, one in (estimates | {"sensitivity": sensitive}).items()
+                for signal in one.signals
+            ),
+        )
+
+    def leans(self, text: str) -> float:
+        """How much a text leans on what was said before it: 0 not at all, 1 surely."""
+        return follow_up_score(split_words(_gist(text)), self._cues.indexes)
+
+    def _request(self, words: TextWords, entities: tuple[Entity, ...]) -> dict[str, Estimate]:
+        spoken = [
+            label
+            for kind in sorted({entity.type for entity in entities})
+            for label in self._cues.entities.get(kind, ())
+        ]
+        intent = self._intent(words, spoken)
+        return {
+            "intent": intent,
+            "domain": self._domain(words, spoken),
+            "urgency": self._urgency(words),
+            "need": self._need(words, intent),
+        }
+
+    def _sensitivity(
+        self, words: TextWords, entities: tuple[Entity, ...]
+    ) -> tuple[Sensitivity, Estimate]:
+        level, signals, by_entity = graded(entities, self._cues.indexes.sensitivity.find(words))
+        sure = _SURE_BY_ENTITY if by_entity else _SURE_OF.get(level, _SURE_OF_OTHERS)
+        return level, Estimate(level, sure, signals)
+
+    def _intent(self, words: TextWords, spoken: list[str]) -> Estimate:
+        found = self._cues.indexes.intents.find(words)
+        votes = phrase_weights(found)
+        leads = list(self._leads(words))
+        for number, (lead, weight) in enumerate(leads):
+            for label in lead.labels:
+                votes[label] = votes.get(label, 0) + (weight * _LATER if number else weight)
+        for label in spoken:
+            votes[label] = votes.get(label, 0) + 1
+        heard = [*(lead for lead, _ in leads), *found]
+        return estimate(votes, self._cues.intents, heard, sharpness=_INTENT_SHARPNESS)
+
+    def _leads(self, words: TextWords) -> Iterator[tuple[Match, float]]:
+        """What each clause begins with, past what is only polite, and its votes."""
+        starts = [0, *(at + 1 for at, word in enumerate(words.bare) if word in _CLAUSE_ENDS)]
+        passed = 0
+        for start in starts:
+            # What was passed over as polite is no clause of its own: `and` after `and`.
+            at: int | None = start if start >= passed else None
+            while at is not None and at < len(words.bare):
+                passed = at + 1
+                lead, weight, at = self._lead(words, at)
+                if lead is not None:
+                    yield lead, weight
+
+    def _lead(self, words: TextWords, at: int) -> tuple[Match | None, float, int | None]:
+        """The lead at this word and its votes; or, past a polite phrase, where to look next."""
+        indexes = self._cues.indexes
+        options = (
+            (indexes.leads.at(words, at), _LEAD),
+            (indexes.weak_leads.at(words, at), _WEAK_LEAD),
+            (indexes.politeness.at(words, at), 0.0),
+        )
+        known = [(match, votes) for match, votes in options if match is not None]
+        if not known:
+            return None, 0.0, None
+        match, votes = max(known, key=lambda option: option[0].last)
+        return (match, votes, None) if votes else (None, 0.0, match.last)
+
+    def _domain(self, words: TextWords, spoken: list[str]) -> Estimate:
+        found = self._cues.indexes.domains.find(words)
+        votes = phrase_weights(found)
+        for label in spoken:
+            votes[label] = votes.get(label, 0) + 1
+        return estimate(votes, self._cues.domains, found, sharpness=_DOMAIN_SHARPNESS)
+
+    def _urgency(self, words: TextWords) -> Estimate:
+        found = self._cues.indexes.urgency.find(words)
+        says = {
+            level: tuple(dict.fromkeys(repr(m.phrase) for m in found if level in m.labels))
+            for level in ("calm", "high", "alarm", "medium", "low")
+        }
+        if says["low"] and not says["high"]:
+            # `what is an outage?` only talks of one.
+            says["alarm"] = ()
+        level = next((level for level, phrases in says.items() if phrases), None)
+        if level is None:
+            return Estimate("low", _NO_CUE)
+        more = _NEXT_CUE * (len(says[level]) - 1)
+        sure = _MANY_CUES if level == "calm" else min(_ONE_CUE + more, _MANY_CUES)
+        return Estimate(_LEVELS.get(level, level), sure, says[level][:3])
+
+    def _need(self, words: TextWords, intent: Estimate) -> Estimate:
+        found = self._cues.indexes.need.find(words)
+        votes = phrase_weights(found)
+        if intent.label is not None:
+            usual = self._cues.intents[intent.label].need
+            votes[usual] = votes.get(usual, 0) + _INTENTS_NEED
+        return estimate(votes, ("act", "know"), found, sharpness=_NEED_SHARPNESS)
+
+
+def _gist(text: str) -> str:
+    if len(text) <= _FIRST_CHARS + _LAST_CHARS:
+        return text
+    return f"{text[:_FIRST_CHARS]}\n{text[-_LAST_CHARS:]}"

@@ -1,0 +1,150 @@
+"""Route of a turn: a first guess from its context, corrected at most once by what was found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from toolcrib.records import Context, FindResult, KnowledgeResult, Route, RouteKind
+from toolcrib.retrieval.calibration import softmax
+
+__all__ = ["REASONS", "WEIGHTS", "Reason", "RouteEvidence", "choose_route"]
+
+WEIGHTS: Mapping[RouteKind, tuple[float, ...]] = {
+    "tools": (0.62, -0.38, -0.46, 0.1, 1.26),
+    "knowledge": (-0.17, 0.53, 0.39, -0.13, 0.61),
+    "both": (0.1, 0.49, -0.14, -0.62, 0.33),
+    "general": (-0.55, -0.64, 0.21, 0.65, -2.2),
+}
+"""Logits of where a turn goes, of `RouteEvidence.known`: a multinomial regression, fitted on turns
+whose routes are labelled, as if they went there as often as the project's training turns do
+(benchmarks/turns.py --fit)."""
+
+
+class Reason(StrEnum):
+    """Why a turn goes where it goes, or why a part of its answer is empty."""
+
+    TOOLS = "tools"
+    KNOWLEDGE = "knowledge"
+    BOTH = "both"
+    GENERAL = "general"
+    SMALLTALK = "smalltalk"
+    NO_TIME = "no-time"
+    NO_WORDS = "no-words"
+    NO_COLLECTION = "no-collection"
+    NO_PASSAGES = "no-passages"
+    FAILED = "failed"
+    NOTHING_NEAR = "nothing-near"
+    NOT_SURE = "not-sure"
+    MAPPED = "mapped"
+
+    def said(self, *details: object) -> str:
+        """The reason in words, as answers have it."""
+        return REASONS[self].format(*details)
+
+
+REASONS: Mapping[Reason, str] = {
+    Reason.TOOLS: "a tool must do this",
+    Reason.KNOWLEDGE: "written knowledge answers this",
+    Reason.BOTH: "this needs a tool and what is written about it",
+    Reason.GENERAL: "neither the tools nor the collections fit",
+    Reason.SMALLTALK: "nothing is looked up for this: {}",
+    Reason.NO_TIME: "no time was left",
+    Reason.NO_WORDS: "the turn holds no words",
+    Reason.NO_COLLECTION: "there is no collection in reach",
+    Reason.NO_PASSAGES: "the collections in reach hold no passages",
+    Reason.FAILED: "the collections could not be asked",
+    Reason.NOTHING_NEAR: "no passage comes near (probability {:.2f}, below {:.2f})",
+    Reason.NOT_SURE: "no collection is sure enough ({:.2f}, below {:.2f}): {} asked instead",
+    Reason.MAPPED: "the map names {}",
+}
+"""What is said for each reason; nothing decides by these sentences."""
+
+LEAST, MOST = 0.01, 0.99
+EVEN = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class RouteEvidence:
+    """What is known when a turn must be sent somewhere.
+
+    With `gate_decides` tools that the gate has not let through are none. `late`: there was no
+    time to look for anything.
+    """
+
+    context: Context
+    tools: FindResult
+    knowledge: KnowledgeResult
+    gate_decides: bool = False
+    late: bool = False
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether there is any tool to give."""
+        if self.gate_decides and self.tools.verdict != "accept":
+            return False
+        return bool(self.tools.tools)
+
+    def known(self) -> tuple[float, ...]:
+        """What the regressions weigh.
+
+        Log-odds that the first tool is right, that any collection fits, and that reading rather
+        than doing is wanted; whether the turn is of no domain; and a constant.
+        """
+        context = self.context
+        sure = context.confidences.get("need", EVEN)
+        read = {"know": sure, "act": 1 - sure}.get(context.need or "", EVEN)
+        return (
+            _log_odds(self.tools.confidence),
+            _log_odds(self.knowledge.fit),
+            _log_odds(read),
+            float(context.domain is None),
+            1.0,
+        )
+
+
+def choose_route(evidence: RouteEvidence) -> Route:
+    """The route of a turn.
+
+    The guess says whether the turn wants something done or to know something. What was found
+    may correct it once: to the other, to both, or to neither.
+    """
+    context = evidence.context
+    if context.smalltalk is not None:
+        return Route("none", evidence.tools.reason, context.confidences.get("smalltalk"))
+    if evidence.late:
+        return Route("general", Reason.NO_TIME.said())
+    likely = _likely(evidence)
+    kind = max(likely, key=lambda each: likely[each])
+    guess: RouteKind = "knowledge" if context.need == "know" else "tools"
+    reason = Reason(kind).said()
+    if kind == guess:
+        return Route(kind, reason, likely[kind])
+    told = ", ".join(f"{each} {share:.2f}" for each, share in likely.items())
+    return Route(kind, f"{reason} ({told})", likely[kind], corrected_from=guess)
+
+
+def _likely(evidence: RouteEvidence) -> dict[RouteKind, float]:
+    """How likely each route is right, of those that there is something for."""
+    known = evidence.known()
+    closed: set[RouteKind] = set()
+    if not evidence.has_tools:
+        closed |= {"tools", "both"}
+    if not evidence.knowledge.passages:
+        closed |= {"knowledge", "both"}
+    logits: dict[RouteKind, float] = {
+        kind: sum(weight * value for weight, value in zip(weights, known, strict=True))
+        for kind, weights in WEIGHTS.items()
+        if kind not in closed
+    }
+    return softmax(logits)
+
+
+def _log_odds(probability: float | None) -> float:
+    """Even odds where nobody has said."""
+    if probability is None:
+        return 0.0
+    held = min(MOST, max(LEAST, probability))
+    return math.log(held / (1 - held))

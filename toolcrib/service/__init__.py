@@ -1,1 +1,0 @@
-"""The faces to the outside: the command line."""

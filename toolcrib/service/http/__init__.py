@@ -1,6 +1,0 @@
-"""The HTTP service."""
-
-from toolcrib.service.http.app import make_app
-from toolcrib.service.http.callers import Anyone, Callers
-
-__all__ = ["Anyone", "Callers", "make_app"]

@@ -1,0 +1,275 @@
+"""Training data: texts of tools, queries with the texts that answer them, splits and batches."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from toolcrib.evaluation.dataset import DataSet, LabelledQuery
+from toolcrib.indexers.render import clean, dense_text
+from toolcrib.training import import_train
+
+__all__ = [
+    "DEV",
+    "TEST",
+    "TRAIN",
+    "Example",
+    "HeldOut",
+    "TrainingData",
+    "batches",
+    "clusters",
+    "from_labels",
+    "joined",
+    "pruned",
+    "sampled",
+    "split_anew",
+    "with_dev",
+]
+
+MAX_POSITIVES = 2
+"""A query that needs more tools teaches with this many of them; the others are masked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A query, the place of the text it is drawn to, and of all texts that answer it.
+
+    `negatives` are places of texts that look right and are not. `source` names the set that
+    the example comes from: batches are drawn within a source or across all.
+    """
+
+    query: str
+    positive: int
+    relevant: frozenset[int]
+    source: str
+    negatives: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """Texts, each once, and the examples that point to them."""
+
+    documents: tuple[str, ...]
+    examples: tuple[Example, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all texts and pairs, in order."""
+        hashed = hashlib.sha256()
+        for text in self.documents:
+            hashed.update(text.encode("utf-8", "surrogatepass") + b"\0")
+        for example in self.examples:
+            places = f"{example.positive} {sorted(example.relevant)} {example.negatives}"
+            line = f"{example.query}\0{places}\0{example.source}\n"
+            hashed.update(line.encode("utf-8", "surrogatepass"))
+        return hashed.hexdigest()
+
+
+def from_labels(data: DataSet, queries: Iterable[LabelledQuery]) -> TrainingData:
+    """Pairs from labelled queries: each with its highest graded tools, at most two.
+
+    Queries that no tool answers, and labels that name no tool of the set, are passed over.
+    """
+    places: dict[str, int] = {}
+    by_id = {
+        tool.id: places.setdefault(dense_text(tool), len(places))
+        for tool in sorted(data.tools, key=lambda tool: tool.id)
+    }
+    examples: list[Example] = []
+    for query in queries:
+        known = [tool for tool in query.relevant if tool in by_id]
+        text = clean(query.text)
+        if not known or not text:
+            continue
+        best = sorted(known, key=lambda tool: (-query.relevant[tool], tool))[:MAX_POSITIVES]
+        relevant = frozenset(by_id[tool] for tool in known)
+        places_of_best = dict.fromkeys(by_id[tool] for tool in best)
+        examples += (Example(text, place, relevant, data.name) for place in places_of_best)
+    return TrainingData(tuple(places), tuple(examples))
+
+
+def joined(parts: Sequence[TrainingData]) -> TrainingData:
+    """Several sets as one; a text that two of them hold is one text."""
+    places: dict[str, int] = {}
+    examples: list[Example] = []
+    for part in parts:
+        moved = [places.setdefault(text, len(places)) for text in part.documents]
+        examples += (_moved(example, moved) for example in part.examples)
+    return TrainingData(tuple(places), tuple(examples))
+
+
+def _moved(example: Example, places: Sequence[int] | Mapping[int, int]) -> Example:
+    return replace(
+        example,
+        positive=places[example.positive],
+        relevant=frozenset(places[place] for place in example.relevant),
+        negatives=tuple(places[place] for place in example.negatives),
+    )
+
+
+def pruned(data: TrainingData) -> TrainingData:
+    """Only the texts that an example points to."""
+    used = sorted({p for e in data.examples for p in (e.positive, *e.relevant, *e.negatives)})
+    moved = {place: number for number, place in enumerate(used)}
+    examples = (_moved(example, moved) for example in data.examples)
+    return TrainingData(tuple(data.documents[place] for place in used), tuple(examples))
+
+
+def sampled(data: TrainingData, limit: int, seed: int) -> TrainingData:
+    """At most `limit` examples, drawn with a seed; all texts stay, as negatives."""
+    if len(data.examples) <= limit:
+        return data
+    return replace(data, examples=tuple(random.Random(seed).sample(data.examples, limit)))  # noqa: S311 no secret
+
+
+_Source = TypeVar("_Source")
+
+
+def batches(
+    sources: Sequence[_Source], size: int, *, homogeneous: float = 0.5, seed: int = 0
+) -> list[list[int]]:
+    """Places of examples, `size` a batch, each example once; the last few that fill none are out.
+
+    A share of `homogeneous` of every source goes into batches of its own: their other texts are
+    alike and make hard negatives. The rest is mixed, so that no source's style tells its texts.
+    """
+    rng = random.Random(seed)  # noqa: S311 no secret
+    by_source: defaultdict[_Source, list[int]] = defaultdict(list)
+    for place, source in enumerate(sources):
+        by_source[source].append(place)
+    drawn: list[list[int]] = []
+    mixed: list[int] = []
+    for places in by_source.values():
+        rng.shuffle(places)
+        whole = int(len(places) * homogeneous) // size * size
+        drawn += (places[start : start + size] for start in range(0, whole, size))
+        mixed += places[whole:]
+    rng.shuffle(mixed)
+    full = len(mixed) // size * size
+    drawn += (mixed[start : start + size] for start in range(0, full, size))
+    rng.shuffle(drawn)
+    return drawn
+
+
+PERMUTATIONS = 64
+THRESHOLD = 0.7
+"""Jaccard similarity of word shingles from which two texts count as the same."""
+
+MISSES_MATTER = (0.1, 0.9)
+"""What a false hit and a miss of the index weigh: hits are looked at again, misses are lost."""
+
+SHINGLE = 3
+_WORD = re.compile(r"\w+")
+
+
+class HeldOut:
+    """An index of texts that training must not have seen.
+
+    Raises:
+        MissingExtraError: datasketch is not installed.
+    """
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._datasketch = import_train("datasketch")
+        self._index: Any = self._datasketch.MinHashLSH(
+            threshold=THRESHOLD,
+            num_perm=PERMUTATIONS,
+            weights=MISSES_MATTER,
+        )
+        self._hashes: dict[str, Any] = {}
+        for text in texts:
+            self.add(text)
+
+    def add(self, text: str) -> None:
+        """Take a text in; one that is there already changes nothing."""
+        if text not in self._hashes:
+            self._hashes[text] = self._hash(text)
+            self._index.insert(text, self._hashes[text])
+
+    def like(self, text: str) -> list[str]:
+        """The texts held that say the same, sorted."""
+        hashed = self._hash(text)
+        found: Sequence[str] = self._index.query(hashed)
+        # The index errs both ways; the estimate from all permutations decides.
+        return sorted(o for o in found if self._hashes[o].jaccard(hashed) >= THRESHOLD)
+
+    def __contains__(self, text: str) -> bool:
+        return bool(self.like(text))
+
+    def _hash(self, text: str) -> Any:
+        hashed = self._datasketch.MinHash(num_perm=PERMUTATIONS, seed=0)
+        hashed.update_batch([run.encode("utf-8", "surrogatepass") for run in _shingles(text)])
+        return hashed
+
+
+def clusters(texts: Sequence[str]) -> list[list[int]]:
+    """Places of the texts, those that say the same (through any chain) together, in order."""
+    held = HeldOut()
+    leaders: dict[str, str] = {}
+
+    def leader(text: str) -> str:
+        while leaders[text] != text:
+            leaders[text] = leaders[leaders[text]]
+            text = leaders[text]
+        return text
+
+    for text in dict.fromkeys(texts):
+        leaders[text] = text
+        for other in held.like(text):
+            leaders[leader(other)] = leader(text)
+        held.add(text)
+    groups: dict[str, list[int]] = {}
+    for place, text in enumerate(texts):
+        groups.setdefault(leader(text), []).append(place)
+    return list(groups.values())
+
+
+def _shingles(text: str) -> set[str]:
+    """Runs of three words, the whole text where it is shorter."""
+    words: list[str] = _WORD.findall(text.casefold())
+    runs = range(max(1, len(words) - SHINGLE + 1))
+    return {" ".join(words[start : start + SHINGLE]) for start in runs}
+
+
+TRAIN, DEV, TEST = "train", "dev", "test"
+SHARES = {TRAIN: 0.6, DEV: 0.15, TEST: 0.25}
+DEV_OF_TRAIN = 0.1
+
+
+def split_anew(data: DataSet, seed: int = 0) -> DataSet:
+    """All queries dealt out anew: 60 % train, 15 % dev, 25 % test.
+
+    Queries that say nearly the same stay together: written from one template, they would tell
+    the answers of each other.
+    """
+    return replace(data, queries=_dealt(data.queries, SHARES, seed))
+
+
+def with_dev(data: DataSet, seed: int = 0) -> DataSet:
+    """The data set, with a tenth of the training queries for development where it has none."""
+    train = data.split(TRAIN)
+    if not train or data.split(DEV):
+        return data
+    dealt = iter(_dealt(train, {TRAIN: 1 - DEV_OF_TRAIN, DEV: DEV_OF_TRAIN}, seed))
+    queries = (next(dealt) if query.split == TRAIN else query for query in data.queries)
+    return replace(data, queries=tuple(queries))
+
+
+def _dealt(
+    queries: Sequence[LabelledQuery], shares: dict[str, float], seed: int
+) -> tuple[LabelledQuery, ...]:
+    """The queries in their order, each in a split; a cluster is never torn apart."""
+    groups = clusters([query.text for query in queries])
+    random.Random(seed).shuffle(groups)  # noqa: S311 no secret
+    splits: dict[int, str] = {}
+    room = {name: share * len(queries) for name, share in shares.items()}
+    for group in groups:
+        emptiest = max(room, key=lambda name: room[name] / shares[name])
+        room[emptiest] -= len(group)
+        splits |= dict.fromkeys(group, emptiest)
+    return tuple(replace(query, split=splits[at]) for at, query in enumerate(queries))

@@ -1,0 +1,246 @@
+"""ONNX graph of a small BERT, float or int8, written down node by node (extra `train`).
+
+It is not traced from a framework, so no exporter's version can change it. Three things keep the
+int8 vectors near the float ones; docs/explanation/models.md has the figures:
+
+- outlier channels of the activations are scaled down, and the weights that meet them up;
+- activations have fixed ranges, so a text's vector does not depend on the texts that it shares a
+  batch with;
+- weights are scaled so that no pair of products overflows 16 bits (see `quantise_weights`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from toolcrib.encoders.protocols import FloatArray
+
+__all__ = ["CONTRIB", "Graph", "Ranges", "build", "layers"]
+
+EPSILON = 1e-12
+OPSET, IR_VERSION, CONTRIB = 20, 10, "com.microsoft"
+INPUTS = ("input_ids", "attention_mask")
+OUTPUTS = ("sentence_embedding", "token_embeddings")
+LOGIT, POOLER, HEAD = "logit", "pooler.dense", "classifier"
+"""What a cross-encoder gives, and its weights beside the encoder's own."""
+
+MARGIN = 1.05
+"""Room above the largest activation seen while calibrating."""
+
+STRENGTH = 0.7
+"""How far an outlier channel is drawn in: 0 leaves it, 1 brings it to the median."""
+
+Ranges = dict[str, tuple[FloatArray, FloatArray]]
+"""Lowest and highest activation of each channel, by site (the input of a linear layer)."""
+
+
+@dataclass
+class Graph:
+    """An ONNX graph as it is written; `taps` names the tensor that enters each site."""
+
+    weights: Mapping[str, FloatArray]
+    heads: int
+    ranges: Ranges | None = None
+    nodes: list[onnx.NodeProto] = field(default_factory=list[onnx.NodeProto])
+    constants: list[onnx.TensorProto] = field(default_factory=list[onnx.TensorProto])
+    taps: dict[str, str] = field(default_factory=dict[str, str])
+
+    def const(self, name: str, value: Any) -> str:
+        """Add a constant and return its name."""
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def scalar(self, name: str, value: Any) -> str:
+        """Add a constant without dimensions and return its name."""
+        self.constants.append(numpy_helper.from_array(np.array(value), name))
+        return name
+
+    def add(self, op: str, inputs: list[str], output: str = "", domain: str = "", **kw: Any) -> str:
+        """Add a node with one output and return the output's name."""
+        output = output or f"{op}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [output], f"n_{output}", None, domain, **kw))
+        return output
+
+
+def quantise_weights(weight: FloatArray) -> tuple[NDArray[np.int8], FloatArray]:
+    """Quantise [inputs, outputs] to int8 with one scale for each output.
+
+    AVX2 adds two products of uint8 and int8 in 16 bits and saturates without a word. A pair of
+    neighbouring inputs is safe when its weights of one sign sum to at most 128 (255 * 128 < 2**15),
+    so the scale is taken from the largest such sum: never wrong, and far finer than 7-bit weights.
+    """
+    pairs = weight.reshape(-1, 2, weight.shape[1])
+    sums = [np.maximum(sign * pairs, 0).sum(axis=1).max(axis=0) for sign in (1, -1)]
+    largest = np.maximum(np.abs(weight).max(axis=0), np.maximum(*sums))
+    scale = (largest / 127).astype(np.float32)
+    scale[scale == 0] = 1  # nothing but zeros
+    return np.rint(weight / scale).astype(np.int8), scale
+
+
+def smoothing(low: FloatArray, high: FloatArray) -> FloatArray:
+    """Divisors that draw outlier channels towards the median channel, in steps of 2**(1/8)."""
+    peak = np.maximum(high, -low)
+    steps = np.rint(8 * STRENGTH * np.log2(np.maximum(peak / np.median(peak), 1)))
+    return np.array([2.0 ** (step / 8) for step in steps.tolist()], dtype=np.float32)
+
+
+def quantised_input(graph: Graph, x: str, site: str) -> tuple[list[str], FloatArray]:
+    """Add the uint8 form of `x`; return [values, scale, zero point] and the channels' divisors."""
+    assert graph.ranges is not None
+    low, high = graph.ranges[site]
+    divisors = smoothing(low, high)
+    top = np.ceil(max((high / divisors).max(), 0) * MARGIN * 64) / 64
+    bottom = np.floor(min((low / divisors).min(), 0) * MARGIN * 64) / 64
+    scale = np.float32((top - bottom) / 255)
+    zero = np.uint8(np.rint(-bottom / scale))
+    x = graph.add("Mul", [x, graph.const(f"{site}.smooth", 1 / divisors)])
+    names = [graph.scalar(f"{site}.x_scale", scale), graph.scalar(f"{site}.x_zero", zero)]
+    return [graph.add("QuantizeLinear", [x, *names]), *names], divisors
+
+
+def quantised_weight(graph: Graph, site: str, weight: FloatArray) -> list[str]:
+    """Add an int8 weight; return [values, scales, zero points]."""
+    values, scale = quantise_weights(weight)
+    zeros = np.zeros(scale.shape, dtype=np.int8)
+    named = {"w": values, "w_scale": scale, "w_zero": zeros}
+    return [graph.const(f"{site}.{name}", value) for name, value in named.items()]
+
+
+def linear(graph: Graph, x: str, site: str, source: str) -> str:
+    """Add x @ weight + bias."""
+    weight, bias = graph.weights[f"{source}.weight"].T, graph.weights[f"{source}.bias"]
+    graph.taps[site] = x
+    bias_name = graph.const(f"{site}.bias", bias)
+    if graph.ranges is None:
+        return graph.add(
+            "Add", [graph.add("MatMul", [x, graph.const(f"{site}.w", weight)]), bias_name]
+        )
+    (xq, xs, xz), divisors = quantised_input(graph, x, site)
+    wq, ws, wz = quantised_weight(graph, site, weight * divisors[:, None])
+    inputs = [xq, wq, xs, ws, xz, wz, bias_name]
+    return graph.add("MatMulIntegerToFloat", inputs, domain=CONTRIB)
+
+
+def attention(graph: Graph, x: str, site: str, source: str, mask: str) -> str:
+    """Add multi-head self-attention, query, key and value in one product."""
+    parts = [f"{source}.{name}" for name in ("query", "key", "value")]
+    weight = np.concatenate([graph.weights[f"{part}.weight"].T for part in parts], axis=1)
+    bias = graph.const(
+        f"{site}.bias", np.concatenate([graph.weights[f"{part}.bias"] for part in parts])
+    )
+    graph.taps[site] = x
+    if graph.ranges is None:
+        inputs = [x, graph.const(f"{site}.w", weight), bias, mask]
+        return graph.add("Attention", inputs, domain=CONTRIB, num_heads=graph.heads)
+    (xq, xs, xz), divisors = quantised_input(graph, x, site)
+    wq, ws, wz = quantised_weight(graph, site, weight * divisors[:, None])
+    inputs = [xq, wq, bias, xs, ws, mask, xz, wz]
+    return graph.add("QAttention", inputs, domain=CONTRIB, num_heads=graph.heads)
+
+
+def normalise(graph: Graph, x: str, source: str, output: str = "") -> str:
+    """Add a layer normalisation."""
+    names = [f"{source}.weight", f"{source}.bias"]
+    inputs = [x, *(graph.const(name, graph.weights[name]) for name in names)]
+    return graph.add("LayerNormalization", inputs, output, axis=-1, epsilon=EPSILON)
+
+
+def embed(graph: Graph) -> str:
+    """Add the lookup of words and positions; in the int8 graph each word has its own scale."""
+    source = "embeddings"
+    words = graph.weights[f"{source}.word_embeddings.weight"]
+    first_type = graph.weights[f"{source}.token_type_embeddings.weight"][0]
+    positions = graph.weights[f"{source}.position_embeddings.weight"] + first_type
+    if graph.ranges is None:
+        x = graph.add("Gather", [graph.const("words", words), "input_ids"])
+    else:
+        scale = (np.abs(words).max(axis=1, keepdims=True) / 127).astype(np.float32)
+        scale[scale == 0] = 1  # a word without a vector, as [PAD] often is
+        values = graph.const("words", np.rint(words / scale).astype(np.int8))
+        x = graph.add("Cast", [graph.add("Gather", [values, "input_ids"])], to=TensorProto.FLOAT)
+        x = graph.add("Mul", [x, graph.add("Gather", [graph.const("scales", scale), "input_ids"])])
+    length = graph.add("Shape", ["input_ids"], start=1, end=2)
+    first = graph.const("first", np.array([0], dtype=np.int64))
+    position = graph.add("Slice", [graph.const("positions", positions), first, length, first])
+    return normalise(graph, graph.add("Add", [x, position]), f"{source}.LayerNorm")
+
+
+def layer(graph: Graph, x: str, number: int, mask: str, output: str) -> str:
+    """Add one transformer layer."""
+    source = f"encoder.layer.{number}"
+    y = attention(graph, x, f"{number}.attention", f"{source}.attention.self", mask)
+    y = linear(graph, y, f"{number}.out", f"{source}.attention.output.dense")
+    x = normalise(graph, graph.add("Add", [y, x]), f"{source}.attention.output.LayerNorm")
+    y = linear(graph, x, f"{number}.up", f"{source}.intermediate.dense")
+    y = linear(graph, graph.add("Gelu", [y]), f"{number}.down", f"{source}.output.dense")
+    return normalise(graph, graph.add("Add", [y, x]), f"{source}.output.LayerNorm", output)
+
+
+def layers(weights: Mapping[str, FloatArray]) -> int:
+    """How many layers the weights are of."""
+    return sum(name.endswith("attention.self.query.weight") for name in weights)
+
+
+def build(
+    weights: Mapping[str, FloatArray], heads: int, ranges: Ranges | None
+) -> tuple[onnx.ModelProto, Graph]:
+    """Write the whole graph: float where `ranges` is None, otherwise int8.
+
+    With weights of a head it is a cross-encoder and gives `logit` [batch] alone. Otherwise it
+    gives the text's vector and its tokens'.
+    """
+    graph = Graph(weights, heads, ranges)
+    mask = graph.add("Cast", ["attention_mask"], to=TensorProto.INT32)
+    x, depth = embed(graph), layers(weights)
+    for number in range(depth):
+        x = layer(graph, x, number, mask, OUTPUTS[1] if number == depth - 1 else "")
+    shapes = logit(graph, x) if f"{HEAD}.weight" in weights else vectors(graph, x)
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"])
+        for name in INPUTS
+    ]
+    outputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in shapes.items()
+    ]
+    proto = helper.make_graph(graph.nodes, "bert", inputs, outputs, initializer=graph.constants)
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)]
+    model = helper.make_model(proto, opset_imports=opsets, ir_version=IR_VERSION)
+    onnx.checker.check_model(model)  # pyright: ignore[reportUnknownMemberType]
+    return model, graph
+
+
+def vectors(graph: Graph, x: str) -> dict[str, list[Any]]:
+    """Add what an encoder gives; return the shape of each output."""
+    width = graph.weights["embeddings.LayerNorm.weight"].shape[0]
+    # A sum over the tokens is enough: the mean's divisor falls out of the unit length.
+    rows = graph.add("Cast", ["attention_mask"], to=TensorProto.FLOAT)
+    axis = graph.const("axis", np.array([1], dtype=np.int64))
+    pooled = graph.add("MatMul", [graph.add("Unsqueeze", [rows, axis]), x])
+    graph.add("LpNormalization", [graph.add("Squeeze", [pooled, axis])], OUTPUTS[0], axis=-1, p=2)
+    return {OUTPUTS[0]: ["batch", width], OUTPUTS[1]: ["batch", "tokens", width]}
+
+
+def product(graph: Graph, x: str, source: str) -> str:
+    """Add x @ weight + bias in float: one row a text costs nothing."""
+    weight, bias = graph.weights[f"{source}.weight"], graph.weights[f"{source}.bias"]
+    y = graph.add("MatMul", [x, graph.const(f"{source}.w", weight.T)])
+    return graph.add("Add", [y, graph.const(f"{source}.b", bias)])
+
+
+def logit(graph: Graph, x: str) -> dict[str, list[Any]]:
+    """Add the head of a cross-encoder, on the first token; return the shape of its output."""
+    first = graph.scalar("first_token", np.int64(0))
+    start = graph.add("Gather", [x, first], axis=1)
+    y = graph.add("Tanh", [product(graph, start, POOLER)])
+    y = product(graph, y, HEAD)
+    last = graph.const("last_axis", np.array([1], dtype=np.int64))
+    graph.add("Squeeze", [y, last], LOGIT)
+    return {LOGIT: ["batch"]}

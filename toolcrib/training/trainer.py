@@ -1,0 +1,342 @@
+"""Trainers of an encoder and of a reranker: the library's, set up, watched and resumed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from toolcrib.encoders.protocols import FloatArray
+from toolcrib.training import import_train
+from toolcrib.training.data import TrainingData, batches
+
+__all__ = [
+    "CHECKPOINTS",
+    "METRIC",
+    "EncoderTraining",
+    "LoopSettings",
+    "RerankerTraining",
+    "StepListener",
+    "train_encoder",
+    "train_reranker",
+]
+
+CHECKPOINTS = "checkpoints"
+METRIC = "eval_dev_ndcg@10"
+"""What the best checkpoint is best in, where there are development queries."""
+
+StepListener = Callable[[int, int], None]
+"""Is told how many steps are done, and of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """How long and how fast.
+
+    `rate` is the highest learning rate, reached after the share `warmup` of all steps and then
+    falling to nothing. `checks` is how often in an epoch a checkpoint is written and, where
+    there are development queries, they are asked; after `patience` checks without gain training
+    ends.
+    """
+
+    epochs: int = 1
+    batch: int = 64
+    rate: float = 5e-5
+    warmup: float = 0.06
+    checks: int = 5
+    patience: int = 3
+    seed: int = 0
+
+
+def _fit(  # noqa: PLR0913 -- by name, what the library's trainer takes
+    trainer_kind: Any,
+    arguments_kind: Any,
+    *,
+    model: Any,
+    rows: Any,
+    loss: Any,
+    out: Path,
+    loop: LoopSettings,
+    evaluator: Any,
+    progress: StepListener,
+) -> dict[str, Any]:
+    """Train, from the last checkpoint in `out` where there is one; the trainer's own account.
+
+    With an `evaluator` the best checkpoint is kept, and training stops in time.
+    """
+    transformers = import_train("transformers")
+    checked = evaluator is not None
+
+    class Report(transformers.TrainerCallback):
+        """Tells how far training is."""
+
+        def on_step_end(self, _args: Any, state: Any, _control: Any, **_rest: Any) -> None:
+            progress(state.global_step, state.max_steps)
+
+    trainer = trainer_kind(
+        model=model,
+        args=_arguments(arguments_kind, out, loop, len(rows), checked=checked),
+        train_dataset=rows,
+        loss=loss,
+        evaluator=evaluator,
+        callbacks=[Report(), *[transformers.EarlyStoppingCallback(loop.patience)] * checked],
+    )
+    trainer.remove_callback(transformers.PrinterCallback)
+    resumed = _last_checkpoint(out / CHECKPOINTS)
+    result = trainer.train(resume_from_checkpoint=resumed)
+    return {
+        "steps": trainer.state.global_step,
+        "seconds": round(result.metrics["train_runtime"], 1),
+        "loss": round(result.training_loss, 4),
+        "best": trainer.state.best_metric,
+        "resumed": resumed is not None,
+    }
+
+
+def _arguments(kind: Any, out: Path, loop: LoopSettings, examples: int, *, checked: bool) -> Any:
+    """The trainer's own arguments, of the class `kind`; `checked` by development queries."""
+    torch = import_train("torch")
+    batch = min(loop.batch, examples)
+    every = max(1, examples // batch // max(1, loop.checks))
+    return kind(
+        output_dir=str(out / CHECKPOINTS),
+        num_train_epochs=loop.epochs,
+        per_device_train_batch_size=batch,
+        learning_rate=loop.rate,
+        warmup_steps=loop.warmup,
+        weight_decay=0.01,
+        bf16=_has_bf16(torch),
+        use_cpu=not torch.cuda.is_available(),
+        seed=loop.seed,
+        data_seed=loop.seed,
+        save_strategy="steps",
+        save_steps=every,
+        save_total_limit=2,
+        eval_strategy="steps" if checked else "no",
+        eval_steps=every if checked else None,
+        load_best_model_at_end=checked,
+        metric_for_best_model=METRIC if checked else None,
+        logging_steps=50,
+        disable_tqdm=True,
+        report_to="none",
+        dataloader_pin_memory=False,
+    )
+
+
+def _quiet() -> None:
+    """Keep the libraries' own bars and reports from the screen: there is one bar, our own."""
+    transformers = import_train("transformers")
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    import_train("datasets").disable_progress_bars()
+
+
+def _last_checkpoint(folder: Path) -> str | None:
+    """The last checkpoint that was written to its end; one that was not is removed."""
+    found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.partition("-")[2]))
+    for path in reversed(found):
+        if (path / "trainer_state.json").is_file():
+            return str(path)
+        shutil.rmtree(path)
+    return None
+
+
+def _has_bf16(torch: Any) -> bool:
+    """Whether the processor multiplies in bfloat16; elsewhere it is slower than float32."""
+    if torch.cuda.is_available():
+        return bool(torch.cuda.is_bf16_supported())
+    capabilities: dict[str, Any] = torch.cpu.get_capabilities()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+
+
+MIXES = (0.0, 0.25, 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderTraining:
+    """How an encoder is fine-tuned, beside the loop's own settings.
+
+    `max_tokens` is where texts are cut while training. `words` lets the table of word vectors
+    move as well: it learns the training texts' words best, and forgets others. `homogeneous` is
+    the share of batches drawn from one source. `mix` is the share of the base's weights in the
+    result: half-way back a model keeps more of what it could (WiSE-FT, Wortsman et al. 2022).
+    None: the best of `MIXES` on the development queries, and half where there are none.
+    """
+
+    loop: LoopSettings = field(default_factory=LoopSettings)
+    max_tokens: int = 96
+    words: bool = False
+    homogeneous: float = 0.5
+    mix: float | None = None
+
+
+def train_encoder(
+    base: str,
+    data: TrainingData,
+    vectors: FloatArray,
+    out: Path,
+    settings: EncoderTraining,
+    *,
+    evaluator: Any = None,
+    progress: StepListener = lambda _done, _total: None,
+) -> dict[str, Any]:
+    """Train from `base` (a folder or a hub name) into `out`, a sentence-transformers folder.
+
+    `data` has negatives, and `vectors` are the guide's of its texts (`negatives.mine`). With an
+    `evaluator` (`development`) the best checkpoint is kept. A run that was killed goes on from
+    its last checkpoint.
+
+    Returns the trainer's own account: steps, seconds, the mean loss, the best figure.
+
+    Raises:
+        MissingExtraError: the extra `train` is not installed.
+    """
+    st = import_train("sentence_transformers")
+    loss_kind = import_train("toolcrib.training.loss").MaskedContrastiveLoss
+    _quiet()
+    model: Any = st.SentenceTransformer(base, model_kwargs={"attn_implementation": "eager"})
+    model.max_seq_length = settings.max_tokens
+    model.model_card_data.generate_widget_examples = False
+    if not settings.words:
+        model[0].auto_model.embeddings.requires_grad_(requires_grad=False)
+    start = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    account = _fit(
+        _trainer([e.source for e in data.examples], settings),
+        st.SentenceTransformerTrainingArguments,
+        model=model,
+        rows=_encoder_rows(data),
+        loss=loss_kind(model, data.examples, vectors),
+        out=out,
+        loop=settings.loop,
+        evaluator=evaluator,
+        progress=progress,
+    )
+    account["mix"] = _mixed(model, start, settings.mix, evaluator)
+    model.save(str(out), create_model_card=False)
+    return account
+
+
+def _mixed(model: Any, start: dict[str, Any], share: float | None, evaluator: Any) -> float:
+    """Put the wanted share of the first weights into the model, or the share that serves best."""
+    trained = {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+    def load(share: float) -> None:
+        weights = {name: value + share * (start[name] - value) for name, value in trained.items()}
+        model.load_state_dict(weights)
+
+    if share is None and evaluator is not None:
+        found: dict[float, float] = {}
+        for candidate in MIXES:
+            load(candidate)
+            found[candidate] = evaluator(model)[METRIC.removeprefix("eval_")]
+        share = max(found, key=lambda candidate: found[candidate])
+    share = MIXES[-1] if share is None else share
+    load(share)
+    return share
+
+
+def _encoder_rows(data: TrainingData) -> Any:
+    columns: dict[str, list[Any]] = {
+        "query": [e.query for e in data.examples],
+        "positive": [data.documents[e.positive] for e in data.examples],
+    }
+    for column in range(len(data.examples[0].negatives)):
+        columns[f"negative_{column}"] = [data.documents[e.negatives[column]] for e in data.examples]
+    columns["label"] = list(range(len(data.examples)))
+    return import_train("datasets").Dataset.from_dict(columns)
+
+
+def _trainer(sources: Sequence[str], settings: EncoderTraining) -> Any:
+    """The library's trainer with our own order of batches."""
+    base = import_train("sentence_transformers").SentenceTransformerTrainer
+    sampler = import_train("sentence_transformers.base.sampler").DefaultBatchSampler
+
+    class Batches(sampler):
+        """Batches of one source and mixed ones, in an order of the epoch's own."""
+
+        def __iter__(self) -> Iterator[list[int]]:
+            return iter(self._drawn())
+
+        def __len__(self) -> int:
+            return len(self._drawn())
+
+        def _drawn(self) -> list[list[int]]:
+            seed, share = settings.loop.seed + self.epoch, settings.homogeneous
+            return batches(sources, self.batch_size, homogeneous=share, seed=seed)
+
+    class Trainer(base):
+        """The trainer; sentence-transformers asks for this override where batches are one's own."""
+
+        def get_batch_sampler(self, dataset: Any, batch_size: int, **options: Any) -> Any:
+            return Batches(dataset, batch_size=batch_size, **options)
+
+    return Trainer
+
+
+@dataclass(frozen=True, slots=True)
+class RerankerTraining:
+    """How a reranker is fine-tuned; `layers` of the encoder are kept, the first ones."""
+
+    loop: LoopSettings = field(default_factory=lambda: LoopSettings(batch=16))
+    layers: int = 3
+    max_tokens: int = 128
+    words: bool = False
+
+
+def train_reranker(
+    base: str,
+    data: TrainingData,
+    out: Path,
+    settings: RerankerTraining,
+    *,
+    evaluator: Any = None,
+    progress: StepListener = lambda _done, _total: None,
+) -> dict[str, Any]:
+    """Train from `base` (a folder or a hub name of a BERT) into `out`, a folder of the same form.
+
+    The loss is a softmax over each query's positive and its negatives (ListNet with one right
+    answer, Cao et al. 2007). With an `evaluator` (`development`) the best checkpoint is kept. A run
+    that was killed goes on from its last checkpoint.
+
+    Returns the trainer's own account: steps, seconds, the mean loss, the best figure.
+
+    Raises:
+        MissingExtraError: the extra `train` is not installed.
+    """
+    ce = import_train("sentence_transformers.cross_encoder")
+    listwise = import_train("toolcrib.training.loss").ListwiseLoss
+    _quiet()
+    import_train("transformers").set_seed(settings.loop.seed)  # the head starts at random
+    model: Any = ce.CrossEncoder(
+        base,
+        num_labels=1,
+        max_length=settings.max_tokens,
+        model_kwargs={"attn_implementation": "eager"},
+        config_kwargs={"num_hidden_layers": settings.layers},
+    )
+    # Query and text are told apart by the mark between them: the graph that ships has one type.
+    model.tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    model.model_card_data.generate_widget_examples = False
+    if not settings.words:
+        model[0].model.base_model.embeddings.requires_grad_(requires_grad=False)
+    account = _fit(
+        ce.CrossEncoderTrainer,
+        ce.CrossEncoderTrainingArguments,
+        model=model,
+        rows=_reranker_rows(data),
+        loss=listwise(model),
+        out=out,
+        loop=settings.loop,
+        evaluator=evaluator,
+        progress=progress,
+    )
+    model.save_pretrained(str(out), create_model_card=False)
+    return account
+
+
+def _reranker_rows(data: TrainingData) -> Any:
+    texts = [[data.documents[place] for place in (e.positive, *e.negatives)] for e in data.examples]
+    columns = {"query": [e.query for e in data.examples], "texts": texts}
+    return import_train("datasets").Dataset.from_dict(columns)
