@@ -15,9 +15,9 @@ import held_out
 import numpy as np
 from fusion import SPLITS, bm25, ndcg, questions, spec
 
-from toolcrib.encoders.bundled import BundledEncoder
+from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.lexical import split_identifier
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.indexers.render import clean, dense_text
 from toolcrib.records import ToolSpec
 from toolcrib.retrieval.fusion import FusionWeights

@@ -21,8 +21,8 @@ import held_out
 import numpy as np
 from numpy.typing import NDArray
 
-from toolcrib.encoders.bundled import BundledEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.indexers.lexical_context import shared_prefixes
 from toolcrib.indexers.render import FieldWeights, dense_text, lexical_counts
 from toolcrib.records import ToolSpec

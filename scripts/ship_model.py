@@ -13,7 +13,7 @@ from pathlib import Path
 
 from export_base import CARD
 
-from toolcrib.encoders.model_folder import MODELS
+from toolcrib.encoders.onnx import MODELS
 from toolcrib.training.export import add_to_card
 
 FILES = ("model.onnx", "tokenizer.json", "card.json")

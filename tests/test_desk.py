@@ -18,7 +18,7 @@ from toolcrib.errors import (
     UnknownToolError,
 )
 from toolcrib.evaluation.decisions import read_decisions
-from toolcrib.router.telemetry import TelemetrySettings, open_log
+from toolcrib.router.decision_log import TelemetrySettings, open_log
 
 MAIL = "send a mail to Ottilie Brandt"
 PARCEL = Turn(text="send a parcel to somebody")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from toolcrib import Settings
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder, LexicalSettings
 from toolcrib.identity import calibration_identity, difference, index_identity
 from toolcrib.retrieval.rerank import RerankSettings

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from toolcrib import Crib, Settings, ToolcribError
-from toolcrib.encoders.bundled import BundledEncoder
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalSettings
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import IndexMismatchError, StoreError, UnknownCollectionError
 from toolcrib.indexers.passages import passage_layout
 from toolcrib.library import Library

@@ -11,7 +11,7 @@ from toolcrib import Collection, Passage, Settings, ToolSpec
 from toolcrib.errors import IndexMismatchError, QueryError, StoreError, UnknownToolError
 from toolcrib.namespaces import DEFAULT, Namespaces, check_name, rebuild_shared
 from toolcrib.settings import EncoderSettings
-from toolcrib.store.ledger import Entry
+from toolcrib.store.records_db.base import DbRow
 
 SETTINGS = Settings.model_validate(
     {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
@@ -114,7 +114,7 @@ class TestLife:
         for name in ("acme", "zoo"):
             many.crib(name).index_tools([MAIL])
             many.crib(name).index_passages([LEAVE])
-        many.ledger.put("quarantine/acme", Entry("a", 1.0, {}))
+        many.ledger.put("quarantine/acme", DbRow("a", 1.0, {}))
         many.remove("acme")
         assert many.names() == (DEFAULT, "zoo")
         assert ids(many.crib("acme")) == []

@@ -9,7 +9,7 @@ import yaml
 
 from tests.router.conftest import CountingEncoder, free_of_models, write_labels
 from toolcrib import Crib, Settings
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SettingsError
 from toolcrib.retrieval.legs import EncodedQuery

@@ -12,7 +12,7 @@ from toolcrib import wiring
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.desk import Desk, Stock
 from toolcrib.document_counter import DocumentCounter
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.indexers.points import layout
 from toolcrib.indexers.sources import ToolSource
 from toolcrib.indexers.writing import Listener
@@ -29,10 +29,10 @@ from toolcrib.records import (
     ToolHit,
     Turn,
 )
+from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.recovery import RecoveryPolicy
-from toolcrib.router.telemetry import DecisionLog
 from toolcrib.settings import Settings, load_settings
-from toolcrib.store.protocol import Identity, Store, StoreInfo
+from toolcrib.store.base import Identity, Store, StoreInfo
 
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib

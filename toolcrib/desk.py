@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from toolcrib.clock import Clock
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import (
     FeedbackError,
     QueryError,
@@ -26,9 +26,7 @@ from toolcrib.retrieval.rerank import PassageReranker
 from toolcrib.router.alternates import Failures, alternates
 from toolcrib.router.budget import Costs
 from toolcrib.router.context.detector import Detector
-from toolcrib.router.knowledge import KnowledgeRouter
-from toolcrib.router.router import Router, RouterParts
-from toolcrib.router.telemetry import (
+from toolcrib.router.decision_log import (
     DecisionLog,
     FailureLog,
     Feedback,
@@ -38,9 +36,11 @@ from toolcrib.router.telemetry import (
     open_log,
     outcome_record,
 )
+from toolcrib.router.knowledge import KnowledgeRouter
+from toolcrib.router.router import Router, RouterParts
 from toolcrib.router.tools import ToolSelector, compatible
 from toolcrib.settings import Settings
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 
 __all__ = ["Desk", "Stock"]
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import StoreError
 from toolcrib.indexers.writing import Listener
 from toolcrib.library import Library
 from toolcrib.records import Collection, IndexReport, Passage, Scope
 from toolcrib.settings import Settings
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 from toolcrib.tool_counter import ToolCounter
 
 __all__ = ["DocumentCounter"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
 from toolcrib.indexers.passages import PASSAGE_VERSION
 from toolcrib.indexers.render import RENDER_VERSION
 from toolcrib.retrieval.calibration import FEATURES_VERSION, differences
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.settings import Settings
-from toolcrib.store.protocol import Identity
+from toolcrib.store.base import Identity
 
 __all__ = ["calibration_identity", "difference", "index_identity", "library_identity"]
 

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from typing import Self
 
 from toolcrib import wiring
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder
 from toolcrib.errors import IndexMismatchError, UnknownCollectionError
 from toolcrib.identity import difference, library_identity
 from toolcrib.indexers.passage_sync import PassageEntry, PassageSync
@@ -25,9 +25,9 @@ from toolcrib.router.collections import (
     read_collections,
 )
 from toolcrib.settings import Settings
+from toolcrib.store.base import Store
 from toolcrib.store.filters import AnyOf, Equals, Filter, all_of
 from toolcrib.store.payload import read_passage
-from toolcrib.store.protocol import Store
 
 __all__ = ["Library"]
 

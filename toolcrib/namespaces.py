@@ -10,7 +10,6 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +17,15 @@ from typing import Self
 
 from toolcrib import wiring
 from toolcrib.crib import Crib
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import QueryError, StoreError
 from toolcrib.indexers.writing import Listener
 from toolcrib.revisions import announce, change_revision, revision_of
-from toolcrib.router.ledger_log import LedgerLog
+from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings, load_settings
 from toolcrib.shared_store import SharedStore
-from toolcrib.store.ledger import Ledger
 from toolcrib.store.namespaced import DEFAULT
+from toolcrib.store.records_db.base import RecordsDb
 
 __all__ = ["DEFAULT", "Namespaces", "check_name", "rebuild_shared"]
 
@@ -58,7 +57,7 @@ class _Opened:
     """A crib, the revision that it has seen, and when it was last compared."""
 
     crib: Crib
-    log: LedgerLog
+    log: DatabaseLog
     revision: str | None
     checked: float
 
@@ -72,7 +71,7 @@ class Namespaces:
         settings: Settings,
         dense: DenseEncoder,
         reranker: Reranker | None,
-        ledger: Ledger,
+        ledger: RecordsDb,
     ) -> None:
         self.location = location
         self.settings = settings
@@ -91,10 +90,9 @@ class Namespaces:
         location: str | Path | None = None,
         *,
         settings: Settings | None = None,
-        wrap: Callable[[DenseEncoder], DenseEncoder] | None = None,
         progress: Listener | None = None,
     ) -> Self:
-        """Open what `Crib.open` opens, for all namespaces; `wrap` stands around the encoder.
+        """Open what `Crib.open` opens, for all namespaces.
 
         Raises:
             StoreError: as `Crib.open`.
@@ -106,7 +104,7 @@ class Namespaces:
         with ExitStack() as undo:
             undo.callback(ledger.close)
             reranker = wiring.make_reranker(settings)
-            opened = cls(where, settings, wrap(dense) if wrap else dense, reranker, ledger)
+            opened = cls(where, settings, dense, reranker, ledger)
             opened._open_default(progress)
             undo.pop_all()
         return opened
@@ -130,7 +128,7 @@ class Namespaces:
             self._catch_up(name, opened)
         return opened.crib
 
-    def log(self, name: str = DEFAULT) -> LedgerLog:
+    def log(self, name: str = DEFAULT) -> DatabaseLog:
         """The log of a namespace's decisions."""
         with self._lock:
             return (self._opened.get(name) or self._open(check_name(name))).log
@@ -152,7 +150,7 @@ class Namespaces:
         if opened is not None:
             opened.crib.close()
         self._shared.clear(name)
-        for shelf in self.ledger.shelves():
+        for shelf in self.ledger.tables():
             if shelf.endswith(f"/{name}"):
                 self.ledger.prune(shelf, before=float("inf"))
         self.touched(name)
@@ -217,9 +215,9 @@ class Namespaces:
             self._opened.pop(each).log.close()
         return opened
 
-    def _log(self, name: str) -> LedgerLog:
+    def _log(self, name: str) -> DatabaseLog:
         keep_s = self.settings.service.keep_days * 86_400
-        return LedgerLog(self.ledger, name, text=self.settings.telemetry.text, keep_s=keep_s)
+        return DatabaseLog(self.ledger, name, text=self.settings.telemetry.text, keep_s=keep_s)
 
     def _revision(self, name: str) -> str | None:
         return None if self._is_alone else revision_of(self.ledger, name)

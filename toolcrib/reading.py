@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 
 from toolcrib import wiring
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.router.context.detector import Detector
 from toolcrib.router.context.model import ContextModel, write_context
 from toolcrib.settings import Settings
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 
 __all__ = ["Reading"]
 

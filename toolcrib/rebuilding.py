@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder
 from toolcrib.identity import index_identity, library_identity
 from toolcrib.indexers.passage_sync import PassageSync
 from toolcrib.indexers.sync import ToolSync
@@ -11,8 +11,8 @@ from toolcrib.indexers.writing import Listener, ignore
 from toolcrib.retrieval.calibration import CALIBRATION_KEY
 from toolcrib.router.collections import index_collections, read_collections
 from toolcrib.settings import Settings
+from toolcrib.store.base import Store
 from toolcrib.store.payload import read_passage, read_tool
-from toolcrib.store.protocol import Store
 
 __all__ = ["copy_passages", "copy_tools"]
 

@@ -9,23 +9,23 @@ from contextlib import closing
 
 from toolcrib import wiring
 from toolcrib.settings import Settings
-from toolcrib.store.ledger import Entry, Ledger
+from toolcrib.store.records_db.base import DbRow, RecordsDb
 
 __all__ = ["announce", "change_revision", "revision_of"]
 
 SHELF = "revisions"
 
 
-def revision_of(ledger: Ledger, namespace: str) -> str | None:
+def revision_of(ledger: RecordsDb, namespace: str) -> str | None:
     """What the last write left; None where nobody ever said that he wrote."""
     entry = ledger.get(SHELF, namespace)
     return entry.body["revision"] if entry else None
 
 
-def change_revision(ledger: Ledger, namespace: str) -> str:
+def change_revision(ledger: RecordsDb, namespace: str) -> str:
     """Say that a namespace was written to; the revision that it has now."""
     revision = uuid.uuid4().hex
-    ledger.put(SHELF, Entry(namespace, time.time(), {"revision": revision}))
+    ledger.put(SHELF, DbRow(namespace, time.time(), {"revision": revision}))
     return revision
 
 

@@ -24,9 +24,9 @@ from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.budget import Limits
+from toolcrib.router.decision_log import TelemetrySettings
 from toolcrib.router.knowledge import KnowledgeSettings
 from toolcrib.router.recovery import RecoverySettings
-from toolcrib.router.telemetry import TelemetrySettings
 from toolcrib.router.tools import ToolSettings
 
 __all__ = [
@@ -40,6 +40,9 @@ __all__ = [
 ]
 
 FILE_NAME = "toolcrib.yaml"
+
+REMOVED = {"service.batch": "no longer a setting, as it changed nothing; remove it"}
+"""Settings of earlier versions, and what to do about them."""
 
 
 class EncoderSettings(BaseModel):
@@ -91,10 +94,9 @@ class ServiceSettings(BaseModel):
 
     `concurrent` requests are worked on or wait at once, further ones are turned away; each has
     `timeout_s`. `rate` is what a key may ask in each process, as `LIMIT/second`, `/minute` or
-    `/hour`. `drain_s`: for requests under way when the service stops. `batch`: the most queries
-    that are encoded together, 1 for each alone. Decisions are kept for `keep_days`. `audit`: hold
-    back tools whose text is dangerous to a model. `trace_text`: user's words in traces.
-    `reports`: folder of evaluation reports that the console shows.
+    `/hour`. `drain_s`: for requests under way when the service stops. Decisions are kept
+    for `keep_days`. `audit`: hold back tools whose text is dangerous to a model. `trace_text`:
+    user's words in traces. `reports`: folder of evaluation reports that the console shows.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -107,7 +109,6 @@ class ServiceSettings(BaseModel):
     max_body_bytes: int = Field(default=8 * 2**20, ge=1024)
     rate: str | None = Field(default=None, pattern=r"^[1-9]\d*/(second|minute|hour)$")
     drain_s: float = Field(default=20.0, ge=0)
-    batch: int = Field(default=1, ge=1)
     keep_days: float = Field(default=30.0, gt=0)
     audit: bool = True
     trace_text: bool = False
@@ -202,6 +203,7 @@ def load_settings(file: Path | None = None) -> Settings:
 
 def _in_words(error: ValidationError) -> str:
     def line(detail: Any) -> str:
-        return f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
+        name = ".".join(map(str, detail["loc"]))
+        return f"{name}: {REMOVED.get(name) or detail['msg']}"
 
     return "; ".join(line(detail) for detail in error.errors())

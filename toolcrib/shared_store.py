@@ -8,16 +8,16 @@ from functools import partial
 
 from toolcrib import wiring
 from toolcrib.crib import Crib
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.indexers.passages import passage_layout
 from toolcrib.indexers.points import layout
 from toolcrib.indexers.writing import Listener
 from toolcrib.library import Library
 from toolcrib.rebuilding import copy_passages, copy_tools
-from toolcrib.router.telemetry import DecisionLog
+from toolcrib.router.decision_log import DecisionLog
 from toolcrib.settings import Settings
+from toolcrib.store.base import Layout, Store
 from toolcrib.store.namespaced import NamespacedStore, namespaces_of
-from toolcrib.store.protocol import Layout, Store
 
 __all__ = ["SharedStore"]
 

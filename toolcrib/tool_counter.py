@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Literal
 
 from toolcrib import wiring
+from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray, Reranker
 from toolcrib.errors import IndexMismatchError, UnknownToolError
 from toolcrib.identity import calibration_identity, difference, index_identity
 from toolcrib.indexers.points import layout
@@ -30,10 +30,9 @@ from toolcrib.retrieval.gate import Assessor
 from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.settings import Settings
-from toolcrib.store.facets import FACETS, count_facets
+from toolcrib.store.base import Identity, Store, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope, matches, validate
-from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Identity, Store, point_id
+from toolcrib.store.payload import FACETS, count_facets, read_tool
 
 __all__ = ["ToolCounter"]
 

@@ -54,48 +54,34 @@ class Bench:
         return driver
 
 
-def throughput(bench: Bench, variants: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """Calls a second of bare `find_tools`, and requests a second of services, in turns.
-
-    `variants` are the services' names and variables; the first one is that of the targets.
-    """
+def throughput(bench: Bench) -> dict[str, Any]:
+    """Calls a second of bare `find_tools`, and requests a second of the service, in turns."""
     bare: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    found: dict[str, dict[int, list[dict[str, Any]]]] = {
-        name: defaultdict(list) for name in variants
-    }
+    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
     with ExitStack() as stack:
         alone = Child("load.bare", str(bench.copy("bare")), str(bench.queries))
         stack.callback(alone.close)
-        drivers: dict[str, Child] = {}
-        for name, settings in variants.items():
-            folder = bench.copy(name.replace(" ", "-"))
-            service = stack.enter_context(served(folder, settings, folder.with_suffix(".log")))
-            drivers[name] = bench.driver(service)
-            stack.callback(drivers[name].close)
+        _, driver = stack.enter_context(_one(bench))
         for _ in range(bench.rounds):
             for threads in THREADS:
                 bare[threads].append(alone.ask(threads=threads, seconds=bench.seconds))
             for clients in CLIENTS:
-                for name, driver in drivers.items():
-                    asked = driver.ask(clients=clients, seconds=bench.seconds)
-                    found[name][clients].append(_all_good(asked))
+                asked = driver.ask(clients=clients, seconds=bench.seconds)
+                found[clients].append(_all_good(asked))
     return _throughput_figures(bare, found)
 
 
 def _throughput_figures(
     bare: Mapping[int, Sequence[Mapping[str, Any]]],
-    found: Mapping[str, Mapping[int, Sequence[Mapping[str, Any]]]],
+    found: Mapping[int, Sequence[Mapping[str, Any]]],
 ) -> dict[str, Any]:
     rows = {str(threads): _medians(each) for threads, each in bare.items()}
-    services = {
-        name: {str(clients): _medians(each) for clients, each in rounds.items()}
-        for name, rounds in found.items()
-    }
+    service = {str(clients): _medians(each) for clients, each in found.items()}
     best = max(row["per_s"] for row in rows.values())
-    sustained = max(row["per_s"] for row in next(iter(services.values())).values())
+    sustained = max(row["per_s"] for row in service.values())
     return {
         "bare": rows,
-        "services": services,
+        "service": service,
         "sustained_per_s": sustained,
         "sustained_to_bare": rounded(sustained / best),
     }

@@ -50,9 +50,8 @@ def _throughput(figures: Mapping[str, Any]) -> Table:
         for threads, row in figures["bare"].items()
     ]
     rows += [
-        (f"the service, {name}, {_several(clients, 'client')}", row)
-        for name, found in figures["services"].items()
-        for clients, row in found.items()
+        (f"the service, {_several(clients, 'client')}", row)
+        for clients, row in figures["service"].items()
     ]
     columns = ("what", "a second", "median ms", "p99 ms")
     shown = [

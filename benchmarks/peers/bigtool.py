@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.evaluation.systems.base import Baseline
 from toolcrib.records import ToolSpec
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 from benchmarks.peers.names import spaced
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.systems.base import Baseline
 from toolcrib.records import ToolSpec

@@ -15,7 +15,7 @@ from speed.inputs import Inputs, all_texts
 from speed.peers import TOP
 from speed.searching import engine_ms, timed_ms
 from toolcrib import Crib, Settings, ToolSpec
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray
+from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.indexers.points import layout
 from toolcrib.wiring import open_store
 

@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from rich.progress import track
 
 from speed.generate import generated_queries, generated_tools
-from toolcrib.encoders.bundled import BundledEncoder
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.indexers.render import clean, dense_text
 from toolcrib.records import ToolSpec
 

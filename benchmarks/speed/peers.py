@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import FloatArray
 from toolcrib.indexers.points import draft
 from toolcrib.indexers.render import FieldWeights
 from toolcrib.records import ToolSpec
-from toolcrib.store.protocol import Point
+from toolcrib.store.base import Point
 
 __all__ = ["PEERS", "TOP", "Description", "Peer", "Prepared"]
 

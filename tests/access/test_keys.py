@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.clock import ManualClock
 from toolcrib.errors import QueryError, StoreDamagedError, UnauthenticatedError
-from toolcrib.store.ledger import Entry
-from toolcrib.store.ledger_sqlite import SqliteLedger
+from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 NOON = 1_772_366_400.0
 DAY_S = 86_400.0
@@ -43,7 +43,7 @@ def clock():
 
 @pytest.fixture
 def ledger(tmp_path):
-    with closing(SqliteLedger(tmp_path / "ledger.db")) as ledger:
+    with closing(SqliteRecordsDb(tmp_path / "ledger.db")) as ledger:
         yield ledger
 
 
@@ -128,7 +128,7 @@ def test_an_unknown_key_and_a_wrong_secret_are_told_alike(ring):
 
 @given(st.integers(0, 79), st.sampled_from("0123456789abcdef"))
 def test_one_wrong_digit_is_a_wrong_key(tmp_path_factory, place, digit):
-    with closing(SqliteLedger(tmp_path_factory.mktemp("k") / "ledger.db")) as ledger:
+    with closing(SqliteRecordsDb(tmp_path_factory.mktemp("k") / "ledger.db")) as ledger:
         ring = KeyRing(ledger)
         _, text = ring.create("ann", GRANT)
         wrong = text[:place] + digit + text[place + 1 :]
@@ -241,7 +241,7 @@ def test_a_key_that_says_more_than_is_understood_is_not_believed(ring, ledger):
     key, text = ring.create("ann", GRANT)
     kept = ledger.get("keys", key.id)
     grant = {**kept.body["grant"], "only_on": "mondays"}
-    ledger.put("keys", Entry(key.id, kept.at, {**kept.body, "grant": grant}))
+    ledger.put("keys", DbRow(key.id, kept.at, {**kept.body, "grant": grant}))
     with pytest.raises(StoreDamagedError, match=f"{key.id}' cannot be read .grant.only_on"):
         ring.verify(text)
 

@@ -9,7 +9,7 @@ import pytest
 from toolcrib import ToolSpec
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.errors import UnknownToolError
-from toolcrib.store.ledger_sqlite import SqliteLedger
+from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 CLEAN = ToolSpec(name="send_mail", server="mail", description="Send a mail to somebody.")
 POISONED = ToolSpec(
@@ -33,7 +33,7 @@ class Now:
 
 @pytest.fixture
 def ledger(tmp_path):
-    with closing(SqliteLedger(tmp_path / "ledger.db")) as opened:
+    with closing(SqliteRecordsDb(tmp_path / "ledger.db")) as opened:
         yield opened
 
 

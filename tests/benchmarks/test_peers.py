@@ -16,7 +16,7 @@ from benchmarks.peers.names import spaced, unique_names
 from benchmarks.peers.semantic_routes import HybridRouter, SemanticRouter
 from tests.evaluation.systems.conformance import BaselineContract, ids
 from tests.evaluation.systems.samples import OBVIOUS, TOOLS
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.records import ToolSpec
 

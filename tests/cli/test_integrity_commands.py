@@ -10,7 +10,7 @@ import pytest
 from toolcrib import ToolSpec
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
-from toolcrib.store.ledger_sqlite import SqliteLedger
+from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 CLEAN = {"name": "send_mail", "server": "mail", "description": "Send a mail to somebody."}
 POISONED = {
@@ -67,14 +67,14 @@ class TestApprove:
     @pytest.fixture
     def held(self, shell):
         """A shell in whose folder two tools are held back."""
-        with closing(SqliteLedger(shell.folder / ".toolcrib" / "ledger.db")) as ledger:
+        with closing(SqliteRecordsDb(shell.folder / ".toolcrib" / "ledger.db")) as ledger:
             quarantine = Quarantine(ledger, "default")
             for fields in (CLEAN, POISONED):
                 quarantine.hold(ToolSpec(**fields), "new on a locked server", [])
         return shell
 
     def approved(self, shell, tool_id):
-        with closing(SqliteLedger(shell.folder / ".toolcrib" / "ledger.db")) as ledger:
+        with closing(SqliteRecordsDb(shell.folder / ".toolcrib" / "ledger.db")) as ledger:
             return Quarantine(ledger, "default").approved(tool_id)
 
     def test_without_a_name_it_shows_what_is_held(self, held):
@@ -124,7 +124,7 @@ class TestApprove:
         assert len(held.json("approve")["held"]) == 2
 
     def test_the_gateways_folder_goes_first(self, held):
-        with closing(SqliteLedger(held.folder / ".toolcrib-gateway" / "ledger.db")) as ledger:
+        with closing(SqliteRecordsDb(held.folder / ".toolcrib-gateway" / "ledger.db")) as ledger:
             Quarantine(ledger, "default").hold(ToolSpec(name="theirs"), "new", [])
         assert [each["tool_id"] for each in held.json("approve")["held"]] == ["theirs"]
         assert len(held.json("approve", "--store", ".toolcrib")["held"]) == 2

@@ -13,7 +13,7 @@ from tests.router.sample_decisions import believable, decision, record, said
 from toolcrib.cli.report import report
 from toolcrib.errors import SettingsError, SourceError, StoreDamagedError, StoreWriteError
 from toolcrib.problems import exit_code
-from toolcrib.router.telemetry import TelemetrySettings, open_log
+from toolcrib.router.decision_log import TelemetrySettings, open_log
 
 app = typer.Typer()
 app.command()(report)

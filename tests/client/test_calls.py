@@ -8,13 +8,13 @@ import httpx2
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from toolcrib import AnyOf, Equals, Scope
 from toolcrib.client.calls import as_json, filter_as_json, scope_as_json
 from toolcrib.client.tools import look_up, tool_path
 from toolcrib.errors import QueryError, UnknownToolError
-from toolcrib.store.filter_json import filter_from_json
-from toolcrib.store.filters import HasId
+from toolcrib.store.filters import FilterJson, HasId, read_filter
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
@@ -73,7 +73,7 @@ def test_a_scope_is_sent_as_far_as_it_restricts():
 def test_a_filter_is_sent_as_what_it_means():
     where = AnyOf("tags", ["a", "b"])
     assert filter_as_json(None) is None
-    assert filter_from_json(filter_as_json(where)) == where
+    assert read_filter(TypeAdapter(FilterJson).validate_python(filter_as_json(where))) == where
 
 
 def test_a_filter_that_a_service_cannot_be_sent_is_a_bad_query():

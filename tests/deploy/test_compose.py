@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from toolcrib.settings import ServiceSettings, load_settings
-from toolcrib.store.server_wire import MIN_SERVER
+from toolcrib.store.qdrant_client import MIN_SERVER
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docker-compose.yml"

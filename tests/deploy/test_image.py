@@ -95,7 +95,7 @@ def test_the_encoder_tells_nobody_that_it_is_used(tmp_path):
     """onnxruntime's own record of its use would be in the home folder."""
     kept = {name: value for name, value in variables().items() if name.startswith("ORT_")}
     env = {**os.environ, **kept, "HOME": str(tmp_path)}
-    load = "from toolcrib.encoders.bundled import BundledEncoder as B; B().encode_query('a letter')"
+    load = "from toolcrib.encoders.onnx import BundledEncoder as B; B().encode_query('a letter')"
     subprocess.run([sys.executable, "-c", load], env=env, cwd=ROOT, check=True)
     assert list(tmp_path.iterdir()) == []
 

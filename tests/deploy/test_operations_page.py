@@ -19,8 +19,8 @@ from toolcrib.cli.app import app
 from toolcrib.http.faults import HTTP_PROBLEMS
 from toolcrib.problems import INTERNAL, PROBLEMS, slug_of
 from toolcrib.settings import Settings
-from toolcrib.store.ledger import Entry
-from toolcrib.store.ledger_sqlite import SqliteLedger
+from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 from toolcrib.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,12 +102,12 @@ def test_the_ledger_is_copied_while_it_is_written(tmp_path):
         (tmp_path / name).mkdir()
     command = command.replace("/var/lib/toolcrib", f"{tmp_path}/lib")
     command = command.replace("/backup/", f"{tmp_path}/backup/").replace("python", sys.executable)
-    with closing(SqliteLedger(tmp_path / "lib" / "ledger.db")) as ledger:
-        ledger.put("keys", Entry("a", 1.0, {"name": "me"}))
+    with closing(SqliteRecordsDb(tmp_path / "lib" / "ledger.db")) as ledger:
+        ledger.put("keys", DbRow("a", 1.0, {"name": "me"}))
         subprocess.run(["bash", "-c", command], check=True)
-        ledger.put("keys", Entry("b", 2.0, {"name": "you"}))
-    with closing(SqliteLedger(tmp_path / "backup" / "ledger.db")) as copy:
-        assert copy.get("keys", "a") == Entry("a", 1.0, {"name": "me"})
+        ledger.put("keys", DbRow("b", 2.0, {"name": "you"}))
+    with closing(SqliteRecordsDb(tmp_path / "backup" / "ledger.db")) as copy:
+        assert copy.get("keys", "a") == DbRow("a", 1.0, {"name": "me"})
         assert copy.get("keys", "b") is None
 
 

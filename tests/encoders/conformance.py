@@ -1,4 +1,4 @@
-"""The contract of a dense encoder, executable: what every model must do, whatever runs it.
+"""Contracts of encoders and rerankers, executable: what every model must do, whatever runs it.
 
 To hold a new encoder to it, inherit and supply the fixture `encoder`:
 
@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray
+from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
 
-__all__ = ["DOCUMENTS", "QUERIES", "DenseEncoderContract", "cosines"]
+__all__ = ["DOCUMENTS", "QUERIES", "TEXTS", "DenseEncoderContract", "RerankerContract", "cosines"]
 
 DOCUMENTS = [
     "Send an e-mail to one or more people, with a subject, a text and attached files.",
@@ -42,6 +42,9 @@ DOCUMENTS = [
     "Stop a timer.",
     "Read a file from the shared drive.",
 ]
+TEXTS = ["Send an e-mail.", "Show the temperature of every room of the house.", "Stop a timer."]
+"""What a reranker scores."""
+
 QUERIES = ["how warm is the bedroom", "mail the report to Anna", "which bugs are still open"]
 
 SHORTEST_COSINE = 0.98
@@ -172,3 +175,38 @@ class DenseEncoderContract:
         with ThreadPoolExecutor(3) as pool:
             found = list(pool.map(encoder.encode_query, QUERIES * 5))
         assert np.allclose(found, expected, atol=1e-5)
+
+
+class RerankerContract:
+    """What every reranker must do; the subclass supplies the fixture `reranker`."""
+
+    def test_every_text_gets_one_finite_float32_score(self, reranker: Reranker) -> None:
+        scores = reranker.score("how warm is it", TEXTS)
+        assert scores.shape == (3,)
+        assert scores.dtype == np.float32
+        assert np.isfinite(scores).all()
+
+    def test_no_texts_get_no_scores(self, reranker: Reranker) -> None:
+        assert reranker.score("x", []).shape == (0,)
+
+    def test_scores_keep_the_order_of_the_texts(self, reranker: Reranker) -> None:
+        forth = reranker.score("how warm is it", TEXTS)
+        back = reranker.score("how warm is it", TEXTS[::-1])
+        assert np.allclose(forth, back[::-1], atol=0.05)
+
+    def test_the_query_counts(self, reranker: Reranker) -> None:
+        one, other = (reranker.score(query, TEXTS[:1])[0] for query in ("mail", "weather"))
+        assert one != other
+
+    @pytest.mark.parametrize("text", ["", "\x00", "\ud800", "東京 👩‍👩‍👧", "word " * 20_000])
+    def test_any_text_gets_a_finite_score(self, reranker: Reranker, text: str) -> None:
+        assert np.isfinite(reranker.score(text[:2_000], [text])).all()
+
+    def test_what_is_no_text_is_refused(self, reranker: Reranker) -> None:
+        with pytest.raises(TypeError, match="text"):
+            reranker.score(None, TEXTS)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="list of texts"):
+            reranker.score("x", "one text")
+
+    def test_it_has_a_name(self, reranker: Reranker) -> None:
+        assert "model@" in reranker.name

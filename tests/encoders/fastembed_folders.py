@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from toolcrib.encoders.bundled import DEFAULT_MODEL
-from toolcrib.encoders.model_folder import MODELS
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
 
 __all__ = ["SHIPPED", "lay_out"]
 

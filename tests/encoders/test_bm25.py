@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from rank_bm25 import BM25Okapi
 
+from toolcrib.encoders.base import SparseVector
 from toolcrib.encoders.lexical import LexicalEncoder, LexicalSettings
-from toolcrib.encoders.protocols import SparseVector
-from toolcrib.store.edge import EdgeStore
-from toolcrib.store.protocol import Layout, LegQuery, Point, point_id
+from toolcrib.store.base import Layout, LegQuery, Point, point_id
+from toolcrib.store.qdrant_edge import EdgeStore
 
 VOCABULARY = [f"word{number}" for number in range(2000)]
 TOLERANCE = 1e-4

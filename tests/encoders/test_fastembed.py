@@ -11,14 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.encoders.conformance import DOCUMENTS, QUERIES, DenseEncoderContract, cosines
+from tests.encoders.conformance import (
+    DOCUMENTS,
+    QUERIES,
+    TEXTS,
+    DenseEncoderContract,
+    RerankerContract,
+    cosines,
+)
 from tests.encoders.fastembed_folders import SHIPPED, lay_out
 from toolcrib.encoders import fastembed as adapter
-from toolcrib.encoders import fastembed_folder
-from toolcrib.encoders.bundled import BundledEncoder
-from toolcrib.encoders.fastembed import FastEmbedEncoder, open_named
+from toolcrib.encoders.base import DenseEncoder, Reranker
+from toolcrib.encoders.fastembed import FastEmbedEncoder, FastEmbedReranker, open_named
 from toolcrib.encoders.loading import ModelName
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
 
 fastembed = pytest.importorskip("fastembed", reason="the extra fastembed is not installed")
@@ -177,11 +183,8 @@ def test_a_run_that_fails_names_the_model(
     def failing(*_: object, **__: object) -> Iterator[Any]:
         raise RuntimeError("no memory left")
 
-    monkeypatch.setattr(
-        adapter,
-        "open_folder",
-        lambda *_: SimpleNamespace(query_embed=failing, passage_embed=failing),
-    )
+    broken = SimpleNamespace(query_embed=failing, passage_embed=failing)
+    monkeypatch.setattr(FastEmbedEncoder, "_open_folder", lambda *_: broken)
     encoder = FastEmbedEncoder(str(folder))
     with pytest.raises(EncoderError, match=r"my-model cannot encode: no memory left"):
         encoder.encode_query("x")
@@ -193,7 +196,7 @@ class TestPooling:
     @pytest.fixture
     def tokens_first(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """A folder whose graph seems to give only one vector a token."""
-        monkeypatch.setattr(fastembed_folder, "_outputs", lambda _: [("last_hidden_state", 3)])
+        monkeypatch.setattr(adapter, "_outputs", lambda _: [("last_hidden_state", 3)])
         (folder / "1_Pooling").mkdir()
         return folder
 
@@ -220,8 +223,8 @@ class TestPooling:
             list_supported_models=list,
             add_custom_model=lambda **options: added.append(options["pooling"].value),
         )
-        library = SimpleNamespace(TextEmbedding=_callable(kind))
-        fastembed_folder.open_folder(library, ModelName("fastembed", str(tokens_first)), {})
+        monkeypatch.setattr(FastEmbedEncoder, "_kind", lambda _: _callable(kind))
+        FastEmbedEncoder(str(tokens_first))._loaded()
         assert added == [pooling]
 
     @pytest.mark.parametrize("config", ["{}", '{"pooling_mode": ["cls", "mean"]}', None])
@@ -239,7 +242,7 @@ class TestPooling:
         expected = FastEmbedEncoder(str(folder)).encode_query("x")
         other = lay_out(folder.parent / "other")
         outputs = [("token_embeddings", 3), ("sentence_embedding", 2)]
-        monkeypatch.setattr(fastembed_folder, "_outputs", lambda _: outputs)
+        monkeypatch.setattr(adapter, "_outputs", lambda _: outputs)
         assert np.allclose(FastEmbedEncoder(str(other)).encode_query("x"), expected, atol=1e-5)
 
 
@@ -298,3 +301,30 @@ def _callable(kind: SimpleNamespace) -> Any:
             return "model"
 
     return Callable(**vars(kind))
+
+
+class TestFastEmbedReranker(RerankerContract):
+    """fastembed's cross-encoder over a graph that is there: its first output's first number."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def reranker(cls, tmp_path_factory: pytest.TempPathFactory) -> Reranker:
+        return FastEmbedReranker(str(lay_out(tmp_path_factory.mktemp("reranker") / "a-model")))
+
+    def test_two_rerankers_may_share_one_folder(self, tmp_path: Path) -> None:
+        folder = str(lay_out(tmp_path / "shared"))
+        one, two = FastEmbedReranker(folder), FastEmbedReranker(folder, threads=1)
+        assert np.allclose(one.score("x", TEXTS), two.score("x", TEXTS), atol=1e-5)
+
+    def test_a_damaged_graph_is_refused(self, tmp_path: Path) -> None:
+        folder = lay_out(tmp_path / "damaged")
+        (folder / "model.onnx").unlink()
+        (folder / "model.onnx").write_bytes(b"no graph")
+        with pytest.raises(EncoderError, match="damaged cannot be loaded"):
+            FastEmbedReranker(str(folder)).score("x", TEXTS)
+
+    def test_a_run_that_fails_names_the_model(self, tmp_path: Path) -> None:
+        reranker = FastEmbedReranker(str(lay_out(tmp_path / "failing")))
+        reranker._loaded = lambda: None  # type: ignore[assignment]
+        with pytest.raises(EncoderError, match="failing cannot score"):
+            reranker.score("x", TEXTS)

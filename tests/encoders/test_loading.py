@@ -38,30 +38,6 @@ def test_many_threads_that_ask_at_once_get_one_loaded_thing() -> None:
     assert got == made * 8
 
 
-def test_a_thread_that_waited_finds_what_the_first_one_made() -> None:
-    entered, go_on = threading.Event(), threading.Event()
-    calls: list[int] = []
-
-    def make() -> int:
-        calls.append(1)
-        entered.set()
-        go_on.wait(10)
-        return 7
-
-    load = LoadOnce(make)
-    got: list[int] = []
-    first = threading.Thread(target=lambda: got.append(load()))
-    second = threading.Thread(target=lambda: got.append(load()))
-    first.start()
-    entered.wait(10)
-    second.start()
-    go_on.set()
-    first.join()
-    second.join()
-    assert got == [7, 7]
-    assert calls == [1]
-
-
 def test_a_failure_is_not_kept() -> None:
     answers = iter([OSError("busy"), 7])
 
@@ -125,7 +101,7 @@ def test_a_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
 
 def test_the_runtime_of_models_leaves_no_record_of_its_use(tmp_path: Path) -> None:
     code = (
-        "from toolcrib.encoders.bundled import BundledEncoder\n"
+        "from toolcrib.encoders.onnx import BundledEncoder\n"
         "BundledEncoder().encode_query('send a mail')\n"
     )
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}

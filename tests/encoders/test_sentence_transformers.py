@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.encoders.conformance import DenseEncoderContract
-from tests.encoders.tiny_torch import make_encoder
-from toolcrib.encoders.protocols import DenseEncoder
-from toolcrib.encoders.sentence_transformers import SentenceTransformersEncoder
+from tests.encoders.conformance import TEXTS, DenseEncoderContract, RerankerContract
+from tests.encoders.tiny_torch import make_cross_encoder, make_encoder
+from toolcrib.encoders.base import DenseEncoder, Reranker
+from toolcrib.encoders.sentence_transformers import (
+    SentenceTransformersEncoder,
+    SentenceTransformersReranker,
+)
 from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
 
 needs_package = pytest.mark.skipif(
@@ -89,6 +92,11 @@ class _Model:
         self.asked.append(("document", texts))
         return np.repeat(self._answer(), len(texts), axis=0)
 
+    def predict(self, pairs: list[tuple[str, str]], **options: Any) -> Any:
+        assert pairs == [("x", text) for text in TEXTS]
+        assert options["activation_fn"](3.0) == 3.0
+        return self._answer()
+
     def _answer(self) -> Any:
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -103,6 +111,7 @@ class TestOverAStandIn:
         module = ModuleType("sentence_transformers")
         module.__spec__ = ModuleSpec("sentence_transformers", None)
         module.SentenceTransformer = _Model  # type: ignore[attr-defined]
+        module.CrossEncoder = _Model  # type: ignore[attr-defined]
         module.__version__ = "4.1.0"  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "sentence_transformers", module)
         return module
@@ -153,3 +162,43 @@ class TestOverAStandIn:
         library.SentenceTransformer = type("Old", (), {})  # type: ignore[attr-defined]
         with pytest.raises(EncoderError, match=r"is 4\.1\.0, and 5 or later is needed"):
             SentenceTransformersEncoder("a/b").encode_query("x")
+
+    @pytest.mark.parametrize(
+        ("answer", "fault"),
+        [
+            (RuntimeError("out of memory"), "cannot score: out of memory"),
+            (np.array([0.0, np.nan, 1.0]), "NaN"),
+            (np.zeros((3, 2)), "several classes"),
+            (np.zeros(2), "shape"),
+        ],
+    )
+    def test_what_is_no_usable_score_is_refused(
+        self, library: ModuleType, monkeypatch: pytest.MonkeyPatch, answer: Any, fault: str
+    ) -> None:
+        monkeypatch.setattr(_Model, "answer", answer)
+        with pytest.raises(EncoderError, match=fault):
+            SentenceTransformersReranker("a/b").score("x", TEXTS)
+
+
+@needs_package
+class TestSentenceTransformersReranker(RerankerContract):
+    """A tiny model with random weights, really run by the library."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def reranker(cls, tmp_path_factory: pytest.TempPathFactory) -> Reranker:
+        folder = make_cross_encoder(tmp_path_factory.mktemp("reranker") / "a-model")
+        return SentenceTransformersReranker(str(folder), device="cpu")
+
+    def test_scores_are_logits_not_squeezed_into_zero_to_one(self, reranker: Reranker) -> None:
+        library: Any = importlib.import_module("sentence_transformers")
+        folder = reranker._model.location  # type: ignore[attr-defined]
+        pairs = [("how warm is it", text) for text in TEXTS]
+        squeezed = library.CrossEncoder(folder, device="cpu").predict(pairs)
+        logits = reranker.score("how warm is it", TEXTS)
+        assert np.allclose(1 / (1 + np.exp(-logits)), squeezed, atol=1e-5)
+
+    def test_a_classifier_of_several_classes_is_no_reranker(self, tmp_path: Path) -> None:
+        folder = make_cross_encoder(tmp_path / "classifier", labels=3)
+        with pytest.raises(EncoderError, match="classifier of several classes"):
+            SentenceTransformersReranker(str(folder), device="cpu").score("x", TEXTS)

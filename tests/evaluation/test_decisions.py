@@ -23,7 +23,7 @@ from toolcrib.evaluation.decisions import (
 )
 from toolcrib.evaluation.rows import Located, checked
 from toolcrib.records import Refusal, ToolSpec
-from toolcrib.router.telemetry import outcome_record
+from toolcrib.router.decision_log import outcome_record
 
 DAY_S = 86_400
 

@@ -387,12 +387,6 @@ def test_beir_compressed_files_are_read(made_beir):
     assert len(load(str(made_beir)).split("test")) == 2
 
 
-def test_a_missing_corpus_is_an_error(made_beir):
-    (made_beir / "corpus.jsonl").unlink()
-    with pytest.raises(SourceError, match=r"corpus\.jsonl: no such file"):
-        load(str(made_beir))
-
-
 def test_without_judgements_there_is_nothing_to_measure(made_beir):
     for path in (made_beir / "qrels").iterdir():
         path.unlink()

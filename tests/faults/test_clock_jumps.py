@@ -18,9 +18,9 @@ import pytest
 from tests.faults.processes import PATIENCE_S, Served, make_key, until
 from toolcrib import Settings, wiring
 from toolcrib.access.keys import Grant, KeyRing
-from toolcrib.router.ledger_log import LedgerLog
-from toolcrib.store.ledger import Entry
-from toolcrib.store.ledger_sqlite import SqliteLedger
+from toolcrib.router.decision_log_db import DatabaseLog
+from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 DAY_S = 86_400
 JUMPS = (0, DAY_S, 0, -DAY_S, 0, DAY_S, -DAY_S)
@@ -186,15 +186,15 @@ def test_what_was_said_of_a_decision_is_kept_and_the_last_outcome_counts(client,
 
 def test_what_is_younger_than_decisions_are_kept_outlasts_a_jump_by_a_day(tmp_path):
     begin = time.time()
-    with closing(SqliteLedger(tmp_path / "ledger.db")) as ledger:
+    with closing(SqliteRecordsDb(tmp_path / "ledger.db")) as ledger:
         for made in range(6):
             at = datetime.fromtimestamp(begin - made * DAY_S, UTC).isoformat()
             record = {"kind": "decision", "id": f"{made} days old", "at": at}
-            ledger.put("decisions/a", Entry(record["id"], begin - made * DAY_S, record))
+            ledger.put("decisions/a", DbRow(record["id"], begin - made * DAY_S, record))
         for jump in JUMPS:
             # A log that is opened removes what is old before long, and waits for that to close.
             now = partial(begin.__add__, jump)
-            log = LedgerLog(ledger, "a", text=False, keep_s=3 * DAY_S, now=now)
+            log = DatabaseLog(ledger, "a", text=False, keep_s=3 * DAY_S, now=now)
             log.write({"kind": "decision", "id": f"at {jump}", "at": at})
             log.close()
         kept = {entry.id for entry in ledger.read("decisions/a")}

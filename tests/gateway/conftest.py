@@ -28,7 +28,7 @@ from toolcrib.gateway.terms import Backing, Manner, Purpose
 from toolcrib.gateway.upstream import Rhythm
 from toolcrib.namespaces import DEFAULT
 from toolcrib.settings import ContextSettings, EncoderSettings, GatewaySettings
-from toolcrib.store.ledger import Ledger
+from toolcrib.store.records_db.base import RecordsDb
 
 SERVERS = Path(__file__).parent / "servers"
 QUICK = Rhythm(ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1, patience_s=5.0)
@@ -92,7 +92,7 @@ class Behind:
         """The folder of the index."""
         return self.folder / "store"
 
-    def ledger(self) -> Ledger:
+    def ledger(self) -> RecordsDb:
         """The records beside the index, as any process sees them."""
         ledger = wiring.open_ledger(str(self.store), quick_settings())
         self.opened.callback(ledger.close)

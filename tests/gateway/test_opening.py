@@ -10,7 +10,7 @@ from toolcrib.gateway import opening
 from toolcrib.gateway.opening import open_ledger, open_store
 from toolcrib.records import ToolSpec
 from toolcrib.settings import EncoderSettings, Settings
-from toolcrib.store.ledger import Entry
+from toolcrib.store.records_db.base import DbRow
 
 
 @pytest.fixture
@@ -51,11 +51,11 @@ def test_where_not_even_memory_can_be_used_that_is_told(say, monkeypatch):
 
 def test_approvals_are_kept_beside_the_index(tmp_path, say, said):
     ledger = open_ledger(str(tmp_path), quick_settings(), say, needed=True)
-    ledger.put("keys", Entry("a", 1.0, {}))
+    ledger.put("keys", DbRow("a", 1.0, {}))
     ledger.close()
 
     again = open_ledger(str(tmp_path), quick_settings(), say, needed=False)
-    assert "keys" in again.shelves()
+    assert "keys" in again.tables()
     again.close()
     assert said == []
 
@@ -67,7 +67,7 @@ def test_approvals_that_cannot_be_kept_are_in_memory_unless_keys_hang_on_them(tm
     with pytest.raises(StoreError):
         open_ledger(str(taken), quick_settings(), say, needed=True)
     ledger = open_ledger(str(taken), quick_settings(), say, needed=False)
-    ledger.put("keys", Entry("a", 1.0, {}))
+    ledger.put("keys", DbRow("a", 1.0, {}))
     ledger.close()
 
     assert said[0][1].startswith("approvals are kept in memory, for this run alone: ")

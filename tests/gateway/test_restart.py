@@ -12,7 +12,7 @@ from tests.gateway.conftest import ECHO, Behind, quick_settings, ready, texts
 from toolcrib import Crib
 from toolcrib.errors import StoreUnavailableError
 from toolcrib.records import Collection, ToolSpec
-from toolcrib.store.ledger import Entry
+from toolcrib.store.records_db.base import DbRow
 
 FAX = {"name": "send_fax", "description": "Send a fax to somebody."}
 GONE = {"command": "no-such-command"}
@@ -104,7 +104,7 @@ async def test_a_folder_that_another_process_holds_is_left_to_it(behind: Behind,
 
 async def test_what_a_server_listed_last_and_cannot_be_read_is_told_of(behind: Behind):
     gateway = behind.make({"post": GONE})
-    gateway._backing.ledger.put("listings/default", Entry("post", 1.0, {"tools": [{"name": 7}]}))
+    gateway._backing.ledger.put("listings/default", DbRow("post", 1.0, {"tools": [{"name": 7}]}))
     async with behind.client(gateway) as client:
         assert (await found(client))["tools"] == []
 

@@ -8,7 +8,7 @@ from toolcrib.access.grants import ANYONE
 from toolcrib.errors import UnknownDecisionError
 from toolcrib.http import past
 from toolcrib.http.visits import Visit
-from toolcrib.router.ledger_log import LedgerLog
+from toolcrib.router.decision_log_db import DatabaseLog
 
 RECORD = {"kind": "decision", "id": "d1", "at": "2026-01-02T03:04:05+00:00"}
 
@@ -23,7 +23,7 @@ def visit(service, monkeypatch):
 @pytest.fixture
 def other(service, visit):
     """The log of the same namespace in another process."""
-    log = LedgerLog(service.namespaces.ledger, visit.namespace, text=False, keep_s=1e12)
+    log = DatabaseLog(service.namespaces.ledger, visit.namespace, text=False, keep_s=1e12)
     yield log
     log.close()
 

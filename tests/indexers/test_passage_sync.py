@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import StoreError
 from toolcrib.indexers.lexical_context import LexicalContext
@@ -14,9 +14,9 @@ from toolcrib.indexers.passage_sync import PassageSync
 from toolcrib.indexers.passages import passage_layout
 from toolcrib.indexers.writing import PAGE
 from toolcrib.records import IndexProgress, Passage, Refusal
-from toolcrib.store.edge import EdgeStore
+from toolcrib.store.base import LegQuery, point_id
 from toolcrib.store.payload import read_passage
-from toolcrib.store.protocol import LegQuery, point_id
+from toolcrib.store.qdrant_edge import EdgeStore
 
 
 class Bench:

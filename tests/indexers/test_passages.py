@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SpecError
 from toolcrib.indexers.passages import digest_of, draft_passage, passage_counts, passage_layout
 from toolcrib.indexers.render import MAX_CHARS
 from toolcrib.records import Passage
+from toolcrib.store.base import check_point, point_id
 from toolcrib.store.payload import read_passage
-from toolcrib.store.protocol import check_point, point_id
 
 DENSE, LEXICAL = DeterministicEncoder(), LexicalEncoder()
 PART = Passage("handbook", "leave.md", "Ask a week before.", ("Leave", "Holidays"), 2, 340)
@@ -110,7 +110,7 @@ def test_ids_and_digests_are_the_same_in_another_process():
     code = (
         "from toolcrib.indexers.passages import digest_of\n"
         "from toolcrib.records import Passage\n"
-        "from toolcrib.store.protocol import point_id\n"
+        "from toolcrib.store.base import point_id\n"
         "p = Passage('handbook', 'leave.md', 'Ask a week before.', ('Leave', 'Holidays'), 2, 340)\n"
         "print(point_id(p.id), digest_of(p))"
     )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import StoreError
 from toolcrib.indexers.lexical_context import LexicalContext
@@ -18,9 +18,9 @@ from toolcrib.indexers.render import FieldWeights
 from toolcrib.indexers.sync import Entry, ToolSync
 from toolcrib.indexers.writing import PAGE
 from toolcrib.records import IndexProgress, Refusal, ToolSpec
-from toolcrib.store.edge import EdgeStore
+from toolcrib.store.base import LegQuery, point_id
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import LegQuery, point_id
+from toolcrib.store.qdrant_edge import EdgeStore
 
 
 class Bench:

@@ -12,7 +12,7 @@ import pytest
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.retrieval.calibration import Calibration
 from toolcrib.settings import EncoderSettings
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 from toolcrib.wiring import make_dense
 
 GENERAL = "web/search"

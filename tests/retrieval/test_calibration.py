@@ -37,7 +37,7 @@ from toolcrib.retrieval.calibration import (
     usable_calibration,
 )
 from toolcrib.retrieval.fusion import FusionWeights, LegScores, convex
-from toolcrib.store.protocol import Store, point_id
+from toolcrib.store.base import Store, point_id
 
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=COMPETITORS + 20)
 RANKED = SCORES.map(lambda scores: sorted(scores, reverse=True))

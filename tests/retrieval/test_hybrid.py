@@ -13,9 +13,9 @@ from tests.conftest import ROOT
 from tests.retrieval.calibrations import calibration
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.clock import ManualClock
-from toolcrib.encoders.bundled import BundledEncoder
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError, QueryError
 from toolcrib.indexers.points import layout
 from toolcrib.indexers.render import FieldWeights
@@ -25,7 +25,7 @@ from toolcrib.retrieval.gate import Assessor, GateSettings
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import name_keys
 from toolcrib.retrieval.rerank import RerankSettings
-from toolcrib.store.edge import EdgeStore
+from toolcrib.store.qdrant_edge import EdgeStore
 from toolcrib.wiring import make_dense
 
 TOOLS = [

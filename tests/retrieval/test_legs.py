@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.legs import EncodedQuery, Legs
+from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Equals, Filter
-from toolcrib.store.protocol import Store, point_id
 
 DENSE, LEXICAL = DeterministicEncoder(), LexicalEncoder()
 MAIL, PARCEL = "read the mail of today", "tell where the parcel is now"

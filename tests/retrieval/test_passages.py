@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.passage_sync import PassageSync
 from toolcrib.indexers.passages import passage_layout
 from toolcrib.records import Passage
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.passages import DEPTH, PassageRetriever, PassageWeights
-from toolcrib.store.edge import EdgeStore
 from toolcrib.store.filters import Equals
+from toolcrib.store.qdrant_edge import EdgeStore
 
 DENSE, LEXICAL = DeterministicEncoder(), LexicalEncoder()
 # Four words of each count, so that the mean length is the same whichever there are.

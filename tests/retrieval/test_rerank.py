@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.clock import ManualClock
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 from toolcrib.records import Passage, ToolHit, ToolSpec
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.passages import RankedPassage

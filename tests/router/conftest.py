@@ -11,13 +11,13 @@ import yaml
 
 from toolcrib import Collection, Crib, Passage, Settings, ToolSpec
 from toolcrib.clock import Clock
-from toolcrib.encoders.deterministic import DeterministicEncoder
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import EncoderError
 from toolcrib.indexers.passages import passage_layout
 from toolcrib.indexers.points import layout
 from toolcrib.library import Library
-from toolcrib.store.protocol import Store
+from toolcrib.store.base import Store
 from toolcrib.wiring import MEMORY, open_store
 
 TOOLS = (

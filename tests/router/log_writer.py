@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from toolcrib.router.telemetry import TelemetrySettings, open_log
+from toolcrib.router.decision_log import TelemetrySettings, open_log
 
 
 def entry(name: str, number: int) -> dict[str, object]:

@@ -16,7 +16,7 @@ from toolcrib.records import (
     ToolHit,
     ToolSpec,
 )
-from toolcrib.router.telemetry import Feedback, decision_record, feedback_record
+from toolcrib.router.decision_log import Feedback, decision_record, feedback_record
 
 MARCH = 1_772_323_200.0
 """2026-03-01 at midnight, UTC."""

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from toolcrib import Crib, Equals, Not, Scope, Settings, ToolSpec
 from toolcrib.router.alternates import Failures, alternates, schema_fit
 from toolcrib.settings import EncoderSettings
+from toolcrib.store.base import point_id
 from toolcrib.store.filters import HasId
-from toolcrib.store.protocol import point_id
 
 
 def parameters(required=(), **types):

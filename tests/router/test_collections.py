@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import SettingsError
 from toolcrib.records import SENSITIVITIES, Collection, Scope
 from toolcrib.router import collections as module

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.retrieval.calibrations import flat
 from tests.router.conftest import COLLECTIONS, PASSAGES, TOOLS, CountingEncoder
 from toolcrib import Message, Scope, Turn
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import QueryError
 from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.router.route import WEIGHTS

@@ -7,17 +7,17 @@ from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
+import stamina
 
 from tests.store.qdrant_over_http import LocalQdrant, running
 from tests.store.samples import LAYOUT, a_full_point
-from toolcrib.store.server import ServerStore
-from toolcrib.store.server_collections import Collections
-from toolcrib.store.server_wire import Wire, connect
+from toolcrib.store.qdrant_client import QdrantConnection, connect
+from toolcrib.store.qdrant_server import ServerStore
 
 # The contract is no test module by name, yet its assertions deserve pytest's messages.
 pytest.register_assert_rewrite(
     "tests.store.contract_filtering",
-    "tests.store.contract_ledger",
+    "tests.store.contract_records_db",
     "tests.store.contract_renewing",
     "tests.store.contract_searching",
     "tests.store.contract_writing",
@@ -26,21 +26,26 @@ pytest.register_assert_rewrite(
 
 @dataclass
 class Wired:
-    """A running server, a store over it, and the pauses that the store made between tries."""
+    """A running server, a connection to it, and a store over that."""
 
     server: LocalQdrant
-    wire: Wire
+    connection: QdrantConnection
     store: ServerStore
-    pauses: list[float]
 
 
 @pytest.fixture
 def wired() -> Iterator[Wired]:
-    pauses: list[float] = []
     with running() as server:
         ServerStore.open(server.url, LAYOUT).close()
-        wire = Wire(connect(server.url, None, timeout_s=1), server.url, pauses.append)
-        with closing(ServerStore(Collections(wire, "toolcrib"), LAYOUT, owns_client=True)) as store:
+        connection = connect(server.url, None, timeout_s=1)
+        with closing(ServerStore(connection, "toolcrib", LAYOUT)) as store:
             store.upsert([a_full_point()])
             server.requests.clear()
-            yield Wired(server, wire, store, pauses)
+            yield Wired(server, connection, store)
+
+
+@pytest.fixture
+def no_pauses() -> Iterator[None]:
+    """Requests are tried again at once."""
+    with stamina.set_testing(testing=True, attempts=3, cap=True):
+        yield

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.store.samples import dense_leg, point, unit
+from toolcrib.store.base import Point, Store, point_id
 from toolcrib.store.filters import (
     And,
     AnyOf,
@@ -20,7 +21,6 @@ from toolcrib.store.filters import (
     Range,
     matches,
 )
-from toolcrib.store.protocol import Point, Store, point_id
 
 NAMES = [f"t{n}" for n in range(5)]
 WORDS = ["a", "A", "b", "true", "", "a b", "a.b", 'say "hi"', "ünï", "日本"]

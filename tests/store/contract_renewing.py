@@ -15,7 +15,7 @@ from tests.store.samples import (
     unit,
 )
 from toolcrib.errors import BadPointError
-from toolcrib.store.protocol import Layout, Store, point_id
+from toolcrib.store.base import Layout, Store, point_id
 
 WIDER = Layout(dense={"description": 16}, multi={"examples": 4}, sparse=("lexical", "titles"))
 

@@ -21,8 +21,8 @@ from tests.store.samples import (
     unit,
 )
 from toolcrib.errors import StoreError
+from toolcrib.store.base import LegQuery, Store, point_id
 from toolcrib.store.filters import And, Equals, Filter, Not
-from toolcrib.store.protocol import LegQuery, Store, point_id
 
 DOCUMENTS = {
     "create issue": {1: 1.2, 2: 0.8},

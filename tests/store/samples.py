@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from toolcrib.encoders.protocols import FloatArray, SparseVector
-from toolcrib.store.protocol import Layout, LegQuery, Point, Scored, point_id
+from toolcrib.encoders.base import FloatArray, SparseVector
+from toolcrib.store.base import Layout, LegQuery, Point, Scored, point_id
 
 WIDTH = 8
 LAYOUT = Layout(dense={"description": WIDTH}, multi={"examples": WIDTH}, sparse=("lexical",))

@@ -17,10 +17,10 @@ from tests.store.contract_searching import Searching
 from tests.store.contract_writing import Writing
 from tests.store.samples import LAYOUT, a_full_point, dense_leg, point, sparse, sparse_leg, unit
 from toolcrib.errors import StoreError
-from toolcrib.store.edge import EdgeStore
+from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Equals, HasId, Not
 from toolcrib.store.namespaced import NamespacedStore, namespaces_of
-from toolcrib.store.protocol import Store, point_id
+from toolcrib.store.qdrant_edge import EdgeStore
 
 NEIGHBOURS = ("acme", "zoo")
 
@@ -58,32 +58,12 @@ def two(shared: Store) -> tuple[NamespacedStore, NamespacedStore]:
     return NamespacedStore(shared, "one"), NamespacedStore(shared, "two")
 
 
-def test_two_namespaces_may_hold_the_same_id(two) -> None:
-    one, other = two
-    one.upsert([point("same", dense=unit(1), category="a")])
-    other.upsert([point("same", dense=unit(-1), category="b")])
-    (found,) = one.retrieve([point_id("same")])
-    assert (found.id, found.payload["category"]) == (point_id("same"), "a")
-    other.delete([point_id("same")])
-    assert one.count() == 1
-    assert other.count() == 0
-
-
 def test_no_payload_names_the_namespace(two) -> None:
     one, _ = two
     one.upsert([a_full_point("full")])
     (kept,) = one.scroll()
     assert "namespace" not in kept.payload
     assert one.retrieve([kept.id]) == [kept]
-
-
-def test_what_a_neighbour_holds_changes_no_frequency(two) -> None:
-    one, other = two
-    one.upsert([point("a", terms={1: 1.0}), point("b", terms={2: 1.0})])
-    (alone,) = one.search([sparse_leg({1: 1.0})])
-    other.upsert([point(f"n{n}", terms={1: 1.0}) for n in range(20)])
-    (beside,) = one.search([sparse_leg({1: 1.0})])
-    assert beside == alone
 
 
 def test_ids_in_filters_are_ones_own(two) -> None:

@@ -17,9 +17,8 @@ from tokenizers import Tokenizer
 from tests.encoders.tiny_bert import SMALL, random_weights
 from tests.training import tiny
 from tests.training.tiny import SHAPE, base, jargon
-from toolcrib.encoders.bundled import DEFAULT_MODEL, BundledEncoder
-from toolcrib.encoders.deterministic import DeterministicEncoder
-from toolcrib.encoders.model_folder import MODELS, read_card
+from toolcrib.encoders.fake import DeterministicEncoder
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS, BundledEncoder, read_card
 from toolcrib.errors import EncoderError, MissingExtraError, TrainingError
 from toolcrib.training.data import Example, TrainingData, from_labels
 from toolcrib.training.export import (

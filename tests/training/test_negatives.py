@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import MissingExtraError
 from toolcrib.training.data import Example, TrainingData
 from toolcrib.training.negatives import ALIKE, mine

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.training.tiny import SHAPE, base, judge
-from toolcrib.encoders.bundled_reranker import BundledReranker
+from toolcrib.encoders.onnx import BundledReranker
 from toolcrib.errors import MissingExtraError
 from toolcrib.training.data import Example, TrainingData
 from toolcrib.training.export import export, read_weights

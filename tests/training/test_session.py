@@ -14,8 +14,8 @@ import pytest
 
 from tests.training.tiny import base, jargon
 from toolcrib import Crib, Settings, ToolSpec
-from toolcrib.encoders.deterministic import DeterministicEncoder
-from toolcrib.encoders.model_folder import read_card
+from toolcrib.encoders.fake import DeterministicEncoder
+from toolcrib.encoders.onnx import read_card
 from toolcrib.errors import SettingsError, TrainingError
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.indexers.render import dense_text

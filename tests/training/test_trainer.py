@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.training.tiny import base, judge, lesson
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 from toolcrib.training.data import TrainingData
 from toolcrib.training.export import read_weights
 from toolcrib.training.trainer import (

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.encoders.tiny_bert import Shape, random_weights
-from toolcrib.encoders.deterministic import DeterministicEncoder
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.records import ToolSpec
 from toolcrib.training.data import TrainingData, from_labels

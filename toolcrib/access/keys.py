@@ -20,7 +20,7 @@ from toolcrib.errors import (
     StoreDamagedError,
     UnauthenticatedError,
 )
-from toolcrib.store.ledger import Entry, Ledger
+from toolcrib.store.records_db.base import DbRow, RecordsDb
 
 __all__ = ["ANYONE", "Caller", "Grant", "Key", "KeyRing", "within"]
 
@@ -80,7 +80,7 @@ class KeyRing:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: RecordsDb,
         now: Callable[[], float] = time.time,
         clock: Clock | None = None,
     ) -> None:
@@ -175,7 +175,7 @@ class KeyRing:
 
     def _keep(self, kept: _Kept) -> None:
         body = kept.model_dump(mode="json", exclude={"id"})
-        self._ledger.put(SHELF, Entry(kept.id, kept.created_at, body))
+        self._ledger.put(SHELF, DbRow(kept.id, kept.created_at, body))
         self._read.pop(kept.id, None)
 
 
@@ -187,7 +187,7 @@ def _known_of(kept: _Kept) -> Key:
     return Key.model_validate(kept.model_dump(exclude={"sha256"}))
 
 
-def _kept(entry: Entry) -> _Kept:
+def _kept(entry: DbRow) -> _Kept:
     body: Mapping[str, Any] = {**entry.body, "id": entry.id}
     try:
         return _Kept.model_validate(body)

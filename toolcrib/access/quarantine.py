@@ -11,7 +11,7 @@ from typing import Any
 from toolcrib.errors import UnknownToolError
 from toolcrib.indexers.audit import Finding, audit_all, blocks
 from toolcrib.records import ToolSpec
-from toolcrib.store.ledger import Entry, Ledger
+from toolcrib.store.records_db.base import DbRow, RecordsDb
 
 __all__ = ["Held", "Quarantine"]
 
@@ -56,7 +56,7 @@ class Quarantine:
     """
 
     def __init__(
-        self, ledger: Ledger, namespace: str, now: Callable[[], float] = time.time
+        self, ledger: RecordsDb, namespace: str, now: Callable[[], float] = time.time
     ) -> None:
         self._ledger = ledger
         self._held = f"quarantine/{namespace}"
@@ -100,7 +100,7 @@ class Quarantine:
         since = before.since if before and before.digest == spec.digest else self._now()
         was = was_digest or self.approved(spec.id)
         made = Held(spec.id, spec.server, spec.digest, was, reason, tuple(findings), since, spec)
-        self._ledger.put(self._held, Entry(spec.id, since, _body(made)))
+        self._ledger.put(self._held, DbRow(spec.id, since, _body(made)))
         return made
 
     def held(self, tool_id: str) -> Held | None:
@@ -123,7 +123,7 @@ class Quarantine:
             raise UnknownToolError(tool_id)
         # Approved first: what dies in between is held still, and can be released again.
         body = {"digest": held.digest}
-        self._ledger.put(self._approved, Entry(tool_id, self._now(), body))
+        self._ledger.put(self._approved, DbRow(tool_id, self._now(), body))
         self._ledger.delete(self._held, tool_id)
         return held
 
@@ -147,7 +147,7 @@ def _body(held: Held) -> Mapping[str, Any]:
     return {key: value for key, value in shown.items() if key != "since"}
 
 
-def _read(entry: Entry) -> Held:
+def _read(entry: DbRow) -> Held:
     body = entry.body
     return Held(
         tool_id=body["tool_id"],

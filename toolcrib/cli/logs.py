@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from toolcrib.errors import SettingsError, SourceError
-from toolcrib.router.telemetry import TelemetrySettings, open_log
+from toolcrib.router.decision_log import TelemetrySettings, open_log
 from toolcrib.settings import load_settings
 
 __all__ = ["Log", "logged_records"]

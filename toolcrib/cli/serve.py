@@ -63,16 +63,10 @@ def serve(
 
 def _open(location: str, settings: Settings) -> Namespaces:
     """All namespaces of a location, ready to answer."""
-    from toolcrib.encoders.batching import batching
     from toolcrib.namespaces import Namespaces
 
     with index_progress() as progress, ExitStack() as undo:
-        opened = Namespaces.open(
-            location,
-            settings=settings,
-            wrap=lambda dense: batching(dense, settings.service.batch),
-            progress=progress,
-        )
+        opened = Namespaces.open(location, settings=settings, progress=progress)
         undo.enter_context(opened)
         # Models load, and what the settings name is fitted, before anybody waits for it.
         opened.crib().detect("ready")

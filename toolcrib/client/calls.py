@@ -10,8 +10,7 @@ from urllib.parse import quote
 
 from toolcrib.errors import QueryError
 from toolcrib.records import Scope
-from toolcrib.store.filter_json import filter_to_json
-from toolcrib.store.filters import Filter, validate
+from toolcrib.store.filters import Filter, filter_to_json, validate
 
 __all__ = ["DONE", "Call", "Steps", "as_json", "filter_as_json", "given", "quoted", "scope_as_json"]
 

@@ -30,8 +30,8 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.router.recovery import RecoveryPolicy
+from toolcrib.store.base import Identity, StoreInfo
 from toolcrib.store.filters import Filter
-from toolcrib.store.protocol import Identity, StoreInfo
 
 __all__ = ["RemoteCrib"]
 

@@ -17,9 +17,9 @@ from toolcrib.client.calls import Call, Steps, filter_as_json, given, quoted, sc
 from toolcrib.errors import QueryError, UnknownToolError
 from toolcrib.records import Facets, FindResult, Scope, ToolSpec
 from toolcrib.retrieval.queries import check_query
-from toolcrib.store.facets import FACETS, count_facets
+from toolcrib.store.base import Identity, StoreInfo
 from toolcrib.store.filters import Equals, Filter
-from toolcrib.store.protocol import Identity, StoreInfo
+from toolcrib.store.payload import FACETS, count_facets
 
 __all__ = [
     "every_tool",

@@ -27,7 +27,7 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.retrieval.hybrid import has_words
-from toolcrib.router.telemetry import Feedback
+from toolcrib.router.decision_log import Feedback
 
 __all__ = ["alternates", "detect", "feedback", "find_knowledge", "report_outcome", "route"]
 

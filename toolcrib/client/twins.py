@@ -28,8 +28,8 @@ from toolcrib.records import (
     ToolSpec,
     Turn,
 )
+from toolcrib.store.base import Identity, StoreInfo
 from toolcrib.store.filters import Filter
-from toolcrib.store.protocol import Identity, StoreInfo
 
 __all__ = ["AsyncTwins"]
 

@@ -1,27 +1,92 @@
-"""Any fastembed model, by its name or from a local folder: ONNX, without torch."""
+"""fastembed models, by their names or from local folders: ONNX, without torch."""
 
 from __future__ import annotations
 
 import difflib
+import hashlib
+import importlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from toolcrib.encoders.checks import readable, readable_all, unit_rows
-from toolcrib.encoders.fastembed_folder import open_folder, prompts_of
-from toolcrib.encoders.loading import LoadOnce, ModelName, import_extra, require_extra
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import (
+    FloatArray,
+    finite_scores,
+    readable,
+    readable_all,
+    unit_rows,
+)
+from toolcrib.encoders.loading import LoadOnce, ModelName, import_onnxruntime, load_package
 from toolcrib.errors import EncoderError
+from toolcrib.extras import require_extra
 
-__all__ = ["BATCH", "FastEmbedEncoder", "open_named"]
+__all__ = ["FastEmbedEncoder", "FastEmbedReranker", "open_named"]
 
 BATCH = 8
 """Texts a run: larger batches pad more, and were slower on two cores."""
 
+FILES_BESIDE = ("tokenizer.json", "tokenizer_config.json")
+POOLED_OUTPUT = "sentence_embedding"
 
-class FastEmbedEncoder:
+_POOLING = {
+    "cls": "CLS",
+    "pooling_mode_cls_token": "CLS",
+    "mean": "MEAN",
+    "pooling_mode_mean_tokens": "MEAN",
+    "lasttoken": "LAST_TOKEN",
+    "pooling_mode_lasttoken": "LAST_TOKEN",
+}
+"""What sentence-transformers' `1_Pooling/config.json` says, now or of old, as fastembed has it."""
+
+
+class _FastEmbed:
+    """What encoder and reranker have in common: a model by its name or folder, loaded once."""
+
+    def __init__(self, what: str, model: str, threads: int, cache: Path | None) -> None:
+        self._model = ModelName("fastembed", model)
+        require_extra("fastembed", f"the {what} {self._model.spelled}", "fastembed")
+        self._options = {
+            "threads": threads or None,
+            "cache_dir": None if cache is None else str(cache),
+        }
+        self._loaded = LoadOnce(self._load)
+
+    @property
+    def name(self) -> str:
+        """The model's name, or its folder's with the digest of its files."""
+        return self._model.identity
+
+    def _kind(self) -> Any:
+        """The library's class that lists and opens such models."""
+        raise NotImplementedError
+
+    def _pooling(self, _file: str) -> dict[str, Any]:
+        """What else the library must be told of a folder's graph."""
+        return {}
+
+    def _load(self) -> Any:
+        if self._model.folder is None:
+            return open_named(self._kind(), self._model, self._options)
+        return self._open_folder(self._model.folder)
+
+    def _open_folder(self, folder: Path) -> Any:
+        """Open a folder as a custom model of the library."""
+        kind, file = self._kind(), _graph_file(folder)
+        more = self._pooling(file)
+        name = _registered_name(folder, file, *map(str, more.values()))
+        if not any(entry["model"] == name for entry in kind.list_supported_models()):
+            source = _descriptions().ModelSource(hf=name)
+            kind.add_custom_model(model=name, sources=source, model_file=file, **more)
+        try:
+            return kind(name, specific_model_path=str(folder), **self._options)
+        except Exception as error:  # onnxruntime's and tokenizers' own classes share no base
+            raise EncoderError(f"{folder} cannot be loaded: {error}") from error
+
+
+class FastEmbedEncoder(_FastEmbed):
     """A `DenseEncoder` over `fastembed.TextEmbedding`; extra `fastembed`.
 
     `model` is a name from fastembed's list (`BAAI/bge-small-en-v1.5`), downloaded at its first
@@ -36,21 +101,10 @@ class FastEmbedEncoder:
     """
 
     def __init__(self, model: str, threads: int = 0, cache: Path | None = None) -> None:
-        self._model = ModelName("fastembed", model)
-        require_extra("fastembed", f"the encoder {self._model.spelled}", "fastembed")
-        self._options = {
-            "threads": threads or None,
-            "cache_dir": None if cache is None else str(cache),
-        }
+        super().__init__("encoder", model, threads, cache)
         folder = self._model.folder
-        self._query_prompt, self._document_prompt = prompts_of(folder) if folder else ("", "")
-        self._embedding = LoadOnce(self._load)
+        self._query_prompt, self._document_prompt = _prompts_of(folder) if folder else ("", "")
         self._width = LoadOnce(self._measure)
-
-    @property
-    def name(self) -> str:
-        """The model's name, or its folder's with the digest of its files."""
-        return self._model.identity
 
     @property
     def dimensions(self) -> int:
@@ -76,7 +130,7 @@ class FastEmbedEncoder:
 
         Raises:
             TypeError: it is no list of texts.
-            EncoderError: the model cannot be loaded or fetched, or gives no usable vector.
+            EncoderError: as `encode_query`.
         """
         documents = [self._document_prompt + text for text in readable_all(texts)]
         if not documents:
@@ -89,23 +143,67 @@ class FastEmbedEncoder:
         return vectors
 
     def _run(self, method: str, texts: list[str]) -> list[Any]:
-        embedding = self._embedding()
+        embedding = self._loaded()
         try:
             return list(getattr(embedding, method)(texts, batch_size=BATCH))
         except Exception as error:  # onnxruntime's own classes share no base
             raise EncoderError(f"{self._model.spelled} cannot encode: {error}") from error
 
-    def _load(self) -> Any:
-        library: Any = import_extra("fastembed", self._model.spelled)
-        if self._model.folder is not None:
-            return open_folder(library, self._model, self._options)
-        return open_named(library.TextEmbedding, self._model, self._options)
+    def _kind(self) -> Any:
+        return load_package("fastembed", self._model.spelled).TextEmbedding
+
+    def _pooling(self, file: str) -> dict[str, Any]:
+        pooling, output = _pooling_of(self._model.folder or Path(), file)
+        return {
+            "pooling": _descriptions().PoolingType(pooling),
+            "normalization": True,
+            "dim": 1,  # asked for, and used for nothing: the output has the width that it has
+            **({"output_name": output} if output else {}),
+        }
 
     def _measure(self) -> int:
         if self._model.folder is None:
-            library: Any = import_extra("fastembed", self._model.spelled)
-            return _listed(library.TextEmbedding, self._model)["dim"]
+            return _listed(self._kind(), self._model)["dim"]
         return len(self._run("query_embed", ["dimensions"])[0])
+
+
+class FastEmbedReranker(_FastEmbed):
+    """A `Reranker` over fastembed's `TextCrossEncoder`; extra `fastembed`.
+
+    `model` is a name from its list (`Xenova/ms-marco-MiniLM-L-6-v2`) or a folder, and `threads`
+    and `cache` are, as those of `FastEmbedEncoder`.
+
+    Raises:
+        SettingsError, MissingExtraError, EncoderError: as `FastEmbedEncoder`.
+    """
+
+    def __init__(self, model: str, threads: int = 0, cache: Path | None = None) -> None:
+        super().__init__("reranker", model, threads, cache)
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """The model's logit for each text: float32 [n], any scale, higher is better.
+
+        Raises:
+            TypeError: the query or one of the texts is no text.
+            EncoderError: the model cannot be loaded or fetched, or gives no usable score.
+        """
+        question, documents = readable(query), readable_all(texts)
+        if not documents:
+            return np.empty(0, dtype=np.float32)
+        model = self._loaded()
+        try:
+            scores = list(model.rerank(question, documents, batch_size=BATCH))
+        except Exception as error:  # onnxruntime's own classes share no base
+            raise EncoderError(f"{self._model.spelled} cannot score: {error}") from error
+        return finite_scores(scores, len(documents), self.name)
+
+    def _kind(self) -> Any:
+        load_package("fastembed", self._model.spelled)
+        return importlib.import_module("fastembed.rerank.cross_encoder").TextCrossEncoder
+
+
+def _descriptions() -> Any:
+    return importlib.import_module("fastembed.common.model_description")
 
 
 def open_named(kind: Any, model: ModelName, options: dict[str, Any]) -> Any:
@@ -115,7 +213,7 @@ def open_named(kind: Any, model: ModelName, options: dict[str, Any]) -> Any:
         EncoderError: there is no such model, or it is not here and cannot be fetched.
     """
     source: str | None = _listed(kind, model)["sources"]["hf"]
-    loguru: Any = import_extra("loguru", model.spelled)
+    loguru: Any = load_package("loguru", model.spelled)
     loguru.logger.disable("fastembed")  # it logs an error for what is only not there yet
     try:
         return kind(model.model, local_files_only=True, **options)
@@ -133,7 +231,7 @@ def _check_reachable(source: str | None, model: ModelName) -> None:
     """Ask the hub once: fastembed would try for 39 seconds before it says the same."""
     if source is None:
         return
-    hub: Any = import_extra("huggingface_hub", model.spelled)
+    hub: Any = load_package("huggingface_hub", model.spelled)
     try:
         hub.model_info(source, timeout=10)
     except Exception as error:
@@ -159,3 +257,82 @@ def _listed(kind: Any, model: ModelName) -> dict[str, Any]:
         f"fastembed has no model {model.model!r}; {hint}"
         "a folder is named with its path: fastembed:./FOLDER",
     )
+
+
+def _graph_file(folder: Path) -> str:
+    """Where the graph is, relative to the folder, once all that fastembed reads is there.
+
+    Raises:
+        EncoderError: something is missing.
+    """
+    graphs = [name for name in ("model.onnx", "onnx/model.onnx") if (folder / name).is_file()]
+    missing = [name for name in FILES_BESIDE if not (folder / name).is_file()]
+    if not graphs:
+        missing.insert(0, "model.onnx (or onnx/model.onnx)")
+    if missing:
+        hint = ""
+        if (folder / "card.json").is_file():
+            hint = f"; a folder with a card.json is named as bundled:{folder}"
+        raise EncoderError(f"{folder} is no fastembed model: it has no {', '.join(missing)}{hint}")
+    return graphs[0]
+
+
+def _registered_name(folder: Path, *rest: str) -> str:
+    """The name under which fastembed's list, which is one for the process, holds a folder."""
+    key = "\n".join((str(folder.resolve()), *rest))
+    return f"toolcrib/{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+
+
+def _prompts_of(folder: Path) -> tuple[str, str]:
+    """What is set before a query and before a document, as sentence-transformers notes it.
+
+    Raises:
+        EncoderError: the file with the prompts cannot be read.
+    """
+    settings = _settings(folder / "config_sentence_transformers.json")
+    prompts: dict[str, str] = settings.get("prompts") or {}
+    document = prompts.get("document", prompts.get("passage", ""))
+    return prompts.get("query", ""), document
+
+
+def _pooling_of(folder: Path, file: str) -> tuple[str, str]:
+    """The pooling in fastembed's words, and the output to name where it is not the first."""
+    outputs = _outputs(folder / file)
+    if outputs[0][1] == 2:  # noqa: PLR2004 [texts, dimensions]
+        return "DISABLED", ""
+    if any(name == POOLED_OUTPUT for name, _ in outputs):
+        return "DISABLED", POOLED_OUTPUT
+    config = folder / "1_Pooling" / "config.json"
+    settings = _settings(config)
+    stated = settings.get("pooling_mode")
+    modes = [stated] if stated else [key for key, value in settings.items() if value is True]
+    known = [_POOLING[mode] for mode in modes if isinstance(mode, str) and mode in _POOLING]
+    if len(known) != 1 or len(modes) != 1:
+        raise EncoderError(
+            f"{folder / file} gives one vector a token, and {config} does not say whether to "
+            "take their mean, the first or the last (pooling_mode: mean, cls or lasttoken); "
+            f"write it there, or export the model with an output named {POOLED_OUTPUT}",
+        )
+    return known[0], ""
+
+
+def _outputs(path: Path) -> list[tuple[str, int]]:
+    """Names and numbers of axes of a graph's outputs, in their order."""
+    onnxruntime = import_onnxruntime()
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    try:
+        graph = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own classes share no base
+        raise EncoderError(f"{path} cannot be loaded: {error}") from error
+    return [(output.name, len(output.shape or ())) for output in graph.get_outputs()]
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except ValueError as error:
+        raise EncoderError(f"{path} cannot be read: {error}") from error

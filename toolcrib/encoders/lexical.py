@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import Stemmer
 
-from toolcrib.encoders.protocols import SparseVector
+from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import SettingsError
 
 __all__ = ["LexicalEncoder", "LexicalSettings", "split_identifier", "tokenise"]

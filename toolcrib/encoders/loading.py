@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.util
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
+from toolcrib.errors import EncoderError, SettingsError
 
-__all__ = ["LoadOnce", "ModelName", "import_extra", "import_onnxruntime", "require_extra"]
+__all__ = ["LoadOnce", "ModelName", "import_onnxruntime", "load_package"]
 
 Loaded = TypeVar("Loaded")
 
@@ -48,17 +46,7 @@ def import_onnxruntime() -> Any:
     return importlib.import_module("onnxruntime")
 
 
-def require_extra(package: str, feature: str, extra: str) -> None:
-    """Check that a package is there, without the cost of importing it.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    if importlib.util.find_spec(package) is None:
-        raise MissingExtraError(feature, extra)
-
-
-def import_extra(package: str, feature: str) -> ModuleType:
+def load_package(package: str, feature: str) -> Any:
     """Import an optional package.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Any sentence-transformers model, by its name or from a local folder: torch, also on a GPU."""
+"""sentence-transformers models, by their names or from local folders: torch, also on a GPU."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from toolcrib.encoders.checks import readable, readable_all, unit_rows
-from toolcrib.encoders.loading import LoadOnce, ModelName, import_extra, require_extra
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import (
+    FloatArray,
+    finite_scores,
+    readable,
+    readable_all,
+    unit_rows,
+)
+from toolcrib.encoders.loading import LoadOnce, ModelName, load_package
 from toolcrib.errors import EncoderError
+from toolcrib.extras import require_extra
 
-__all__ = ["BATCH", "PACKAGE", "SentenceTransformersEncoder", "open_model"]
+__all__ = ["SentenceTransformersEncoder", "SentenceTransformersReranker"]
 
 PACKAGE = "sentence_transformers"
 EXTRA = "sentence-transformers"
@@ -21,7 +27,45 @@ BATCH = 32
 """Texts a run, which the library sorts by length itself."""
 
 
-class SentenceTransformersEncoder:
+class _SentenceTransformers:
+    """What encoder and reranker have in common: a model of one of the library's classes."""
+
+    def __init__(self, what: str, kind: str, model: str, device: str | None) -> None:
+        self._model = ModelName(EXTRA, model)
+        require_extra(PACKAGE, f"the {what} {self._model.spelled}", EXTRA)
+        self._loaded = LoadOnce(lambda: self._load(kind, device))
+
+    @property
+    def name(self) -> str:
+        """The model's name, or its folder's with the digest of its files."""
+        return self._model.identity
+
+    def _load(self, kind: str, device: str | None) -> Any:
+        library = load_package(PACKAGE, self._model.spelled)
+        loader = getattr(library, kind)
+        if kind == "SentenceTransformer" and not hasattr(loader, "encode_query"):
+            raise EncoderError(
+                f"{self._model.spelled}: sentence-transformers is {library.__version__}, and 5 or "
+                f"later is needed: pip install 'toolcrib[{EXTRA}]'",
+            )
+        try:
+            return loader(self._model.location, device=device)
+        except Exception as error:
+            raise EncoderError(
+                f"{self._model.spelled} cannot be loaded or fetched ({error}). Without a network, "
+                f"copy its folder from a machine that has it and name it as {EXTRA}:./FOLDER, or "
+                "use the encoder that ships with toolcrib: bundled",
+            ) from error
+
+    def _run(self, what: str, method: str, texts: Sequence[Any], **options: Any) -> Any:
+        run = getattr(self._loaded(), method)
+        try:
+            return run(texts, show_progress_bar=False, convert_to_numpy=True, **options)
+        except Exception as error:  # torch, a CUDA driver or the model's own code: anything
+            raise EncoderError(f"{self._model.spelled} cannot {what}: {error}") from error
+
+
+class SentenceTransformersEncoder(_SentenceTransformers):
     """A `DenseEncoder` over `sentence_transformers.SentenceTransformer` (5 or later).
 
     `model` is a name on the hub or a folder (`./my-model`). The model's own prompts for queries
@@ -35,17 +79,8 @@ class SentenceTransformersEncoder:
     """
 
     def __init__(self, model: str, device: str | None = None) -> None:
-        self._model = ModelName(EXTRA, model)
-        require_extra(PACKAGE, f"the encoder {self._model.spelled}", EXTRA)
-        self._loaded = LoadOnce(
-            lambda: open_model("SentenceTransformer", self._model, device=device),
-        )
-        self._width = LoadOnce(lambda: int(self._run("encode_query", [""]).shape[-1]))
-
-    @property
-    def name(self) -> str:
-        """The model's name, or its folder's with the digest of its files."""
-        return self._model.identity
+        super().__init__("encoder", "SentenceTransformer", model, device)
+        self._width = LoadOnce(lambda: int(self._vectors("encode_query", [""]).shape[-1]))
 
     @property
     def dimensions(self) -> int:
@@ -63,7 +98,7 @@ class SentenceTransformersEncoder:
             TypeError: it is no text.
             EncoderError: the model cannot be loaded or fetched, or gives no usable vector.
         """
-        vectors = self._run("encode_query", [readable(text)])
+        vectors = self._vectors("encode_query", [readable(text)])
         return unit_rows(vectors, 1, self.dimensions, self.name)[0]
 
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
@@ -71,47 +106,46 @@ class SentenceTransformersEncoder:
 
         Raises:
             TypeError: it is no list of texts.
-            EncoderError: the model cannot be loaded or fetched, or gives no usable vector.
+            EncoderError: as `encode_query`.
         """
         documents = readable_all(texts)
         if not documents:
             return np.empty((0, self.dimensions), dtype=np.float32)
-        vectors = self._run("encode_document", documents)
+        vectors = self._vectors("encode_document", documents)
         return unit_rows(vectors, len(documents), self.dimensions, self.name)
 
-    def _run(self, method: str, texts: list[str]) -> Any:
-        model = self._loaded()
-        try:
-            return getattr(model, method)(
-                texts,
-                batch_size=BATCH,
-                show_progress_bar=False,
-                convert_to_numpy=True,
-                normalize_embeddings=True,
-            )
-        except Exception as error:  # torch, a CUDA driver or the model's own code: anything
-            raise EncoderError(f"{self._model.spelled} cannot encode: {error}") from error
+    def _vectors(self, method: str, texts: list[str]) -> Any:
+        return self._run("encode", method, texts, batch_size=BATCH, normalize_embeddings=True)
 
 
-def open_model(kind: str, model: ModelName, **options: Any) -> Any:
-    """Load a model by one of the library's classes, fetching it if needed.
+class SentenceTransformersReranker(_SentenceTransformers):
+    """A `Reranker` over `sentence_transformers.CrossEncoder`; extra `sentence-transformers`.
+
+    `model` and `device` are as those of `SentenceTransformersEncoder`.
 
     Raises:
-        EncoderError: it is older than 5, the model is not here and cannot be fetched, or
-            cannot be loaded.
+        SettingsError, MissingExtraError, EncoderError: as `SentenceTransformersEncoder`.
     """
-    library: Any = import_extra(PACKAGE, model.spelled)
-    loader = getattr(library, kind)
-    if kind == "SentenceTransformer" and not hasattr(loader, "encode_query"):
-        raise EncoderError(
-            f"{model.spelled}: sentence-transformers is {library.__version__}, and 5 or later is "
-            f"needed: pip install 'toolcrib[{EXTRA}]'",
-        )
-    try:
-        return loader(model.location, **options)
-    except Exception as error:
-        raise EncoderError(
-            f"{model.spelled} cannot be loaded or fetched ({error}). Without a network, copy its "
-            f"folder from a machine that has it and name it as {EXTRA}:./FOLDER, or use the "
-            "encoder that ships with toolcrib: bundled",
-        ) from error
+
+    def __init__(self, model: str, device: str | None = None) -> None:
+        super().__init__("reranker", "CrossEncoder", model, device)
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """The model's logit for each text: float32 [n], any scale, higher is better.
+
+        Raises:
+            TypeError: the query or one of the texts is no text.
+            EncoderError: the model cannot be loaded or fetched, or gives no usable score.
+        """
+        question, documents = readable(query), readable_all(texts)
+        if not documents:
+            return np.empty(0, dtype=np.float32)
+        pairs = [(question, document) for document in documents]
+        # Models of one output are given a sigmoid unless told otherwise, and `rerank` applies
+        # its own: two of them would leave nothing between 0.5 and 0.73.
+        scores = self._run("score", "predict", pairs, activation_fn=_as_it_is)
+        return finite_scores(scores, len(documents), self.name)
+
+
+def _as_it_is(logits: Any) -> Any:
+    return logits

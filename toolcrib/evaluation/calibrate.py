@@ -35,8 +35,8 @@ from toolcrib.retrieval.calibration import (
     pack,
     probabilities,
 )
+from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not
-from toolcrib.store.protocol import point_id
 
 __all__ = [
     "MIN_QUERIES",

@@ -21,7 +21,7 @@ from toolcrib.evaluation.gate_measures import BINS, ReliabilityBin, expected_err
 from toolcrib.evaluation.rows import Located
 from toolcrib.records import Outcome, Refusal, Verdict
 from toolcrib.records.turn import RouteKind
-from toolcrib.router.telemetry import Feedback
+from toolcrib.router.decision_log import Feedback
 
 __all__ = [
     "DecisionSummary",
@@ -491,15 +491,15 @@ def values(one: LoggedDecision) -> dict[str, float]:
     said, row = one.feedback, one.row
     if said is None:
         return {}
-    found: dict[str, float] = {}
-    if said.outcome is not None:
-        found["success"] = said.outcome == "success"
-    if said.route is not None:
-        found["route"] = row.route.kind == said.route
-    if said.intent is not None:
-        found["intent"] = (row.context.intent or "") == said.intent
-    if said.domain is not None:
-        found["domain"] = (row.context.domain or "") == said.domain
+    pairs = {
+        "success": (said.outcome, "success"),
+        "route": (said.route, row.route.kind),
+        "intent": (said.intent, row.context.intent or ""),
+        "domain": (said.domain, row.context.domain or ""),
+    }
+    found: dict[str, float] = {
+        name: given == made for name, (given, made) in pairs.items() if given is not None
+    }
     if said.tools is not None:
         found |= _tool_values({tool.id for tool in row.tools.items}, set(said.tools))
     if said.collections is not None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from toolcrib.encoders.loading import require_extra
 from toolcrib.errors import SourceError
 from toolcrib.evaluation.dataset import DataSet
 from toolcrib.evaluation.rows import (
@@ -24,6 +23,7 @@ from toolcrib.evaluation.rows import (
     intent_tool,
     validated,
 )
+from toolcrib.extras import require_extra
 from toolcrib.indexers.readers.source import build_spec
 from toolcrib.records import Refusal, ToolSpec
 

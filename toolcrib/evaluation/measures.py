@@ -29,8 +29,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from toolcrib.encoders.bundled import DEFAULT_MODEL
-from toolcrib.encoders.model_folder import MODELS
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
 from toolcrib.errors import UnknownToolError
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.extras import import_extra

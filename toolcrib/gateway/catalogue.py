@@ -11,9 +11,9 @@ from hashlib import blake2b
 from typing import Any
 
 from toolcrib.records import Scope, ToolSpec
+from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, from_scope, matches
 from toolcrib.store.payload import tool_payload
-from toolcrib.store.protocol import point_id
 
 __all__ = ["RESERVED", "Catalogue", "Offer"]
 

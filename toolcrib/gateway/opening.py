@@ -10,7 +10,7 @@ from toolcrib.gateway.news import Say
 from toolcrib.indexers.writing import Listener
 from toolcrib.namespaces import Namespaces
 from toolcrib.settings import Settings
-from toolcrib.store.ledger import Entry, Ledger
+from toolcrib.store.records_db.base import DbRow, RecordsDb
 
 __all__ = ["MEMORY", "open_ledger", "open_store"]
 
@@ -35,7 +35,7 @@ def open_store(
         return Namespaces.open(MEMORY, settings=settings, progress=progress)
 
 
-def open_ledger(location: str, settings: Settings, say: Say, *, needed: bool) -> Ledger:
+def open_ledger(location: str, settings: Settings, say: Say, *, needed: bool) -> RecordsDb:
     """The keys and approvals at a location, which another process may use too.
 
     Where they are not `needed` for anybody's safety, memory will do.
@@ -52,11 +52,11 @@ def open_ledger(location: str, settings: Settings, say: Say, *, needed: bool) ->
         return wiring.open_ledger(MEMORY, settings)
 
 
-def _writable(location: str, settings: Settings) -> Ledger:
+def _writable(location: str, settings: Settings) -> RecordsDb:
     ledger = wiring.open_ledger(location, settings)
     try:
         # What is held back must be written down, or it could never be approved.
-        ledger.put(SHELF, Entry("opened", time.time(), {}))
+        ledger.put(SHELF, DbRow("opened", time.time(), {}))
     except StoreError:
         ledger.close()
         raise

@@ -18,7 +18,7 @@ from toolcrib.gateway.terms import Backing
 from toolcrib.indexers.readers.mcp_list import tool_specs
 from toolcrib.indexers.writing import Listener
 from toolcrib.records import Refusal, ToolSpec
-from toolcrib.store.ledger import Entry
+from toolcrib.store.records_db.base import DbRow
 
 __all__ = ["Stock"]
 
@@ -203,7 +203,7 @@ class Stock:
     def _remember(self, server: str, specs: Specs) -> None:
         tools = [spec.model_dump(mode="json", exclude_defaults=True) for spec in specs]
         try:
-            self._backing.ledger.put(SHELF, Entry(server, time.time(), {"tools": tools}))
+            self._backing.ledger.put(SHELF, DbRow(server, time.time(), {"tools": tools}))
         except StoreError as error:
             self._say("warning", f"{server}: what it lists cannot be kept: {error}")
 

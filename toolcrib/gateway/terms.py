@@ -9,7 +9,7 @@ from toolcrib.gateway.news import Say, quiet
 from toolcrib.gateway.upstream import Rhythm
 from toolcrib.indexers.writing import Listener
 from toolcrib.records import Sensitivity
-from toolcrib.store.ledger import Ledger
+from toolcrib.store.records_db.base import RecordsDb
 
 __all__ = ["Backing", "Manner", "Purpose"]
 
@@ -28,7 +28,7 @@ class Backing:
     """What it stands on: where the index is, what is kept beside it, who judges tools."""
 
     location: str
-    ledger: Ledger
+    ledger: RecordsDb
     judge: Judge
 
 

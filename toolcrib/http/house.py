@@ -10,7 +10,7 @@ from toolcrib.http.callers import Door, Rates
 from toolcrib.http.readiness import Readiness
 from toolcrib.http.workers import Pace, Workers
 from toolcrib.namespaces import Namespaces
-from toolcrib.router.ledger_log import LedgerLog
+from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings
 from toolcrib.telemetry import Telemetry
 
@@ -37,7 +37,7 @@ class House:
     under_way: int = 0
     draining: bool = False
     pace: Pace = field(default_factory=Pace)
-    logs: WeakSet[LedgerLog] = field(default_factory=WeakSet[LedgerLog])
+    logs: WeakSet[DatabaseLog] = field(default_factory=WeakSet[DatabaseLog])
     _writing: tuple[threading.Lock, ...] = field(
         default_factory=lambda: tuple(threading.Lock() for _ in range(STRIPES))
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolcrib.errors import UnknownDecisionError
 from toolcrib.http.visits import Visit
-from toolcrib.router.ledger_log import LedgerLog
+from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.wiring import is_url
 
 __all__ = ["is_visible", "log_of", "recent", "require_visible"]
@@ -20,7 +20,7 @@ MAX_PAGES = 20
 """How far back a page is looked for, for a caller who sees few of a namespace's decisions."""
 
 
-def log_of(visit: Visit) -> LedgerLog:
+def log_of(visit: Visit) -> DatabaseLog:
     """The log of the visit's namespace."""
     return visit.house.namespaces.log(visit.namespace)
 

@@ -14,7 +14,7 @@ from toolcrib.http.visits import visit_of
 from toolcrib.http.wire.tools import FindAnswer, SearchBody, Shape
 from toolcrib.integrations.formats import export, named_ids
 from toolcrib.records import ToolHit
-from toolcrib.store.filter_json import read_filter
+from toolcrib.store.filters import read_filter
 
 __all__ = ["ENDPOINTS", "shaped"]
 

@@ -11,9 +11,9 @@ from toolcrib.access.quarantine import Held, Quarantine
 from toolcrib.crib import Crib
 from toolcrib.errors import SpecError
 from toolcrib.records import IndexReport, Refusal, Scope, ToolSpec
+from toolcrib.store.base import point_id
 from toolcrib.store.filters import Equals, Filter, HasId, Not, all_of, from_scope, matches
 from toolcrib.store.payload import tool_payload
-from toolcrib.store.protocol import point_id
 
 __all__ = ["Pruning", "Written", "allows", "remove_tool", "write_tools"]
 

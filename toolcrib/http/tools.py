@@ -25,8 +25,7 @@ from toolcrib.http.wire.tools import (
     ToolsAnswer,
 )
 from toolcrib.records import Scope, ToolSpec
-from toolcrib.store.filter_json import read_filter
-from toolcrib.store.filters import AnyOf, Filter, all_of
+from toolcrib.store.filters import AnyOf, Filter, all_of, read_filter
 
 __all__ = ["ENDPOINTS", "ToolId"]
 

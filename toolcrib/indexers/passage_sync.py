@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder
 from toolcrib.errors import SpecError
 from toolcrib.indexers.lexical_context import LexicalContext
 from toolcrib.indexers.passages import digest_of, draft_passage, passage_counts
 from toolcrib.indexers.plan import Plan
 from toolcrib.indexers.writing import Listener, Writer, ignore
 from toolcrib.records import IndexReport, Passage, Refusal
+from toolcrib.store.base import Record, Store
 from toolcrib.store.payload import read_passage
-from toolcrib.store.protocol import Record, Store
 
 __all__ = ["PassageEntry", "PassageSync"]
 

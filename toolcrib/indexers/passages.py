@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import FloatArray
 from toolcrib.errors import SpecError
 from toolcrib.indexers.render import MAX_CHARS, clean
 from toolcrib.records import Passage
+from toolcrib.store.base import Layout, Point, point_id
 from toolcrib.store.payload import passage_payload
-from toolcrib.store.protocol import Layout, Point, point_id
 
 __all__ = ["PassageDraft", "digest_of", "draft_passage", "passage_counts", "passage_layout"]
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import FloatArray
 from toolcrib.indexers.render import FieldWeights, clean, dense_text, lexical_counts
 from toolcrib.records import ToolSpec
+from toolcrib.store.base import Layout, Point, point_id
 from toolcrib.store.payload import tool_payload
-from toolcrib.store.protocol import Layout, Point, point_id
 
 __all__ = ["Draft", "draft", "layout"]
 

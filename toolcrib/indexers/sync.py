@@ -12,16 +12,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder
 from toolcrib.indexers.lexical_context import LexicalContext, shared_prefixes
 from toolcrib.indexers.plan import Plan
 from toolcrib.indexers.points import draft
 from toolcrib.indexers.render import FieldWeights, lexical_counts
 from toolcrib.indexers.writing import Listener, Writer, ignore
 from toolcrib.records import IndexReport, Refusal, ToolSpec
+from toolcrib.store.base import Record, Store
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Record, Store
 
 __all__ = ["Entry", "ToolSync"]
 

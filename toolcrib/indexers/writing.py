@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, TypeAlias, TypeVar
 
+from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray
 from toolcrib.indexers.lexical_context import LexicalContext
 from toolcrib.records import IndexProgress
-from toolcrib.store.protocol import Point, Record, Store, point_id
+from toolcrib.store.base import Point, Record, Store, point_id
 
 __all__ = ["PAGE", "Listener", "Prepared", "Writer", "ignore", "pages"]
 

@@ -12,8 +12,8 @@ from toolcrib.crib import Crib
 from toolcrib.indexers.readers.mcp_list import tool_specs
 from toolcrib.records import FindResult, ToolSpec
 from toolcrib.settings import Settings
+from toolcrib.store.base import point_id
 from toolcrib.store.filters import HasId
-from toolcrib.store.protocol import point_id
 
 __all__ = ["VisibleTools"]
 

@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from toolcrib.encoders.halves import from_text, to_text
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray, from_text, to_text
 from toolcrib.errors import CalibrationError
 from toolcrib.retrieval.fusion import LegScores
-from toolcrib.store.protocol import Store, point_id
+from toolcrib.store.base import Store, point_id
 
 __all__ = [
     "CALIBRATION_KEY",

@@ -13,9 +13,9 @@ from toolcrib.errors import CalibrationError, SettingsError
 from toolcrib.records import FindResult, ToolHit, Verdict
 from toolcrib.retrieval.calibration import AcceptanceCurve, Calibration, Floats, Head
 from toolcrib.retrieval.conformal import least_probability, set_size
+from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Equals, Filter, HasId, all_of
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Store, point_id
 
 __all__ = [
     "ENABLED",

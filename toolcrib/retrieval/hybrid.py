@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 
 from toolcrib.clock import Clock, SystemClock
+from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray, Reranker
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import ClauseEncoder, DenseEncoder, FloatArray, Reranker
 from toolcrib.errors import ToolcribError
 from toolcrib.records import FindResult, Scope, ToolHit
 from toolcrib.retrieval.calibration import COMPETITORS, Floats, Head, features
@@ -22,9 +22,9 @@ from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Legs
 from toolcrib.retrieval.queries import check_query, has_words, wordless
 from toolcrib.retrieval.ranking import Candidates, by_place, rank
 from toolcrib.retrieval.rerank import Reranked, RerankSettings, ToolReranker
+from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Store, point_id
 
 __all__ = ["MAX_QUERY_CHARS", "Evidence", "HybridRetriever", "Stopwatch"]
 

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from toolcrib.encoders.protocols import FloatArray, SparseVector
+from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.retrieval.fusion import LegScores
+from toolcrib.store.base import LegQuery, Record, Scored, Store
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
 from toolcrib.store.payload import squeeze
-from toolcrib.store.protocol import LegQuery, Record, Scored, Store
 
 __all__ = ["DEPTH", "EncodedQuery", "Legs", "name_keys"]
 

@@ -11,9 +11,9 @@ from toolcrib.records import Passage
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.legs import EncodedQuery, Legs
 from toolcrib.retrieval.ranking import by_score
+from toolcrib.store.base import Store
 from toolcrib.store.filters import Filter
 from toolcrib.store.payload import read_passage
-from toolcrib.store.protocol import Store
 
 __all__ = ["PassageRetriever", "PassageWeights", "RankedPassage"]
 

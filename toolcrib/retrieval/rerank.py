@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.encoders.protocols import Reranker
+from toolcrib.encoders.base import Reranker
 from toolcrib.errors import EncoderError
 from toolcrib.records import ToolHit
 from toolcrib.retrieval.calibration import logistic

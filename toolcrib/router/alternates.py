@@ -12,9 +12,9 @@ from toolcrib.encoders.lexical import split_identifier
 from toolcrib.indexers.render import dense_text
 from toolcrib.records import FindResult, Outcome, Scope, ToolHit, ToolSpec
 from toolcrib.retrieval.ranking import by_score
+from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not, all_of
 from toolcrib.store.payload import squeeze
-from toolcrib.store.protocol import point_id
 
 __all__ = ["Failures", "Finder", "alternates", "schema_fit"]
 

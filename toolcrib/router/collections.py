@@ -13,8 +13,7 @@ import numpy as np
 import yaml
 from pydantic import ValidationError
 
-from toolcrib.encoders.halves import from_text, to_text
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray
+from toolcrib.encoders.base import DenseEncoder, FloatArray, from_text, to_text
 from toolcrib.errors import QueryError, SettingsError
 from toolcrib.indexers.render import clean
 from toolcrib.records import Collection, Scope, Sensitivity, is_above

@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from toolcrib.clock import Clock
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray
+from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.errors import QueryError, ToolcribError
 from toolcrib.records import (
     Collection,

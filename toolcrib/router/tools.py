@@ -14,6 +14,7 @@ from toolcrib.records import FindResult, Route, Sensitivity, ToolHit, ToolSpec, 
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import (
     AnyOf,
     Equals,
@@ -27,7 +28,6 @@ from toolcrib.store.filters import (
     up_to,
 )
 from toolcrib.store.payload import read_tool
-from toolcrib.store.protocol import Record, Store, point_id
 
 __all__ = [
     "Reach",

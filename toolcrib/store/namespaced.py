@@ -15,10 +15,9 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from toolcrib.encoders.protocols import SparseVector
+from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import StoreError
-from toolcrib.store.filters import TENANT_FIELD, And, Equals, Filter, HasId, Not, Or, all_of
-from toolcrib.store.protocol import (
+from toolcrib.store.base import (
     MAX_POINT_ID,
     Layout,
     LegQuery,
@@ -30,6 +29,7 @@ from toolcrib.store.protocol import (
     is_point_id,
     point_id,
 )
+from toolcrib.store.filters import TENANT_FIELD, And, Equals, Filter, HasId, Not, Or, all_of
 
 __all__ = ["DEFAULT", "NamespacedStore", "namespaces_of"]
 

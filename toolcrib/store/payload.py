@@ -1,16 +1,28 @@
-"""What is kept of a tool or a passage beside its vectors: fields to filter by, and all of it."""
+"""Payloads: what is kept of a tool or a passage beside its vectors, and counted by field."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic_core import PydanticSerializationError
 
 from toolcrib.errors import SpecError
-from toolcrib.records import Passage, ToolSpec
+from toolcrib.records import Facets, Passage, ToolSpec
 
-__all__ = ["passage_payload", "read_passage", "read_tool", "squeeze", "tool_payload"]
+__all__ = [
+    "FACETS",
+    "count_facets",
+    "passage_payload",
+    "read_passage",
+    "read_tool",
+    "squeeze",
+    "tool_payload",
+]
+
+FACETS = ("server", "category", "tags", "sensitivity")
+"""The payload fields that are counted."""
 
 
 def squeeze(name: str) -> str:
@@ -84,3 +96,20 @@ def read_passage(payload: Mapping[str, Any]) -> Passage:
         position=payload["position"],
         start=payload["start"],
     )
+
+
+def count_facets(payloads: Iterable[Mapping[str, Any]]) -> Facets:
+    """The facets of tools, the most frequent value first."""
+    tools = 0
+    counts = {name: Counter[str]() for name in FACETS}
+    for payload in payloads:
+        tools += 1
+        for name, counter in counts.items():
+            value = payload.get(name) or ()
+            counter.update({value} if isinstance(value, str) else set(value))
+    servers, categories, tags, sensitivities = (_ordered(counts[name]) for name in FACETS)
+    return Facets(tools, servers, categories, tags, sensitivities)
+
+
+def _ordered(counter: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counter.items(), key=lambda pair: (-pair[1], pair[0])))

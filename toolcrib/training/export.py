@@ -13,10 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from toolcrib.encoders.bundled import BundledEncoder
-from toolcrib.encoders.bundled_reranker import BundledReranker
 from toolcrib.encoders.loading import import_onnxruntime
-from toolcrib.encoders.model_folder import read_card
+from toolcrib.encoders.onnx import BundledEncoder, BundledReranker, read_card
 from toolcrib.errors import EncoderError, TrainingError
 from toolcrib.training import import_train
 from toolcrib.training.data import TrainingData

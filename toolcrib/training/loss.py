@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 from toolcrib.training.data import Example
 from toolcrib.training.negatives import ALIKE
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from toolcrib.encoders.base import DenseEncoder, FloatArray, SparseVector
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray, SparseVector
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.training import import_train
 from toolcrib.training.data import Example, TrainingData, joined

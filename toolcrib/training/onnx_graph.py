@@ -20,7 +20,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 
 __all__ = ["CONTRIB", "Graph", "Ranges", "build", "layers"]
 

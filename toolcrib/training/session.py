@@ -11,9 +11,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from toolcrib import wiring
-from toolcrib.encoders.bundled import DEFAULT_MODEL
-from toolcrib.encoders.model_folder import MODELS
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
 from toolcrib.errors import TrainingError
 from toolcrib.evaluation.dataset import DataSet
 from toolcrib.evaluation.results import Evaluation, SystemResult

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 from toolcrib.training import import_train
 from toolcrib.training.data import TrainingData, batches
 

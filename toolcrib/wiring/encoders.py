@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from toolcrib.encoders.protocols import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import SettingsError
 from toolcrib.settings import Settings
 
@@ -40,13 +40,13 @@ def make_reranker(settings: Settings) -> Reranker | None:
 
 
 def _bundled(model: str, threads: int) -> DenseEncoder:
-    from toolcrib.encoders.bundled import BundledEncoder
+    from toolcrib.encoders.onnx import BundledEncoder
 
     return BundledEncoder(Path(model) if model else None, threads)
 
 
 def _deterministic(model: str, _threads: int) -> DenseEncoder:
-    from toolcrib.encoders.deterministic import DeterministicEncoder
+    from toolcrib.encoders.fake import DeterministicEncoder
 
     return DeterministicEncoder(int(model)) if model else DeterministicEncoder()
 
@@ -64,7 +64,7 @@ def _sentence_transformers(model: str, _threads: int) -> DenseEncoder:
 
 
 def _bundled_reranker(model: str, threads: int) -> Reranker:
-    from toolcrib.encoders.bundled_reranker import BundledReranker
+    from toolcrib.encoders.onnx import BundledReranker
 
     if not model:
         raise SettingsError(
@@ -74,13 +74,13 @@ def _bundled_reranker(model: str, threads: int) -> Reranker:
 
 
 def _fastembed_reranker(model: str, threads: int) -> Reranker:
-    from toolcrib.encoders.cross_encoder import FastEmbedReranker
+    from toolcrib.encoders.fastembed import FastEmbedReranker
 
     return FastEmbedReranker(model, threads)
 
 
 def _sentence_transformers_reranker(model: str, _threads: int) -> Reranker:
-    from toolcrib.encoders.cross_encoder import SentenceTransformersReranker
+    from toolcrib.encoders.sentence_transformers import SentenceTransformersReranker
 
     return SentenceTransformersReranker(model)
 

@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 
 from toolcrib.settings import Settings
-from toolcrib.store.ledger import Ledger
-from toolcrib.store.protocol import Layout, Store
+from toolcrib.store.base import Layout, Store
+from toolcrib.store.records_db.base import RecordsDb
 
 __all__ = [
     "MEMORY",
@@ -59,7 +59,7 @@ def _is_store(folder: Path) -> bool:
 
 
 def _has_collection(url: str, settings: Settings, collection: str) -> bool:
-    from toolcrib.store.server_collections import has_collection
+    from toolcrib.store.qdrant_client import has_collection
 
     server = settings.server
     return has_collection(
@@ -89,7 +89,7 @@ def tenants_place(location: str, settings: Settings) -> tuple[str, Settings]:
     return location, _on_server(settings, _beside(settings.server.collection, TENANTS))
 
 
-def open_ledger(location: str, settings: Settings) -> Ledger:
+def open_ledger(location: str, settings: Settings) -> RecordsDb:
     """The records that are kept beside the points of a location.
 
     A folder need not be free for that: another process may hold its points.
@@ -98,22 +98,22 @@ def open_ledger(location: str, settings: Settings) -> Ledger:
         StoreError: it cannot be opened.
     """
     if is_url(location):
-        from toolcrib.store.ledger_server import ServerLedger
+        from toolcrib.store.records_db.qdrant import QdrantRecordsDb
 
         server = settings.server
-        return ServerLedger.open(
+        return QdrantRecordsDb.open(
             location,
             api_key=server.api_key.get_secret_value() if server.api_key else None,
             collection=_beside(server.collection, LEDGER),
             timeout_s=server.timeout_s,
             replicas=server.replicas,
         )
-    from toolcrib.store.ledger_sqlite import SqliteLedger
+    from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
     if location == MEMORY:
         passing = tempfile.TemporaryDirectory(prefix="toolcrib-", ignore_cleanup_errors=True)
-        return SqliteLedger(Path(passing.name) / f"{LEDGER}.db", on_close=passing.cleanup)
-    return SqliteLedger(Path(location) / f"{LEDGER}.db")
+        return SqliteRecordsDb(Path(passing.name) / f"{LEDGER}.db", on_close=passing.cleanup)
+    return SqliteRecordsDb(Path(location) / f"{LEDGER}.db")
 
 
 def _beside(collection: str, what: str) -> str:
@@ -135,7 +135,7 @@ def has_index(location: str) -> bool:
 def open_store(location: str, layout: Layout, settings: Settings) -> Store:
     """The store at a location: a folder, a server's URL, or `:memory:` for a passing folder."""
     if is_url(location):
-        from toolcrib.store.server import ServerStore
+        from toolcrib.store.qdrant_server import ServerStore
 
         server = settings.server
         return ServerStore.open(
@@ -147,7 +147,7 @@ def open_store(location: str, layout: Layout, settings: Settings) -> Store:
             shards=server.shards,
             replicas=server.replicas,
         )
-    from toolcrib.store.edge import EdgeStore
+    from toolcrib.store.qdrant_edge import EdgeStore
 
     if location == MEMORY:
         passing = tempfile.TemporaryDirectory(prefix="toolcrib-", ignore_cleanup_errors=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.router.context.detector import Detector
 from toolcrib.router.context.model import ContextModel
 from toolcrib.settings import Settings

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.evaluation.systems.samples import OBVIOUS, TOOLS
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import MissingExtraError
 from toolcrib.evaluation.systems.base import Answer, System, baseline
 from toolcrib.records import ToolSpec

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import SettingsError
 from toolcrib.evaluation.systems.base import PEERS, baseline
 

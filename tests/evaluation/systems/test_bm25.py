@@ -8,7 +8,7 @@ import pytest
 
 from tests.evaluation.systems.conformance import BaselineContract
 from tests.evaluation.systems.samples import OBVIOUS, TOOLS
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.evaluation.systems.base import System
 from toolcrib.evaluation.systems.bm25 import RankBm25, documents, parameters, words
 from toolcrib.records import ToolSpec

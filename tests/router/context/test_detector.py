@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.router.conftest import write_labels
 from toolcrib import Settings
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.records import SENSITIVITIES
 from toolcrib.retrieval.legs import EncodedQuery

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.router.conftest import LABELS, CountingEncoder, write_labels
 from toolcrib import Settings
-from toolcrib.encoders.deterministic import DeterministicEncoder
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.router.context.cues import Cues, IntentCues, load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.labels import label_sets

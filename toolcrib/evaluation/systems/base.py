@@ -11,10 +11,10 @@ from importlib import import_module, metadata
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from toolcrib.encoders.loading import require_extra
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import SettingsError
 from toolcrib.evaluation.dataset import LabelledQuery
+from toolcrib.extras import require_extra
 from toolcrib.records import ToolSpec
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from toolcrib.encoders.protocols import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.evaluation.systems.base import Baseline
 from toolcrib.records import ToolSpec
 

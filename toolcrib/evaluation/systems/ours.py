@@ -15,8 +15,8 @@ from toolcrib.evaluation.systems.base import Answer, Ranked, System
 from toolcrib.indexers.points import layout
 from toolcrib.records import ToolSpec
 from toolcrib.settings import Settings
+from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import HasId
-from toolcrib.store.protocol import Store, point_id
 
 __all__ = ["OwnSystems"]
 
@@ -107,10 +107,10 @@ class OwnSystems:
 class _OwnSystem:
     """One variant, measured through `Crib.find_tools`, before its gate withholds anything."""
 
-    def __init__(self, name: str, variant: _Variant, shelf: OwnSystems) -> None:
+    def __init__(self, name: str, variant: _Variant, systems: OwnSystems) -> None:
         self._name = name
         self._variant = variant
-        self._shelf = shelf
+        self._systems = systems
         self._crib: Crib | None = None
 
     @property
@@ -125,7 +125,7 @@ class _OwnSystem:
 
     def index(self, tools: Sequence[ToolSpec]) -> None:
         """Take in the tools; called once."""
-        self._crib = self._shelf.open(tools, self._variant)
+        self._crib = self._systems.open(tools, self._variant)
 
     def learn(self, queries: Sequence[LabelledQuery]) -> None:
         """Fit a head where it pays, and the confidence, for as long as this is measured."""

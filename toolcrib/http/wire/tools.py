@@ -10,7 +10,7 @@ from toolcrib.http.wire.base import AS_WHOLE, Answer, Body, Count, Text
 from toolcrib.http.wire.quarantine import HeldAnswer
 from toolcrib.http.wire.scope import ScopeBody
 from toolcrib.records import Sensitivity, ToolSpec, Verdict
-from toolcrib.store.filter_json import FilterJson
+from toolcrib.store.filters import FilterJson
 
 __all__ = [
     "MAX_PAGE",

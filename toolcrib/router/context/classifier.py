@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from toolcrib.encoders.protocols import FloatArray
+from toolcrib.encoders.base import FloatArray
 
 __all__ = ["OUTSIDE", "Classifier", "Prediction", "fit_classifier"]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from toolcrib.encoders.protocols import DenseEncoder, FloatArray
+from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.records import SENSITIVITIES, Entity
 from toolcrib.router.context.classifier import OUTSIDE, Classifier, Prediction, fit_classifier
 from toolcrib.router.context.cues import Cues

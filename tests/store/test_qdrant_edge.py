@@ -1,0 +1,138 @@
+"""The embedded engine keeps the contract, and keeps everything when it is opened again."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.store.conformance import StoreContract
+from tests.store.samples import (
+    LAYOUT,
+    TOLERANCE,
+    a_full_point,
+    as_dict,
+    dense_leg,
+    multi_leg,
+    point,
+    sparse_leg,
+    unit,
+)
+from toolcrib.encoders.base import FloatArray
+from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
+from toolcrib.store.base import Layout, Store, point_id
+from toolcrib.store.filters import And
+from toolcrib.store.qdrant_edge import EdgeStore, guard
+
+MEMORY = Path("/dev/shm")
+
+
+def _is_roomy(folder: Path) -> bool:
+    # Containers often have 64 MB there: too little for a store, which then refuses to write.
+    return folder.is_dir() and shutil.disk_usage(folder).free > 2**30
+
+
+class TestEdgeStore(StoreContract):
+    """`EdgeStore` in a folder of its own."""
+
+    @pytest.fixture
+    def store(self) -> Iterator[Store]:
+        # Making a folder syncs it many times: in memory 0.1 s, on a slow disk 4 s, a hundred times.
+        folder = Path(tempfile.mkdtemp(dir=MEMORY if _is_roomy(MEMORY) else None))
+        try:
+            with closing(EdgeStore.open(folder / "crib", LAYOUT)) as store:
+                yield store
+        finally:
+            shutil.rmtree(folder)
+
+
+def test_opening_again_finds_everything(tmp_path: Path) -> None:
+    # Over a corpus only live points count; without one, deleted ones do until they are cleared.
+    lexical = sparse_leg({1: 1.0}, idf_corpus=And())
+    legs = [dense_leg(unit(1)), multi_leg(unit(1)), lexical]
+    written = a_full_point("kept", category="日本")
+    with closing(EdgeStore.open(tmp_path, LAYOUT)) as store:
+        store.upsert([written, a_full_point("gone"), a_full_point("changed")])
+        store.delete([point_id("gone")])
+        store.upsert([point("changed", dense=unit(0, 1))])
+        store.write_meta({"model": "a"})
+        before = [as_dict(hits) for hits in store.search(legs)]
+    with closing(EdgeStore.open(tmp_path, LAYOUT)) as store:
+        assert [as_dict(hits) for hits in store.search(legs)] == before
+        assert store.retrieve([written.id])[0].payload == written.payload
+        assert dict(store.read_meta()) == {"model": "a"}
+        assert store.count() == 2
+
+
+def _like_texts(count: int, seed: int) -> FloatArray:
+    """Vectors as texts have them, of few real dimensions: float32 [count, 128], unit length."""
+    mixing = np.random.default_rng(0).normal(size=(16, 128))
+    rows = np.random.default_rng(seed).normal(size=(count, 16)) @ mixing
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def test_scores_stay_exact_when_vectors_are_stored_as_int8(tmp_path: Path) -> None:
+    """Enough points for the engine to build its graph and to quantise."""
+    layout = Layout(dense={"description": 128}, multi={}, sparse=())
+    rows, queries = _like_texts(6000, seed=7), _like_texts(20, seed=8)
+    points = [point(f"t{n}", dense=row) for n, row in enumerate(rows)]
+    with closing(EdgeStore.open(tmp_path, layout)) as store:
+        store.upsert(points)
+        store.optimise()
+        assert store.info().optimised
+        answers = store.search([dense_leg(query, limit=10) for query in queries])
+    recalled = 0
+    for query, hits in zip(queries, answers, strict=True):
+        cosines = dict(zip([p.id for p in points], (rows @ query).tolist(), strict=True))
+        nearest = sorted(cosines, key=cosines.__getitem__, reverse=True)[:10]
+        recalled += len({hit.id for hit in hits} & set(nearest))
+        assert [hit.score for hit in hits] == pytest.approx(
+            [cosines[hit.id] for hit in hits],
+            abs=TOLERANCE,
+        )
+        assert np.all(np.diff([hit.score for hit in hits]) <= 0)
+    assert recalled >= 0.95 * 10 * len(queries)
+
+
+PLACE = Path("store")
+
+
+class PanicException(BaseException):
+    """Stands in for the Rust panic's class, which cannot be imported."""
+
+
+def raised(error: BaseException) -> BaseException:
+    with pytest.raises(BaseException) as caught, guard(PLACE):  # noqa: PT011
+        raise error
+    return caught.value
+
+
+def test_a_refusal_is_a_store_error():
+    error = raised(Exception("Not existing vector name"))
+    assert type(error) is StoreError
+    assert str(error) == "the engine refused a request on store: Not existing vector name"
+
+
+def test_a_disk_that_refuses_is_a_write_error():
+    error = raised(OSError(28, "No space left on device"))
+    assert type(error) is StoreWriteError
+    assert str(error) == "store: No space left on device"
+
+
+def test_a_panic_is_damage():
+    error = raised(PanicException("index out of bounds"))
+    assert type(error) is StoreDamagedError
+    assert str(error) == (
+        "the engine failed on store: index out of bounds; the index can be made again from its "
+        "sources: `toolcrib index SOURCE... --store NEW_FOLDER`"
+    )
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), StoreError("ours")])
+def test_what_is_not_the_engines_passes(error):
+    assert raised(error) is error

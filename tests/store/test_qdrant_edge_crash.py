@@ -1,0 +1,250 @@
+"""Killed at any moment, the store opens again with every acknowledged tool, whole and findable."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.store.killed_indexer import tools
+from toolcrib import Crib
+from toolcrib.encoders.base import SparseVector
+from toolcrib.errors import BadPointError, StoreDamagedError, StoreLockedError, StoreWriteError
+from toolcrib.indexers.points import layout
+from toolcrib.store.base import LegQuery, Point, point_id
+from toolcrib.store.qdrant_edge import EdgeStore
+
+ROUNDS = 8
+COUNT = 1200
+CHILD = Path(__file__).with_name("killed_indexer.py")
+
+
+def run_and_kill(folder: Path, number: int, acknowledgements: int) -> set[str]:
+    """Start an indexer, kill it after so many acknowledged tools; what it acknowledged."""
+    command = [sys.executable, str(CHILD), str(folder), str(number), str(COUNT)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    done: set[str] = set()
+    for line in child.stdout:
+        done.add(line.rstrip("\n"))
+        if len(done) >= acknowledgements:
+            child.kill()
+            break
+    # What it wrote before it died was acknowledged as well; a last line may be cut.
+    done |= {line[:-1] for line in child.stdout if line.endswith("\n")}
+    child.stdout.close()
+    child.wait()
+    return done
+
+
+def test_killed_at_random_points_every_acknowledged_tool_is_there(tmp_path, settings):
+    dice = random.Random(7)
+    folder = tmp_path / "store"
+    killed = 0
+    for number in range(ROUNDS):
+        acknowledged = run_and_kill(folder, number, dice.randrange(COUNT))
+        killed += len(acknowledged) < COUNT
+        with Crib.open(folder, settings=settings) as crib:
+            held = {tool.id: tool for tool in crib.list_tools()}
+            new = {tool.id: tool for tool in tools(number, COUNT)}
+            before = {tool.id: tool for tool in tools(number - 1, COUNT)}
+            assert {i for i in acknowledged if held.get(i) != new[i]} == set()
+            # Not torn: the rest is as some run wrote it, whole.
+            torn = [
+                tool_id
+                for tool_id, tool in held.items()
+                if tool != new[tool_id] and tool.description == new[tool_id].description
+            ]
+            assert torn == []
+            assert all(i in before for i in held)
+            for tool_id in dice.sample(sorted(acknowledged), min(5, len(acknowledged))):
+                bolt = tool_id.replace("tool ", "bolt")
+                best = crib.find_tools(f"turns {bolt} as round{number} has it", k=3, explain=True)
+                hit = next(hit for hit in best.tools if hit.id == tool_id)
+                assert hit.legs["dense"] > 0.5
+                assert hit.legs["lexical"] > 0
+    assert killed >= ROUNDS // 2
+
+
+def test_the_next_run_finishes_the_work(tmp_path, settings):
+    folder = tmp_path / "store"
+    run_and_kill(folder, 0, COUNT // 4)
+    with Crib.open(folder, settings=settings) as crib:
+        report = crib.index_tools(tools(0, COUNT))
+        assert len(report.added) + len(report.unchanged) == COUNT
+        assert sum(1 for _ in crib.list_tools()) == COUNT
+
+
+def test_the_log_is_on(tmp_path):
+    with EdgeStore.open(tmp_path, layout(8)) as store:
+        assert store.layout == layout(8)
+    assert '"wal_enabled":true' in next(tmp_path.glob("g*/shard/edge_config.json")).read_text()
+
+
+def test_a_second_process_gets_an_error_at_once_and_does_no_damage(tmp_path, settings):
+    command = [sys.executable, "-m", "toolcrib.cli", "list", "--store", str(tmp_path / "s")]
+    with Crib.open(tmp_path / "s", settings=settings) as crib:
+        crib.index_tools(tools(0, 10))
+        second = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert second.returncode == 3
+        assert "is in use by process" in second.stderr
+        assert "Traceback" not in second.stderr
+        assert crib.index_tools(tools(1, 10)).changed
+    with Crib.open(tmp_path / "s", settings=settings) as crib:
+        assert {tool.version for tool in crib.list_tools()} == {"1"}
+
+
+def test_a_killed_holder_leaves_no_lock_behind(tmp_path):
+    run_and_kill(tmp_path / "s", 0, 1)
+    with EdgeStore.open(tmp_path / "s", layout(64)) as store:
+        assert store.count() > 0
+    with (
+        EdgeStore.open(tmp_path / "s", layout(64)),
+        pytest.raises(StoreLockedError, match="is in use by process"),
+    ):
+        EdgeStore.open(tmp_path / "s", layout(64))
+
+
+def unit(values: list[float]) -> np.ndarray:
+    vector = np.array(values, dtype=np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+GOOD = unit([1, 2, 3, 4])
+BAD_POINTS = {
+    "NaN": {"dense": {"dense": np.array([np.nan, 0, 0, 1], dtype=np.float32)}},
+    "infinity": {"dense": {"dense": np.array([np.inf, 0, 0, 1], dtype=np.float32)}},
+    "zero": {"dense": {"dense": np.zeros(4, dtype=np.float32)}},
+    "wrong width": {"dense": {"dense": unit([1, 2, 3])}},
+    "wrong type": {"dense": {"dense": GOOD.astype(np.float64)}},
+    "unknown name": {"dense": {"other": GOOD}},
+    "empty multivector": {"multi": {"examples": np.zeros((0, 4), dtype=np.float32)}},
+    "flat multivector": {"multi": {"examples": GOOD}},
+    "NaN in a multivector": {
+        "multi": {"examples": np.array([[np.nan, 0, 0, 1]], dtype=np.float32)},
+    },
+    "sparse of unequal lengths": {
+        "sparse": {"lexical": SparseVector(np.array([1, 2], np.uint32), np.ones(1, np.float32))},
+    },
+    "sparse index twice": {
+        "sparse": {"lexical": SparseVector(np.array([2, 2], np.uint32), np.ones(2, np.float32))},
+    },
+    "sparse NaN": {
+        "sparse": {
+            "lexical": SparseVector(np.array([2], np.uint32), np.array([np.nan], np.float32)),
+        },
+    },
+    "a lone surrogate": {"payload": {"name": "\ud800"}},
+    "an infinite number": {"payload": {"cost_estimate": float("inf")}},
+}
+
+
+@pytest.mark.parametrize("kind", BAD_POINTS)
+def test_a_bad_point_is_refused_and_the_folder_stays_healthy(tmp_path, kind):
+    fields = {"payload": {}, **BAD_POINTS[kind]}
+    good = Point(point_id("good"), {"id": "good"}, {"dense": GOOD})
+    with EdgeStore.open(tmp_path, layout(4)) as store:
+        store.upsert([good])
+        with pytest.raises(BadPointError):
+            store.upsert([Point(point_id("other"), {}), Point(point_id("bad"), **fields)])
+        assert store.count() == 1
+    with EdgeStore.open(tmp_path, layout(4)) as store:
+        assert [hit.id for hit in store.search([LegQuery("dense", GOOD, 5)])[0]] == [good.id]
+
+
+def test_a_nearly_full_disk_is_an_error_and_what_was_written_stays(tmp_path):
+    with EdgeStore.open(tmp_path, layout(4)) as store:
+        store.upsert([Point(point_id("a"), {}, {"dense": GOOD})])
+    with EdgeStore.open(tmp_path, layout(4), min_free_bytes=2**60) as store:
+        with pytest.raises(StoreWriteError) as caught:
+            store.upsert([Point(point_id("b"), {}, {"dense": GOOD})])
+        assert str(caught.value).startswith("only ")
+        assert str(caught.value).endswith(
+            f" MiB are free where {tmp_path} lies; toolcrib stops writing below "
+            f"{2**40} MiB: free some space",
+        )
+        assert store.count() == 1
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_that_says_where(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(StoreWriteError) as caught:
+        EdgeStore.open(tmp_path / "file" / "store", layout(4))
+    assert str(caught.value) == (
+        f"the store {tmp_path / 'file' / 'store'} cannot be written to (Not a directory); name "
+        "another folder with --store, or give this user the right to write there"
+    )
+
+
+def test_somebody_elses_folder_is_left_alone(tmp_path):
+    (tmp_path / "thesis.doc").write_text("mine")
+    with pytest.raises(StoreDamagedError) as caught:
+        EdgeStore.open(tmp_path, layout(4))
+    assert str(caught.value) == (
+        f"{tmp_path} is not a toolcrib store: it holds 'thesis.doc' and no file named "
+        "'current'; choose an empty or new folder"
+    )
+    assert (tmp_path / "thesis.doc").read_text() == "mine"
+
+
+def test_a_pointer_to_nowhere_is_an_error(tmp_path):
+    EdgeStore.open(tmp_path, layout(4)).close()
+    (tmp_path / "current").write_text("g0099\n")
+    with pytest.raises(StoreDamagedError, match="names 'g0099', which is not there"):
+        EdgeStore.open(tmp_path, layout(4))
+
+
+def test_an_unreadable_document_is_an_error(tmp_path):
+    EdgeStore.open(tmp_path, layout(4)).close()
+    next(tmp_path.glob("g*/layout.json")).write_text("{")
+    with pytest.raises(StoreDamagedError, match=r"layout\.json cannot be read"):
+        EdgeStore.open(tmp_path, layout(4))
+
+
+def test_searches_go_on_while_the_graph_is_built_elsewhere(tmp_path, monkeypatch):
+    rows = np.random.default_rng(0).standard_normal((4000, 16)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    with EdgeStore.open(tmp_path, layout(16)) as store:
+        store.upsert([Point(point_id(str(n)), {}, {"dense": row}) for n, row in enumerate(rows)])
+        before = store.search([LegQuery("dense", rows[0], 10)])
+        assert not store.info().optimised
+        builder = threading.Thread(target=store.optimise)
+        builder.start()
+        during = 0
+        while builder.is_alive():
+            assert store.search([LegQuery("dense", rows[0], 10)])[0][0].id == point_id("0")
+            during += 1
+        builder.join()
+        assert store.info().optimised
+        assert during > 10
+        after = store.search([LegQuery("dense", rows[0], 10)])
+        assert [hit.id for hit in after[0]][:5] == [hit.id for hit in before[0]][:5]
+        assert store.count() == 4000
+    assert len(list(tmp_path.glob("g*"))) == 1
+
+
+def test_a_failed_optimisation_leaves_the_index_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM", 1)
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.sys.executable", "/bin/false")
+    with EdgeStore.open(tmp_path, layout(4)) as store:
+        store.upsert([Point(point_id(str(n)), {}, {"dense": GOOD}) for n in range(5)])
+        with pytest.raises(Exception, match="optimising a copy of"):
+            store.optimise()
+        assert store.count() == 5
+        assert len(list(tmp_path.glob("g*"))) == 1
+
+
+def test_a_broken_off_renewal_leaves_the_old_index(tmp_path):
+    with EdgeStore.open(tmp_path, layout(4)) as store:
+        store.upsert([Point(point_id("a"), {}, {"dense": GOOD})])
+        with pytest.raises(KeyError), store.renew(layout(8)):
+            raise KeyError
+        assert (store.count(), store.layout) == (1, layout(4))
+    with EdgeStore.open(tmp_path, layout(4)) as store:
+        assert store.count() == 1
+    assert not (tmp_path / "next").exists()

@@ -1,0 +1,251 @@
+"""What becomes of every way in which a Qdrant server can fail."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import stamina
+
+from tests.store.conftest import Wired
+from tests.store.qdrant_over_http import CLOSE, HANG, Reply, running
+from tests.store.samples import LAYOUT, a_full_point, dense_leg, point, sparse, unit
+from toolcrib.errors import StoreError, StoreUnavailableError, StoreWriteError
+from toolcrib.store.base import point_id
+from toolcrib.store.qdrant_client import connect
+from toolcrib.store.qdrant_server import ServerStore
+
+pytestmark = [
+    pytest.mark.usefixtures("no_pauses"),
+    pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning"),
+]
+
+
+def _error(status: int, words: str, **headers: str) -> Reply:
+    return Reply(status, json.dumps({"status": {"error": words}, "time": 0.0}), headers)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the server does, what is raised with which text, and how often it was asked."""
+
+    replies: list[Reply]
+    error: type[StoreError]
+    text: str
+    tries: int = 1
+
+
+FAILURES = {
+    "500 in Qdrant's form": Case(
+        [_error(500, "Service internal error: shard is broken")],
+        StoreError,
+        "the Qdrant server at {url} refused counting in 'toolcrib' "
+        "(500: Service internal error: shard is broken)",
+    ),
+    "500 in another form": Case(
+        [Reply(500, "<html>oops</html>")],
+        StoreError,
+        "the Qdrant server at {url} refused counting in 'toolcrib' (500: <html>oops</html>)",
+    ),
+    "500 without a word": Case(
+        [Reply(500)],
+        StoreError,
+        "the Qdrant server at {url} refused counting in 'toolcrib' (500: Internal Server Error)",
+    ),
+    "404": Case(
+        [_error(404, "Not found: Collection `toolcrib` doesn't exist!")],
+        StoreError,
+        "the Qdrant server at {url} refused counting in 'toolcrib' "
+        "(404: Not found: Collection `toolcrib` doesn't exist!)",
+    ),
+    "a disk that is full": Case(
+        [_error(500, "Service internal error: No space left on device")],
+        StoreWriteError,
+        "the Qdrant server at {url} has no space left for counting in 'toolcrib' "
+        "(Service internal error: No space left on device): free some",
+    ),
+    "401": Case(
+        [Reply(401, "Must provide an API key or an Authorization bearer token")],
+        StoreError,
+        "the Qdrant server at {url} refused the API key (401: Must provide an API key or an "
+        "Authorization bearer token) when counting in 'toolcrib': "
+        "set TOOLCRIB_SERVER__API_KEY to a key that may do this",
+    ),
+    "403": Case(
+        [_error(403, "Forbidden: Global manage access is required")],
+        StoreError,
+        "the Qdrant server at {url} refused the API key (403: Forbidden: Global manage access is "
+        "required) when counting in 'toolcrib': "
+        "set TOOLCRIB_SERVER__API_KEY to a key that may do this",
+    ),
+    "no answer in time": Case(
+        [HANG],
+        StoreUnavailableError,
+        "the Qdrant server at {url} did not answer in time when counting in 'toolcrib': "
+        "start it with `docker compose up -d`, or raise server.timeout_s",
+    ),
+    "a connection closed every time": Case(
+        [CLOSE] * 3,
+        StoreUnavailableError,
+        "the Qdrant server at {url} cannot be reached (Server disconnected without sending a "
+        "response.) when counting in 'toolcrib': "
+        "start it with `docker compose up -d`, or correct the URL",
+        tries=3,
+    ),
+    "503 every time": Case(
+        [_error(503, "starting")] * 3,
+        StoreUnavailableError,
+        "the Qdrant server at {url} is too busy for counting in 'toolcrib' (503: starting)",
+        tries=3,
+    ),
+    "429 every time": Case(
+        [_error(429, "Rate limit exceeded", **{"Retry-After": "2"})] * 3,
+        StoreUnavailableError,
+        "the Qdrant server at {url} is too busy for counting in 'toolcrib': "
+        "Rate limit exceeded; try later",
+        tries=3,
+    ),
+    "something that is not Qdrant": Case(
+        [Reply(200, "<html>a login page</html>")],
+        StoreError,
+        "the Qdrant server at {url} did not answer as Qdrant does when counting in 'toolcrib' "
+        "(Expecting value: line 1 column 1 (char 0)): "
+        "check that the URL is that of a Qdrant server",
+    ),
+    "JSON that is not Qdrant's": Case(
+        [Reply(200, '{"result": {"count": "many"}}')],
+        StoreError,
+        "the Qdrant server at {url} did not answer as Qdrant does when counting in 'toolcrib' "
+        "(result.count: Input should be a valid integer, unable to parse string as an integer): "
+        "check that the URL is that of a Qdrant server",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES.values(), ids=FAILURES.keys())
+def test_every_failure_is_told_in_full(wired: Wired, case: Case) -> None:
+    wired.server.misbehave.extend(case.replies)
+    with pytest.raises(case.error) as raised:
+        wired.store.count()
+    assert str(raised.value) == case.text.format(url=wired.server.url)
+    assert type(raised.value) is case.error
+    assert len(wired.server.requests) == case.tries
+    assert wired.store.count() == 1
+
+
+@pytest.mark.parametrize("reply", [CLOSE, _error(503, "starting"), _error(502, "")])
+def test_what_may_pass_is_tried_again(wired: Wired, reply: Reply) -> None:
+    wired.server.misbehave.extend([reply, reply])
+    assert wired.store.count() == 1
+
+
+def test_a_server_that_says_when_to_come_back_is_heard(wired: Wired) -> None:
+    pauses: list[float] = []
+    hooks = stamina.instrumentation.get_on_retry_hooks()
+    stamina.instrumentation.set_on_retry_hooks([lambda retry: pauses.append(retry.wait_for)])
+    wired.server.misbehave.append(_error(429, "slow down", **{"Retry-After": "1"}))
+    try:
+        with stamina.set_testing(testing=False):
+            assert wired.store.count() == 1
+    finally:
+        stamina.instrumentation.set_on_retry_hooks(hooks)
+    assert pauses == [1.0]
+
+
+def test_a_write_that_is_repeated_is_there_once(wired: Wired) -> None:
+    wired.server.misbehave.append(CLOSE)
+    wired.store.upsert([point("twice")])
+    assert len(wired.server.sent_to("/points")) == 2
+    assert wired.store.count() == 2
+
+
+def test_a_write_that_was_only_queued_is_no_success(wired: Wired) -> None:
+    queued = {"result": {"operation_id": 7, "status": "wait_timeout"}, "status": "ok", "time": 1}
+    wired.server.misbehave.append(Reply(200, json.dumps(queued)))
+    with pytest.raises(StoreUnavailableError) as raised:
+        wired.store.upsert([point("late")])
+    assert str(raised.value) == (
+        f"the Qdrant server at {wired.server.url} took a write and did not finish it in time "
+        "(wait_timeout); repeat it when the server is less busy"
+    )
+
+
+CALLS: dict[str, Callable[[ServerStore], Any]] = {
+    "upsert": lambda store: store.upsert([a_full_point()]),
+    "set_sparse": lambda store: store.set_sparse("lexical", {point_id("full"): sparse({1: 1.0})}),
+    "delete": lambda store: store.delete([point_id("full")]),
+    "search": lambda store: store.search([dense_leg(unit(1))]),
+    "retrieve": lambda store: store.retrieve([point_id("full")]),
+    "scroll": lambda store: list(store.scroll()),
+    "count": lambda store: store.count(),
+    "read_meta": lambda store: store.read_meta(),
+    "write_meta": lambda store: store.write_meta({}),
+    "info": lambda store: store.info(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+def test_every_method_says_that_the_server_is_gone(call: Callable[[ServerStore], Any]) -> None:
+    with running() as server:
+        store = ServerStore(connect(server.url, None, 1), "toolcrib", LAYOUT)
+        ServerStore.open(server.url, LAYOUT).close()
+    with closing(store), pytest.raises(StoreUnavailableError, match="docker compose up -d"):
+        call(store)
+
+
+def test_opening_with_no_server_says_how_to_start_one() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://someone:s3cret@127.0.0.1:{unused.getsockname()[1]}"
+    with pytest.raises(StoreUnavailableError) as raised:
+        ServerStore.open(url, LAYOUT)
+    assert str(raised.value) == (
+        f"the Qdrant server at {url.replace('someone:s3cret@', '')} cannot be reached "
+        "([Errno 111] Connection refused) when asking for its version: "
+        "start it with `docker compose up -d`, or correct the URL"
+    )
+
+
+@pytest.mark.parametrize("version", ["1.18.3", "0.11.0", "unknown"])
+def test_a_server_that_would_ignore_the_idf_corpus_is_refused(version: str) -> None:
+    with running() as server:
+        server.misbehave.append(Reply(200, json.dumps({"title": "qdrant", "version": version})))
+        with pytest.raises(StoreError) as raised:
+            ServerStore.open(server.url, LAYOUT)
+        assert len(server.requests) == 1
+    assert str(raised.value) == (
+        f"the Qdrant server at {server.url} has version {version}; "
+        "toolcrib needs 1.19 or newer: update it (docker-compose.yml pins one)"
+    )
+
+
+def test_a_collection_that_another_process_made_meanwhile_is_used() -> None:
+    with running() as server:
+        ServerStore.open(server.url, LAYOUT).close()
+        absent = Reply(200, json.dumps({"result": {"exists": False}, "status": "ok", "time": 0}))
+        version = Reply(200, json.dumps({"title": "qdrant", "version": "1.19.1"}))
+        server.misbehave.extend([version, absent])
+        with closing(ServerStore.open(server.url, LAYOUT)) as store:
+            assert store.count() == 0
+
+
+def test_a_collection_that_cannot_be_made_is_told_in_the_servers_words() -> None:
+    layout = replace(LAYOUT, dense={"description": 100_000})
+    words = r"refused making the collection .*Must be from 1 to"
+    with running() as server, pytest.raises(StoreError, match=words):
+        ServerStore.open(server.url, layout)
+
+
+def test_a_collection_that_is_being_made_when_the_server_goes_is_not_looked_for(
+    wired: Wired,
+) -> None:
+    wired.server.misbehave.extend([_error(503, "starting")] * 3)
+    with pytest.raises(StoreUnavailableError, match="too busy for making the collection 'other'"):
+        wired.connection.make("other", "{}", vectors_config={})
+    assert len(wired.server.requests) == 3

@@ -1,0 +1,203 @@
+"""A records database on a Qdrant server: the contract over real HTTP and on a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from qdrant_client import QdrantClient, models
+
+from tests.store import qdrant_over_http
+from tests.store.contract_records_db import NOON, SharedRecordsDbContract, ids, row
+from tests.store.qdrant_over_http import LocalQdrant, Reply
+from toolcrib.errors import (
+    StoreDamagedError,
+    StoreError,
+    StoreUnavailableError,
+)
+from toolcrib.store.qdrant_client import QdrantConnection, connect
+from toolcrib.store.records_db.base import RecordsDb
+from toolcrib.store.records_db.qdrant import QdrantRecordsDb
+
+SERVER_URL = os.environ.get("TOOLCRIB_TEST_QDRANT_URL", "")
+
+pytestmark = [
+    pytest.mark.usefixtures("no_pauses"),
+    pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),
+]
+
+
+@pytest.fixture
+def server() -> Iterator[LocalQdrant]:
+    with qdrant_over_http.running() as running:
+        yield running
+
+
+@pytest.fixture
+def client() -> Iterator[QdrantClient]:
+    with closing(QdrantClient(":memory:")) as client:
+        yield client
+
+
+class TestQdrantRecordsDbOverHttp(SharedRecordsDbContract):
+    """The same requests as bytes on a socket, answered by local mode."""
+
+    @pytest.fixture
+    def db(self, server: LocalQdrant) -> Iterator[RecordsDb]:
+        with closing(QdrantRecordsDb.open(server.url)) as db:
+            yield db
+
+
+class _OnARealServer(SharedRecordsDbContract):
+    """The same requests, answered by Qdrant."""
+
+    @pytest.fixture
+    def db(self) -> Iterator[RecordsDb]:
+        name = f"toolcrib-test-{uuid.uuid4().hex[:12]}"
+        with closing(QdrantRecordsDb.open(SERVER_URL, collection=name)) as db:
+            yield db
+        with closing(QdrantClient(url=SERVER_URL)) as client:
+            client.delete_collection(name)
+
+
+# Collected only where there is a server, as the contract of stores is.
+if SERVER_URL:
+    TestQdrantRecordsDbOnARealServer = _OnARealServer
+
+
+@pytest.fixture
+def db(server: LocalQdrant) -> Iterator[QdrantRecordsDb]:
+    with closing(QdrantRecordsDb.open(server.url)) as db:
+        server.requests.clear()
+        yield db
+
+
+def over(client: QdrantClient) -> QdrantRecordsDb:
+    db = QdrantRecordsDb(QdrantConnection(client, "the client given"), "toolcrib-ledger")
+    db._make(None)
+    return db
+
+
+def refusal(status: int, words: str) -> Reply:
+    return Reply(status, json.dumps({"status": {"error": words}, "time": 0.0}))
+
+
+def test_the_collection_has_no_vectors_one_shard_and_two_indexes(server):
+    QdrantRecordsDb.open(server.url, collection="acme-ledger", replicas=2).close()
+    made = [r for r in server.requests if r.method == "PUT"]
+    assert [r.path.removeprefix("/collections/acme-ledger") for r in made] == [
+        "",
+        "/index",
+        "/index",
+    ]
+    assert made[0].body == {
+        "vectors": {},
+        "shard_number": 1,
+        "replication_factor": 2,
+        "metadata": {"toolcrib": "ledger"},
+    }
+    assert [(r.body["field_name"], r.body["field_schema"]) for r in made[1:]] == [
+        ("shelf", "keyword"),
+        ("at", "float"),
+    ]
+
+
+def test_a_record_is_a_point_with_its_body_as_text(server, db):
+    db.put("keys", row(at=NOON + 0.123_456_789, name="é"))
+    (request,) = server.requests
+    assert request.query["wait"] == ["true"]
+    (point,) = request.body["points"]
+    assert point["vector"] == {}
+    assert point["payload"] == {
+        "shelf": "keys",
+        "id": "a",
+        "at": 1_772_366_400.123_457,
+        "time": "1772366400.1234567",
+        "body": '{"name":"\\u00e9"}',
+    }
+    assert uuid.UUID(point["id"])
+
+
+def test_the_newest_are_one_request_unless_a_page_ends_in_a_crowd(server, db):
+    db.put_all("keys", [row(f"{n}", NOON + n) for n in range(9)])
+    server.requests.clear()
+    assert ids(db.newest("keys", limit=3)) == ["8", "7", "6"]
+    (body,) = server.sent_to("/points/scroll")
+    assert body["order_by"] == {"key": "at", "direction": "desc"}
+    assert body["filter"] == {"must": [{"key": "shelf", "match": {"value": "keys"}}]}
+    assert body["limit"] == 4
+
+
+def test_many_records_go_in_requests_of_bounded_size(server, db):
+    db.put_all("keys", [row(f"{n}", NOON + n) for n in range(250)])
+    assert [len(body["points"]) for body in server.sent_to("/points")] == [100, 100, 50]
+    server.requests.clear()
+    db.put_all("keys", [row(f"{n}", text="x" * 1_500_000) for n in range(5)])
+    assert [len(body["points"]) for body in server.sent_to("/points")] == [2, 2, 1]
+
+
+def test_more_shelves_than_are_asked_for_at_first_are_all_listed(db, monkeypatch):
+    monkeypatch.setattr("toolcrib.store.records_db.qdrant.TABLES_AT_FIRST", 2)
+    for name in "abcdefg":
+        db.put(name, row())
+    assert db.tables() == list("abcdefg")
+
+
+def test_opening_again_finds_everything_and_makes_nothing_again(server, db):
+    db.put("keys", row())
+    with closing(QdrantRecordsDb.open(server.url)) as again:
+        assert again.get("keys", "a") == row()
+    assert not [r for r in server.requests if r.path == "/collections/toolcrib-ledger" and r.body]
+
+
+def test_a_collection_that_cannot_be_made_is_told_in_the_servers_words(server):
+    version = Reply(200, json.dumps({"title": "qdrant", "version": "1.19.1"}))
+    absent = Reply(200, json.dumps({"result": {"exists": False}, "status": "ok", "time": 0}))
+    server.misbehave.extend([version, absent, refusal(400, "too many collections")])
+    with pytest.raises(StoreError, match=r"making the collection .* too many collections"):
+        QdrantRecordsDb.open(server.url)
+    server.misbehave.extend([version, absent, *[refusal(503, "starting")] * 3])
+    with pytest.raises(StoreUnavailableError, match="too busy for making the collection"):
+        QdrantRecordsDb.open(server.url)
+
+
+def test_somebody_elses_collection_is_refused(client):
+    client.create_collection("toolcrib-ledger", vectors_config={})
+    with pytest.raises(StoreError, match=r"'toolcrib-ledger' at .* is no records database"):
+        over(client)
+
+
+def test_a_point_that_is_no_record_is_an_error_that_names_it(client):
+    db = over(client)
+    payload = {"shelf": "keys", "at": NOON, "id": "a", "body": "{}"}
+    client.upsert("toolcrib-ledger", [models.PointStruct(id=7, vector={}, payload=payload)])
+    with pytest.raises(StoreDamagedError, match=r"the point 7 in the collection .* is no record"):
+        db.newest("keys")
+
+
+def test_a_write_that_was_only_queued_is_no_success(server, db):
+    queued = {"result": {"operation_id": 7, "status": "wait_timeout"}, "status": "ok", "time": 1}
+    server.misbehave.append(Reply(200, json.dumps(queued)))
+    with pytest.raises(StoreUnavailableError, match="repeat it when the server is less busy"):
+        db.put("keys", row())
+
+
+def test_a_server_that_is_gone_is_an_error_of_every_method():
+    with qdrant_over_http.running() as server:
+        QdrantRecordsDb.open(server.url).close()
+    with closing(QdrantRecordsDb(connect(server.url, None, 1), "toolcrib-ledger")) as db:
+        for call in (
+            lambda: db.put("keys", row()),
+            lambda: db.get("keys", "a"),
+            lambda: db.delete("keys", "a"),
+            lambda: db.newest("keys"),
+            lambda: list(db.read("keys")),
+            lambda: db.prune("keys", before=NOON),
+            db.tables,
+        ):
+            with pytest.raises(StoreUnavailableError, match="docker compose up -d"):
+                call()

@@ -1,0 +1,166 @@
+"""Encoder base: the protocols that every model fulfils, and what goes in and out, checked alike.
+
+Queries and documents are encoded apart, since models differ there.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolcrib.errors import EncoderError
+
+__all__ = [
+    "ClauseEncoder",
+    "DenseEncoder",
+    "FloatArray",
+    "Reranker",
+    "SparseVector",
+    "finite_scores",
+    "from_text",
+    "readable",
+    "readable_all",
+    "to_text",
+    "unit_rows",
+]
+
+FloatArray: TypeAlias = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseVector:
+    """Non-zero entries of a sparse vector.
+
+    `indices`: uint32 [n], strictly ascending. `values`: float32 [n], finite.
+    """
+
+    indices: NDArray[np.uint32]
+    values: FloatArray
+
+
+class DenseEncoder(Protocol):
+    """Turns texts into unit vectors."""
+
+    @property
+    def name(self) -> str:
+        """Identity of model and weights; two encoders of one name give the same vectors."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """Length of every vector."""
+        ...
+
+    def encode_query(self, text: str) -> FloatArray:
+        """Encode one query: float32 [dimensions], L2-normalised."""
+        ...
+
+    def encode_documents(self, texts: Sequence[str]) -> FloatArray:
+        """Encode documents in their order: float32 [n, dimensions], rows L2-normalised."""
+        ...
+
+
+@runtime_checkable
+class ClauseEncoder(DenseEncoder, Protocol):
+    """A dense encoder that also sees the parts of a query that asks for several things."""
+
+    def encode_clauses(self, text: str) -> FloatArray:
+        """Encode a query and its clauses: float32 [1 + clauses, dimensions], L2-normalised.
+
+        The first row is what `encode_query` gives; it is alone where there is one clause.
+        """
+        ...
+
+
+class Reranker(Protocol):
+    """Scores a query against whole texts, dearer and better than the first stage."""
+
+    @property
+    def name(self) -> str:
+        """Identity of the model."""
+        ...
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """Relevance of each text: float32 [n], any scale, higher is better."""
+        ...
+
+
+def readable(text: str) -> str:
+    """The text as any tokenizer can read it: halves of surrogate pairs are joined or replaced.
+
+    JSON may bring them as lone halves, and a tokenizer in Rust refuses such a string.
+
+    Raises:
+        TypeError: it is no text.
+    """
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] callers err
+        raise TypeError(f"an encoder reads text, not {type(text).__name__}: {text!r:.80}")
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def readable_all(texts: Sequence[str]) -> list[str]:
+    """Several texts, each as `readable` gives it, in their order.
+
+    Raises:
+        TypeError: it is one text, whose letters would be encoded one by one, or holds what
+            is no text.
+    """
+    if isinstance(texts, str):
+        raise TypeError(f"a list of texts is wanted, and this is one text: {texts!r:.80}")
+    return [readable(text) for text in texts]
+
+
+def unit_rows(vectors: Any, rows: int, dimensions: int, model: str) -> FloatArray:
+    """A model's output as float32 [rows, dimensions], every row scaled to unit length.
+
+    Raises:
+        EncoderError: another shape, NaN or infinity, or a zero vector, which has no direction.
+    """
+    found = np.asarray(vectors, dtype=np.float32)
+    if found.shape != (rows, dimensions):
+        raise EncoderError(
+            f"{model} gave an array of shape {found.shape} for {rows} texts; "
+            f"wanted {(rows, dimensions)}: choose a model that gives one vector a text",
+        )
+    lengths = np.sqrt(np.einsum("ij,ij->i", found, found))
+    usable = (lengths > 0) & (lengths < np.inf)
+    if not usable.all():
+        row = int(np.argmin(usable))
+        fault = "a zero vector" if lengths[row] == 0 else "NaN, infinity or an overflow"
+        raise EncoderError(f"{model} gave {fault} for text {row} of {rows}")
+    return found / lengths[:, np.newaxis]
+
+
+def finite_scores(scores: Any, count: int, model: str) -> FloatArray:
+    """A reranker's output as float32 [count].
+
+    Raises:
+        EncoderError: another shape, NaN or infinity.
+    """
+    found = np.asarray(scores, dtype=np.float32)
+    if found.shape != (count,):
+        raise EncoderError(
+            f"{model} gave an array of shape {found.shape} for {count} texts; wanted {(count,)}: "
+            "a reranker has one output, and a classifier of several classes is none",
+        )
+    if not np.isfinite(found).all():
+        raise EncoderError(f"{model} gave NaN or infinity for one of {count} texts")
+    return found
+
+
+def to_text(vectors: FloatArray) -> str:
+    """Rows of a matrix as base64 of float16, for documents that hold nothing but text."""
+    return base64.b64encode(vectors.astype("<f2").tobytes()).decode("ascii")
+
+
+def from_text(text: str, dimensions: int) -> FloatArray:
+    """The rows that `to_text` wrote: float32 [n, dimensions]."""
+    raw = np.frombuffer(base64.b64decode(text), dtype="<f2")
+    return raw.reshape(-1, dimensions).astype(np.float32)

@@ -1,0 +1,69 @@
+"""The shipped double: hashed bags of character trigrams, no model, the same everywhere."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from toolcrib.encoders.base import FloatArray, readable, readable_all, unit_rows
+from toolcrib.errors import SettingsError
+
+__all__ = ["DeterministicEncoder"]
+
+
+class DeterministicEncoder:
+    """A `DenseEncoder` for tests and for users who want no model at all.
+
+    Texts that share character trigrams are near; it knows nothing of meaning.
+    `encoded_documents` and `encoded_queries` count what it was asked for.
+
+    Raises:
+        SettingsError: `dimensions` is below one.
+    """
+
+    def __init__(self, dimensions: int = 64) -> None:
+        if dimensions < 1:
+            raise SettingsError(f"deterministic:{dimensions} must have at least one dimension")
+        self._dimensions = dimensions
+        self.encoded_documents = 0
+        self.encoded_queries = 0
+
+    @property
+    def name(self) -> str:
+        """Identity: the method and its width."""
+        return f"deterministic-trigrams-{self._dimensions}"
+
+    @property
+    def dimensions(self) -> int:
+        """Length of every vector."""
+        return self._dimensions
+
+    def encode_query(self, text: str) -> FloatArray:
+        """Encode one query: float32 [dimensions], L2-normalised.
+
+        Raises:
+            TypeError: it is no text.
+        """
+        vector = self._encode([readable(text)])[0]
+        self.encoded_queries += 1
+        return vector
+
+    def encode_documents(self, texts: Sequence[str]) -> FloatArray:
+        """Encode documents in their order: float32 [n, dimensions], rows L2-normalised.
+
+        Raises:
+            TypeError: it is no list of texts.
+        """
+        vectors = self._encode(readable_all(texts))
+        self.encoded_documents += len(texts)
+        return vectors
+
+    def _encode(self, texts: list[str]) -> FloatArray:
+        counts = np.zeros((len(texts), self._dimensions), dtype=np.float32)
+        for row, text in zip(counts, texts, strict=True):
+            padded = f"  {text.lower()} "
+            for start in range(len(padded) - 2):
+                row[zlib.crc32(padded[start : start + 3].encode()) % self._dimensions] += 1.0
+        return unit_rows(counts, len(texts), self._dimensions, self.name)

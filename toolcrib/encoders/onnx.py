@@ -1,0 +1,330 @@
+"""ONNX models of our own format: the encoder that ships in the package, and rerankers beside it.
+
+A model is a folder with `model.onnx`, `tokenizer.json` and `card.json`, run straight on
+onnxruntime: fastembed could run the same files, and costs 1.2 s of imports where this costs 0.2 s.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from toolcrib.encoders.base import FloatArray, finite_scores, readable, readable_all, unit_rows
+from toolcrib.encoders.loading import DIGEST_DIGITS, LoadOnce, import_onnxruntime
+from toolcrib.errors import EncoderError
+
+if TYPE_CHECKING:
+    import tokenizers
+
+__all__ = [
+    "DEFAULT_MODEL",
+    "MAX_CLAUSES",
+    "MODELS",
+    "BundledEncoder",
+    "BundledReranker",
+    "Card",
+    "Model",
+    "clauses",
+    "open_model",
+    "read_card",
+    "usable_cores",
+]
+
+DEFAULT_MODEL = "toolcrib-encoder"
+MODELS = Path(__file__).parent / "models"
+
+VECTOR, TOKENS = "sentence_embedding", "token_embeddings"
+MIN_CLAUSES = 2
+MIN_TOKENS = 3
+"""A text's first and last mark, and something between them; a clause of fewer is not looked at."""
+
+MAX_CLAUSES = 6
+"""Each costs a search of the dense leg; of more, the longest are kept."""
+
+_CUT = re.compile(
+    # One mark and one space at a time: runs of either must not cost the square of their length.
+    r"[.;:?!,]\s|\n|\s(?=(?:and|then|also|after|afterwards|before|but|so|plus|finally)\s)",
+    re.IGNORECASE,
+)
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+
+class _Bundled:
+    """What encoder and reranker have in common: a folder, and texts that run one by one.
+
+    Every text runs alone, on one core, and several texts run on `threads` cores at once (0: all
+    that this process may use). Nothing is padded, and no result can depend on its neighbours,
+    as it does where int8 is scaled by a whole batch: a tool that is indexed again gets the
+    vector that it had. Against padded batches this costs a little where texts are short, and
+    gains much where they are long.
+
+    Raises:
+        EncoderError: `card.json` cannot be read or lacks something.
+    """
+
+    def __init__(self, folder: Path, threads: int = 0) -> None:
+        self._threads = threads or usable_cores()
+        self._card = read_card(folder)
+        self._model = LoadOnce(lambda: open_model(folder, self._card))
+
+    @property
+    def name(self) -> str:
+        """The model's name and the first digits of its weights' digest."""
+        return self._card.identity
+
+    def _each(self, work: Callable[[Item], Found], items: Sequence[Item]) -> Iterable[Found]:
+        if len(items) <= 1 or self._threads == 1:
+            return map(work, items)
+        with ThreadPoolExecutor(self._threads, "toolcrib-encode") as pool:
+            return pool.map(work, items)
+
+
+class BundledEncoder(_Bundled):
+    """A `DenseEncoder` from a model folder; the one that ships in the package without one.
+
+    The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) and gives
+    `sentence_embedding` (float32 [1, dimensions]); where it gives `token_embeddings` (float32
+    [1, tokens, dimensions]) too, queries of several clauses are seen clause by clause.
+    Texts run one by one, on `threads` cores at once (0: all that this process may use).
+
+    Raises:
+        EncoderError: `card.json` cannot be read or lacks something.
+    """
+
+    def __init__(self, folder: Path | None = None, threads: int = 0) -> None:
+        super().__init__(folder or MODELS / DEFAULT_MODEL, threads)
+
+    @property
+    def dimensions(self) -> int:
+        """Length of every vector."""
+        return self._card.dimensions
+
+    def encode_query(self, text: str) -> FloatArray:
+        """Encode one query: float32 [dimensions], L2-normalised.
+
+        Raises:
+            TypeError: it is no text.
+            EncoderError: the model cannot be loaded, or gives no usable vector.
+        """
+        return self._encode(readable(text))
+
+    def encode_clauses(self, text: str) -> FloatArray:
+        """Encode a query and its clauses: float32 [1 + clauses, dimensions], L2-normalised.
+
+        All come of one pass: a clause's vector is the mean of its tokens as the whole query
+        shapes them (late chunking, Guenther et al. 2024). One clause alone has no second row.
+
+        Raises:
+            TypeError, EncoderError: as `encode_query`.
+        """
+        query = readable(text)
+        spans, model = clauses(query), self._model()
+        if len(spans) < MIN_CLAUSES or TOKENS not in model.outputs:
+            return self._encode(query)[np.newaxis]
+        encoded = model.tokenizer.encode(query)
+        whole, tokens = model.run(encoded.ids, [VECTOR, TOKENS])
+        pooled = [tokens[0, rows].mean(axis=0) for rows in _rows(encoded.offsets, spans)]
+        if len(pooled) < MIN_CLAUSES:
+            pooled = []
+        rows = np.vstack([whole, *pooled])
+        return unit_rows(rows, len(rows), self.dimensions, self.name)
+
+    def encode_documents(self, texts: Sequence[str]) -> FloatArray:
+        """Encode documents in their order: float32 [n, dimensions], rows L2-normalised.
+
+        Raises:
+            TypeError: it is no list of texts.
+            EncoderError: as `encode_query`.
+        """
+        documents = readable_all(texts)
+        vectors = np.empty((len(documents), self.dimensions), dtype=np.float32)
+        for row, vector in enumerate(self._each(self._encode, documents)):
+            vectors[row] = vector
+        return vectors
+
+    def _encode(self, text: str) -> FloatArray:
+        model = self._model()
+        (vectors,) = model.run(model.tokenizer.encode(text).ids, [VECTOR])
+        return unit_rows(vectors, 1, self.dimensions, self.name)[0]
+
+
+class BundledReranker(_Bundled):
+    """A `Reranker` from a model folder, as `toolcrib train reranker` makes it.
+
+    The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) of a query and a text,
+    and gives `logit` (float32 [1]). Pairs run one by one, on `threads` cores at once.
+
+    Raises:
+        EncoderError: `card.json` cannot be read or lacks something.
+    """
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """The model's logit for each text: float32 [n], any scale, higher is better.
+
+        Raises:
+            TypeError: the query or one of the texts is no text.
+            EncoderError: the model cannot be loaded, or gives no usable score.
+        """
+        question, documents = readable(query), readable_all(texts)
+        scores = list(self._each(partial(self._score, question), documents))
+        return finite_scores(scores, len(documents), self.name)
+
+    def _score(self, query: str, text: str) -> float:
+        model = self._model()
+        (logits,) = model.run(model.tokenizer.encode(query, text).ids, ["logit"])
+        return float(logits[0])
+
+
+def clauses(text: str) -> list[tuple[int, int]]:
+    """Start and end of each clause, in order, without the white space around it.
+
+    `book a table, then text Ann` asks for two things. Cut at punctuation followed by white space
+    and before conjunctions: no grammar, which would cost more than the encoder. What a cut tears
+    apart is still whole in the query's own vector.
+    """
+    ends = [found.end() for found in _CUT.finditer(text)]
+    spans = [
+        (start + len(part) - len(part.lstrip()), start + len(part.rstrip()))
+        for start, end in zip([0, *ends], [*ends, len(text)], strict=True)
+        if (part := text[start:end]).strip()
+    ]
+    if len(spans) <= MAX_CLAUSES:
+        return spans
+    longest = sorted(spans, key=lambda span: span[0] - span[1])[:MAX_CLAUSES]
+    return sorted(longest)
+
+
+def _rows(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """The tokens of each clause; those of next to no tokens, such as `Hi,`, are left out."""
+    inside = range(1, len(offsets) - 1)  # the first and the last are marks, not text
+    found = [
+        [token for token in inside if start <= offsets[token][0] and offsets[token][1] <= end]
+        for start, end in spans
+    ]
+    return [rows for rows in found if len(rows) >= MIN_TOKENS]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What `card.json` says of a model; `digest` is the SHA-256 of its weights."""
+
+    name: str
+    dimensions: int
+    max_tokens: int
+    digest: str
+
+    @property
+    def identity(self) -> str:
+        """The model's name and the first digits of its weights' digest."""
+        return f"{self.name}@{self.digest[:DIGEST_DIGITS]}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """A model that is loaded: its tokenizer, which truncates, and its onnxruntime session."""
+
+    folder: Path
+    tokenizer: tokenizers.Tokenizer
+    session: Any
+    outputs: frozenset[str]
+
+    def run(self, tokens: Sequence[int], outputs: Sequence[str]) -> list[FloatArray]:
+        """What the graph gives for one text's tokens, each with a first dimension of 1.
+
+        Raises:
+            EncoderError: it cannot be run.
+        """
+        ids = np.array([tokens], dtype=np.int64)
+        feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        try:
+            return self.session.run(outputs, feeds)
+        except Exception as error:  # onnxruntime's own classes share no base
+            raise EncoderError(f"{self.folder / 'model.onnx'} cannot be run: {error}") from error
+
+
+def open_model(folder: Path, card: Card) -> Model:
+    """Load tokenizer and graph.
+
+    Raises:
+        EncoderError: one of the files cannot be loaded.
+    """
+    session = _open_session(folder / "model.onnx")
+    outputs = frozenset(str(output.name) for output in session.get_outputs())
+    tokenizer = _open_tokenizer(folder / "tokenizer.json", card.max_tokens)
+    return Model(folder, tokenizer, session, outputs)
+
+
+def read_card(folder: Path) -> Card:
+    """Read `card.json`.
+
+    Raises:
+        EncoderError: it cannot be read, or lacks something.
+    """
+    path = folder / "card.json"
+    try:
+        card: dict[str, Any] = json.loads(path.read_bytes())
+        read = Card(
+            name=str(card["name"]),
+            dimensions=int(card["dimensions"]),
+            max_tokens=int(card["max_tokens"]),
+            digest=str(card["sha256"]["model.onnx"]),
+        )
+    except (OSError, ValueError, OverflowError) as error:
+        raise EncoderError(
+            f"{folder} is not a model folder: card.json cannot be read ({error}); "
+            "it must hold card.json, model.onnx and tokenizer.json",
+        ) from error
+    except (KeyError, TypeError) as error:
+        raise EncoderError(
+            f"{path} lacks something or has it in another form ({error}); it must hold name, "
+            "dimensions, max_tokens and sha256 with model.onnx",
+        ) from error
+    if read.dimensions < 1 or read.max_tokens < MIN_TOKENS:
+        raise EncoderError(
+            f"{path} says {read.dimensions} dimensions and {read.max_tokens} tokens; at least 1 "
+            f"and {MIN_TOKENS} are needed",
+        )
+    return read
+
+
+def _open_tokenizer(path: Path, max_tokens: int) -> tokenizers.Tokenizer:
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer: Any = Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises plain Exception
+        raise EncoderError(f"{path} cannot be loaded: {error}") from error
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_tokens)
+    return tokenizer
+
+
+def _open_session(path: Path) -> Any:
+    onnxruntime = import_onnxruntime()
+    options = onnxruntime.SessionOptions()
+    # One thread a run: a short query gains nothing from a second, which spins between nodes.
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own classes share no base
+        raise EncoderError(f"{path} cannot be loaded: {error}") from error
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

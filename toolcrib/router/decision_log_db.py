@@ -1,0 +1,432 @@
+"""Decision logs in a records database: one file of its own, or beside the points of a service."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from toolcrib.clock import Clock, SystemClock
+from toolcrib.errors import (
+    StoreError,
+    StoreLockedError,
+    StoreUnavailableError,
+    StoreWriteError,
+)
+from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.store.records_db.sqlite import SCHEMA, SqliteRecordsDb
+
+__all__ = ["DatabaseLog", "Said", "SqliteLog"]
+
+logger = logging.getLogger(__name__)
+
+CAPACITY = 4096
+PAUSE_S = 0.02
+RETRY_S = 1.0
+
+PRUNE_EVERY_S = 600.0
+WARN_EVERY_S = 1.0
+PATIENCE_S = 5.0
+"""How long closing waits for records that are being removed."""
+
+PAGE = 200
+AROUND_S = 1.0
+"""What is said of a decision that another process has made but not written yet stands at its own
+time: within this of the decision's."""
+
+OWN_WORDS = {"decision": "text", "feedback": "note"}
+"""What of a record may be a user's words."""
+
+TABLES = {"decision": "decisions", "feedback": "feedback", "outcome": "outcomes"}
+MAY_PASS = (StoreUnavailableError, StoreLockedError, StoreWriteError)
+
+LOG = "log"
+FILE_PATIENCE_S = 1.0
+UPGRADE = f"""
+INSERT OR REPLACE INTO entries (shelf, id, at, body)
+SELECT '{LOG}', CASE kind WHEN 'decision' THEN decision ELSE decision || ':' || number END,
+  coalesce((julianday(at) - 2440587.5) * 86400.0, 0), record
+FROM records ORDER BY number
+"""  # noqa: S608
+"""From the table that versions before this one wrote."""
+
+Record = Mapping[str, Any]
+
+
+class Said(NamedTuple):
+    """What was said of a decision, oldest first."""
+
+    feedback: list[Record]
+    outcomes: list[Record]
+
+
+class SqliteLog:
+    """The `DecisionLog` of a library or a command, in an SQLite file of its own.
+
+    For several threads and processes. What was written survives the process; a power cut may
+    take the last moments. The file grows without a bound, can be read by its owner alone, and is
+    made with its folder at the first write. One of an earlier version is brought up to date.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._opening = threading.Lock()
+        self._db: SqliteRecordsDb | None = None
+        self._last = 0.0
+
+    def write(self, record: Record) -> None:
+        """Append a record of JSON values that has `kind`, and `id` or `decision`.
+
+        Raises:
+            StoreError: the disk refuses, or the file is no such log.
+        """
+        db = self._opened()
+        with self._opening:
+            # Rows stand in the order of writing, also where the clock is set back.
+            at = self._last = max(time.time(), self._last + 1e-6)
+        is_decision = record["kind"] == "decision"
+        row_id = record["id"] if is_decision else f"{record['decision']}:{secrets.token_hex(8)}"
+        try:
+            db.put(LOG, DbRow(row_id, at, record))
+        except StoreWriteError as error:
+            raise StoreWriteError(f"{error}; or name another file as telemetry.path") from error
+
+    def read(self) -> Iterator[Record]:
+        """Every record, oldest first.
+
+        Raises:
+            StoreDamagedError: the file is no such log.
+        """
+        return (row.body for row in self._opened().read(LOG))
+
+    def find(self, decision_id: str) -> Record | None:
+        """The decision of this id, None where there is none.
+
+        Raises:
+            StoreDamagedError: the file is no such log.
+        """
+        row = self._opened().get(LOG, decision_id)
+        return row.body if row else None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._opening:
+            db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+    def _opened(self) -> SqliteRecordsDb:
+        with self._opening:
+            if self._db is None:
+                _upgrade(self._path)
+                self._db = SqliteRecordsDb(
+                    self._path, patience_s=FILE_PATIENCE_S, synchronous="NORMAL"
+                )
+            return self._db
+
+
+def _upgrade(path: Path) -> None:
+    """Bring a file of an earlier version up to date, or leave it as it is."""
+    if not path.is_file():
+        return
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    # What is no such file, or cannot be written to, is told of when it is used.
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection,
+    ):
+        old = "SELECT count(*) FROM pragma_table_info('records') WHERE name = 'record'"
+        if not connection.execute(old).fetchone()[0]:
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        if connection.execute(old).fetchone()[0]:  # another process may have done it meanwhile
+            for statement in (*SCHEMA, UPGRADE, "DROP TABLE records"):
+                connection.execute(statement)
+        connection.execute("COMMIT")
+
+
+class DatabaseLog:
+    """The `DecisionLog` of a namespace, which every process of a service reads and writes.
+
+    Decisions are written a moment later and many at a time: no turn waits for it, and where the
+    database does not keep up, some are dropped and counted. What callers hand in, feedback and
+    outcomes, is durable when `write` returns. `text`: also keep users' words. Records older than
+    `keep_s` are removed now and then. The database is not closed with the log.
+    """
+
+    # Feedback and outcomes stand at the time of their decision, under ids that begin with its
+    # id: all that is about one decision then lies in one stretch of a table.
+
+    def __init__(
+        self,
+        db: RecordsDb,
+        namespace: str,
+        *,
+        text: bool,
+        keep_s: float,
+        now: Callable[[], float] = time.time,
+        clock: Clock | None = None,
+    ) -> None:
+        self._db = db
+        self._tables = {kind: f"{table}/{namespace}" for kind, table in TABLES.items()}
+        self._text = text
+        self._keep_s = keep_s
+        self._now = now
+        self._clock = clock or SystemClock()
+        self._next_prune = self._clock()
+        self._queue = _WriteBehind(self._put_decisions)
+        self._pruning: threading.Thread | None = None
+        self._counting = threading.Lock()
+        self._dropped = 0
+        self._last_stamp = 0
+        self._next_warning = self._clock()
+
+    @property
+    def dropped(self) -> int:
+        """How many decisions could not be kept since this was made."""
+        return self._dropped
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def write(self, record: Record) -> None:
+        """Take a record of JSON values that has `kind`, `at`, and `id` or `decision`.
+
+        Raises:
+            StoreError: feedback or an outcome cannot be kept. (A decision is taken at once.)
+        """
+        kind = record["kind"]
+        if not self._text:
+            record = {key: value for key, value in record.items() if key != OWN_WORDS.get(kind)}
+        if kind == "decision":
+            if not self._queue.add(DbRow(record["id"], _seconds(record["at"]), record)):
+                self._drop(1, "the database does not keep up")
+            return
+        decision_id = record["decision"]
+        row_id = f"{decision_id}:{self._stamp():019}-{secrets.token_hex(4)}"
+        decision = self._find(decision_id)
+        at = decision.at if decision else _seconds(record["at"])
+        self._db.put(self._tables[kind], DbRow(row_id, at, record))
+
+    def _stamp(self) -> int:
+        """Nanoseconds that only grow, also where the clock is set back."""
+        with self._counting:
+            self._last_stamp = max(time.time_ns(), self._last_stamp + 1)
+            return self._last_stamp
+
+    def flush(self) -> None:
+        """Write what is still waiting.
+
+        Raises:
+            StoreError: the database does not take it; it stays, and is tried again.
+        """
+        self._queue.flush()
+
+    def close(self) -> None:
+        """Write what is still waiting; what cannot be written is given up and counted."""
+        lost = self._queue.close()
+        if lost:
+            self._drop(lost, "the log was closed")
+        if self._pruning is not None:
+            self._pruning.join(PATIENCE_S)
+
+    # -- reading; each raises StoreError where the database cannot be read ---------------------
+
+    def read(self) -> Iterator[Record]:
+        """Every record: decisions oldest first, each followed by what was said of it."""
+        waiting = self._unwritten()
+        each = [
+            (row for row in self._db.read(table) if row.id not in waiting)
+            for table in self._tables.values()
+        ]
+        last = sorted(waiting.values(), key=lambda row: row.at)
+        return (row.body for row in heapq.merge(last, *each, key=lambda row: row.at))
+
+    def find(self, decision_id: str) -> Record | None:
+        """The decision of this id, None where there is none."""
+        found = self._find(decision_id)
+        return found.body if found else None
+
+    def recent(self, limit: int = 50, before: str | None = None) -> list[Record]:
+        """The last decisions, newest first; with `before`, only those before that decision."""
+        waiting = self._unwritten()
+        mark = None
+        if before is not None:
+            last = self._find(before)
+            # What is no longer there was older than all that is.
+            if last is None:
+                return []
+            mark = last.at, last.id
+        written = self._db.newest(self._tables["decision"], limit=limit, before=mark)
+        known = {row.id: row for row in written} | waiting
+        places = ((row.at, row.id) for row in known.values())
+        last = sorted((at for at in places if mark is None or at < mark), reverse=True)
+        return [known[row_id].body for _, row_id in last[:limit]]
+
+    def about(self, decision_id: str) -> Said:
+        """What was said of a decision; nothing of one that is not known."""
+        found = self._find(decision_id)
+        if found is None:
+            return Said([], [])
+        return Said(self._said("feedback", found), self._said("outcome", found))
+
+    def failed(self, decision_id: str) -> tuple[str, ...]:
+        """The tools whose last reported outcome for a decision is a failure."""
+        found = self._find(decision_id)
+        outcomes = self._said("outcome", found) if found else []
+        last = {outcome["tool"]: outcome["outcome"] for outcome in outcomes}
+        return tuple(tool for tool, outcome in last.items() if outcome == "failure")
+
+    def _find(self, decision_id: str) -> DbRow | None:
+        waiting = self._unwritten().get(decision_id)
+        return waiting or self._db.get(self._tables["decision"], decision_id)
+
+    def _unwritten(self) -> dict[str, DbRow]:
+        """Decisions that wait, since the disk is full or another process writes; by id."""
+        try:
+            self.flush()
+        except (StoreWriteError, StoreLockedError):
+            return {row.id: row for row in self._queue.waiting()}
+        return {}
+
+    def _said(self, kind: str, decision: DbRow) -> list[Record]:
+        """The records of a kind about a decision, from the last that may be one backwards."""
+        mark, end = (decision.at + AROUND_S, ""), decision.at - AROUND_S
+        found: list[DbRow] = []
+        while page := self._db.newest(self._tables[kind], limit=PAGE, before=mark):
+            found += [row for row in page if row.id.startswith(f"{decision.id}:")]
+            mark = page[-1].at, page[-1].id
+            if mark[0] < end:
+                break
+        return [row.body for row in sorted(found, key=lambda row: row.id)]
+
+    # -- in the background -----------------------------------------------------------------
+
+    def _put_decisions(self, rows: list[DbRow]) -> None:
+        """Write them; what the database will never take is dropped, the rest tried again."""
+        try:
+            self._db.put_all(self._tables["decision"], rows)
+        except MAY_PASS:
+            raise
+        except StoreError as error:
+            if len(rows) == 1:
+                self._drop(1, str(error))
+            else:
+                for row in rows:
+                    self._put_decisions([row])
+        self._prune_now_and_then()
+
+    def _prune_now_and_then(self) -> None:
+        if self._clock() < self._next_prune:
+            return
+        self._next_prune = self._clock() + PRUNE_EVERY_S
+        # On its own, since much may have to go, and decisions are waiting.
+        self._pruning = threading.Thread(target=self._prune, daemon=True)
+        self._pruning.start()
+
+    def _prune(self) -> None:
+        try:
+            for table in self._tables.values():
+                self._db.prune(table, before=self._now() - self._keep_s)
+        except StoreError as error:
+            logger.warning("old decisions could not be removed: %s", error)
+
+    def _drop(self, count: int, why: str) -> None:
+        with self._counting:
+            self._dropped += count
+            quiet = self._clock() < self._next_warning
+            if not quiet:
+                self._next_warning = self._clock() + WARN_EVERY_S
+        if not quiet:
+            logger.warning("decisions were not logged, %d until now: %s", self._dropped, why)
+
+
+class _WriteBehind:
+    """Rows that `write` is given in their order, a moment later and many at a time.
+
+    What `write` fails at with a `StoreError` stays, and is tried again. Safe for several threads.
+    """
+
+    def __init__(self, write: Callable[[list[DbRow]], None]) -> None:
+        self._write = write
+        self._waiting: list[DbRow] = []
+        self._timer: threading.Timer | None = None
+        self._guard = threading.Lock()
+        self._writing = threading.Lock()
+        self._is_failing = False
+
+    def add(self, row: DbRow) -> bool:
+        """Take a row; False where too many are waiting already."""
+        with self._guard:
+            if len(self._waiting) >= CAPACITY:
+                return False
+            self._waiting.append(row)
+            self._start(PAUSE_S)
+        return True
+
+    def flush(self) -> None:
+        """Write all that was taken until now; what `write` raises is raised here."""
+        with self._writing:
+            with self._guard:
+                taken, self._waiting = self._waiting, []
+            try:
+                if taken:
+                    self._write(taken)
+            except StoreError:
+                with self._guard:
+                    self._waiting[:0] = taken
+                raise
+
+    def waiting(self) -> list[DbRow]:
+        """What was taken and is not written yet, in its order."""
+        with self._writing, self._guard:
+            return list(self._waiting)
+
+    def close(self) -> int:
+        """Write what is left; how many rows had to be given up. More may be added afterwards."""
+        with self._guard:
+            timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+        try:
+            self.flush()
+        except StoreError:
+            logger.warning("decisions that were left could not be written", exc_info=True)
+            with self._guard:
+                left, self._waiting = self._waiting, []
+            return len(left)
+        return 0
+
+    def _start(self, pause_s: float) -> None:
+        """See that a thread will write; it lives only while there is something to be written."""
+        if self._timer is None:
+            self._timer = threading.Timer(pause_s, self._run)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _run(self) -> None:
+        with self._guard:
+            self._timer = None
+        try:
+            self.flush()
+            self._is_failing = False
+        except StoreError:
+            if not self._is_failing:
+                logger.warning("decisions cannot be written now, are tried again", exc_info=True)
+            self._is_failing = True
+            with self._guard:
+                self._start(RETRY_S)
+        except Exception:
+            # A fault of ours costs these rows, and not all that follow.
+            logger.exception("decisions were lost")
+
+
+def _seconds(at: str) -> float:
+    return datetime.fromisoformat(at).timestamp()

@@ -1,0 +1,300 @@
+"""What a store is: points with named vectors and a payload, searched leg by leg."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+
+import numpy as np
+
+from toolcrib.encoders.base import FloatArray, SparseVector
+from toolcrib.errors import BadPointError
+from toolcrib.store.filters import Filter
+
+__all__ = [
+    "Identity",
+    "Layout",
+    "LegQuery",
+    "Point",
+    "Record",
+    "Scored",
+    "Store",
+    "StoreInfo",
+    "check_point",
+    "is_point_id",
+    "point_id",
+]
+
+MAX_POINT_ID = 2**63 - 1
+UNIT_TOLERANCE = 1e-3
+
+Identity: TypeAlias = dict[str, Any]
+"""What an index was built by: encoder names, dimensions, lexical settings, format version."""
+
+
+def point_id(tool_id: str) -> int:
+    """The point's number for a tool's id: the same in every store and every run.
+
+    63 bits of a digest: among a million tools two meet once in twenty million registries.
+    Numbers, because the embedded engine takes three times as long over UUIDs.
+    """
+    digest = hashlib.blake2b(tool_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest) & MAX_POINT_ID
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The named vectors of a collection: dense and multivector widths, sparse names."""
+
+    dense: Mapping[str, int]
+    multi: Mapping[str, int]
+    sparse: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[str]:
+        """Every vector's name."""
+        return iter((*self.dense, *self.multi, *self.sparse))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Point:
+    """One stored thing.
+
+    `dense`: float32 [d], unit length. `multi`: float32 [n, d], rows of unit length, n >= 1.
+    `sparse`: BM25 weights. A vector that a point does not have is left out.
+    """
+
+    id: int
+    payload: Mapping[str, Any]
+    dense: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
+    multi: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
+    sparse: Mapping[str, SparseVector] = field(default_factory=dict[str, SparseVector])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LegQuery:
+    """A nearest-neighbour question to one named vector.
+
+    `vector`: float32 [d] for dense and multi vectors (one query row, so MaxSim is the best
+    row's cosine), `SparseVector` for sparse ones. `idf_corpus`: the points over which the
+    inverse document frequencies are counted; None counts all.
+    """
+
+    using: str
+    vector: FloatArray | SparseVector
+    limit: int
+    where: Filter | None = None
+    idf_corpus: Filter | None = None
+
+
+class Scored(NamedTuple):
+    """A point and its score: cosine in [-1, 1] for dense and multi, >= 0 for sparse.
+
+    A tuple, since a query makes hundreds of them.
+    """
+
+    id: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A point's id and the payload fields that were asked for."""
+
+    id: int
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """What `doctor` shows: the engine with its version, where it is, how many points."""
+
+    engine: str
+    location: str
+    points: int
+    optimised: bool
+
+
+class Store(Protocol):
+    """Keeps points and searches them.
+
+    Every method raises `StoreError` or a class below it when it cannot do its work.
+    """
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        """Write points; durable when this returns.
+
+        Raises:
+            BadPointError: a point is not fit for the engine; nothing of the call is written.
+        """
+        ...
+
+    def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
+        """Replace one sparse vector of existing points, keyed by point id; durable on return."""
+        ...
+
+    def delete(self, ids: Iterable[int]) -> None:
+        """Remove points; unknown ids are no error; durable when this returns."""
+        ...
+
+    def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
+        """Answer each query best first, as one round trip where the engine is remote."""
+        ...
+
+    def retrieve(self, ids: Sequence[int]) -> list[Record]:
+        """The points with these ids, whole payloads, in the order asked; unknown ones left out."""
+        ...
+
+    def scroll(
+        self,
+        where: Filter | None = None,
+        fields: Sequence[str] | None = None,
+        *,
+        after: int | None = None,
+    ) -> Iterator[Record]:
+        """Every matching point, with only these payload fields (None: all), in a fixed order.
+
+        `after`: the id of a point, there or gone, behind which to begin.
+        """
+        ...
+
+    def count(self, where: Filter | None = None) -> int:
+        """How many points match, exactly."""
+        ...
+
+    def read_meta(self) -> Mapping[str, Any]:
+        """The small document kept beside the points; empty for a new store."""
+        ...
+
+    def write_meta(self, meta: Mapping[str, Any]) -> None:
+        """Replace that document; durable when this returns."""
+        ...
+
+    def renew(self, layout: Layout) -> AbstractContextManager[Store]:
+        """An empty store beside this one, which takes its place when the block ends well.
+
+        Raises:
+            StoreError: this engine cannot; the message says what to do instead.
+        """
+        ...
+
+    def optimise(self) -> None:
+        """Bring the index to full speed; searches go on meanwhile."""
+        ...
+
+    def info(self) -> StoreInfo:
+        """Describe the store."""
+        ...
+
+    def close(self) -> None:
+        """Release everything; a second call does nothing."""
+        ...
+
+
+def is_point_id(value: object) -> bool:
+    """Whether a value can be the id of a point; others are unknown to every store."""
+    return type(value) is int and 0 <= value <= MAX_POINT_ID
+
+
+def check_point(point: Point, layout: Layout) -> None:
+    """Stop a point that the engine would not survive, or would take without a word.
+
+    Raises:
+        BadPointError: unknown vector name, wrong shape or type, NaN or infinity, not of unit
+            length, sparse indices unordered or doubled, or of another length than the values,
+            a payload that JSON cannot hold.
+    """
+    if not is_point_id(point.id):
+        raise BadPointError(f"point id {point.id!r} is not a whole number from 0 to 2^63 - 1")
+    for name, vector in point.dense.items():
+        _check_width(point.id, name, layout.dense.get(name), vector, dimensions=1)
+    for name, vector in point.multi.items():
+        _check_width(point.id, name, layout.multi.get(name), vector, dimensions=2)
+    for name, sparse in point.sparse.items():
+        if name not in layout.sparse:
+            raise BadPointError(f"point {point.id}: there is no sparse vector {name!r}")
+        check_sparse(point.id, name, sparse)
+    _check_payload(point.id, point.payload)
+
+
+def _check_width(
+    owner: int,
+    name: str,
+    width: int | None,
+    vector: FloatArray,
+    dimensions: int,
+) -> None:
+    where = f"point {owner}: vector {name!r}"
+    if width is None:
+        raise BadPointError(f"{where}: the store has no such vector")
+    if vector.ndim != dimensions or vector.shape[-1] != width or vector.size == 0:
+        raise BadPointError(f"{where}: shape {vector.shape}, wanted width {width}")
+    if vector.dtype != np.float32:
+        raise BadPointError(f"{where}: type {vector.dtype}, wanted float32")
+    if not np.isfinite(vector).all():
+        raise BadPointError(f"{where}: holds NaN or infinity")
+    lengths = np.linalg.norm(np.atleast_2d(vector), axis=1)
+    if np.abs(lengths - 1.0).max() > UNIT_TOLERANCE:
+        raise BadPointError(f"{where}: not of unit length")
+
+
+def check_sparse(owner: int, name: str, sparse: SparseVector) -> None:
+    """Stop a sparse vector that would poison the engine's log.
+
+    Raises:
+        BadPointError: lengths differ, indices not strictly ascending, or values not finite.
+    """
+    where = f"point {owner}: sparse vector {name!r}"
+    if sparse.indices.shape != sparse.values.shape or sparse.indices.ndim != 1:
+        raise BadPointError(
+            f"{where}: {sparse.indices.size} indices and {sparse.values.size} values",
+        )
+    if sparse.indices.dtype != np.uint32 or sparse.values.dtype != np.float32:
+        raise BadPointError(f"{where}: types must be uint32 and float32")
+    if not np.isfinite(sparse.values).all():
+        raise BadPointError(f"{where}: holds NaN or infinity")
+    if (np.diff(sparse.indices.astype(np.int64)) <= 0).any():
+        raise BadPointError(f"{where}: indices must be strictly ascending")
+
+
+def _check_payload(owner: int, payload: Mapping[str, Any]) -> None:
+    for key, value in payload.items():
+        fault = _json_fault(key) or _json_fault(value)
+        if fault:
+            raise BadPointError(f"point {owner}: payload field {key!r} holds {fault}")
+
+
+def _json_fault(value: object) -> str:
+    """What JSON cannot hold in this value; empty when it can."""
+    match value:
+        case str():
+            return "" if value.isascii() or _encodable(value) else "a lone surrogate"
+        case float():
+            return "" if math.isfinite(value) else "a number that is not finite"
+        case dict():
+            entries = cast("dict[Any, Any]", value)
+            if not all(isinstance(key, str) for key in entries):
+                return "a mapping whose keys are not all text"
+            return _first_fault((*entries, *entries.values()))
+        case list() | tuple():
+            return _first_fault(cast("Sequence[Any]", value))
+        case _:
+            return "" if value is None or isinstance(value, int) else f"a {type(value).__name__}"
+
+
+def _first_fault(values: Iterable[Any]) -> str:
+    for value in values:
+        if fault := _json_fault(value):
+            return fault
+    return ""
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

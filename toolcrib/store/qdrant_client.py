@@ -1,0 +1,323 @@
+"""A connection to a Qdrant server: requests, tried again where that can help, and its failures."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ParamSpec, TypeVar, cast
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from toolcrib.errors import (
+    MissingExtraError,
+    StoreError,
+    StoreUnavailableError,
+    StoreWriteError,
+)
+
+try:
+    import httpx
+    import stamina
+    from qdrant_client import QdrantClient, models
+    from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
+    from qdrant_client.http.exceptions import (
+        ApiException,
+        ResponseHandlingException,
+        UnexpectedResponse,
+    )
+except ModuleNotFoundError as missing:
+    raise MissingExtraError("a Qdrant server", "server") from missing
+
+__all__ = [
+    "API_KEY_SETTING",
+    "META_KEY",
+    "MIN_SERVER",
+    "QdrantConnection",
+    "batches",
+    "connect",
+    "has_collection",
+    "models",
+]
+
+META_KEY = "toolcrib"
+"""Where a collection's own metadata holds our document; what has it was made by us."""
+
+API_KEY_SETTING = "TOOLCRIB_SERVER__API_KEY"
+MIN_SERVER = (1, 19)
+"""Older servers leave out `params.idf` without a word: scores would then tell a caller about
+points outside its scope."""
+
+MAX_BATCH_BYTES = 4 * 2**20
+"""A server refuses bodies above 32 MB by default, and proxies before it often above 8."""
+
+TRIES = 3
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 5.0
+
+_TOO_BUSY = frozenset({429, 502, 503, 504})
+_START_IT = "start it with `docker compose up -d`"
+_MAX_WORDS = 300
+
+Answer = TypeVar("Answer")
+Item = TypeVar("Item")
+Given = ParamSpec("Given")
+
+
+def connect(url: str, api_key: str | None, timeout_s: float) -> QdrantConnection:
+    """A connection to the URL; nothing is sent yet. Seconds are rounded up to whole ones.
+
+    Raises:
+        StoreError: the text is not the URL of a server.
+    """
+    parts = urlsplit(url)
+    # Without a user's name and password, fit for messages and logs.
+    shown = re.sub(r"//[^/@]*@", "//", url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise StoreError(
+            f"{shown!r} is not the URL of a Qdrant server; write it like http://localhost:6333",
+        )
+    # The type of `timeout` says int; the client rounds up itself.
+    timeout = cast("int", timeout_s)
+    client = QdrantClient(url=url, api_key=api_key, timeout=timeout, check_compatibility=False)
+    return QdrantConnection(client, shown, owns_client=True)
+
+
+def batches(
+    items: Iterable[Item], most: int, size_of: Callable[[Item], int]
+) -> Iterator[list[Item]]:
+    """Cut what is written into requests of bounded size, in order; one huge item goes alone."""
+    batch: list[Item] = []
+    size = 0
+    for item in items:
+        weight = size_of(item)
+        if batch and (len(batch) == most or size + weight > MAX_BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += weight
+    if batch:
+        yield batch
+
+
+def has_collection(url: str, name: str, *, api_key: str | None, timeout_s: float) -> bool:
+    """Whether a server has a collection, or an alias, of this name; nothing is made for it.
+
+    Raises:
+        StoreUnavailableError: the server does not answer.
+        StoreError: not a URL, or a refused API key.
+    """
+    connection = connect(url, api_key, timeout_s)
+    try:
+        return connection.has(name)
+    finally:
+        connection.close()
+
+
+class QdrantConnection:
+    """Sends requests over one client, which is closed with it where it owns it.
+
+    `place`: the server as messages name it.
+    """
+
+    def __init__(self, client: QdrantClient, place: str, *, owns_client: bool = False) -> None:
+        self.place = place
+        self._client: QdrantClient | None = client
+        self._owns_client = owns_client
+
+    @property
+    def client(self) -> QdrantClient:
+        """The client.
+
+        Raises:
+            StoreError: the store is closed.
+        """
+        if self._client is None:
+            raise StoreError(f"the store at {self.place} is closed")
+        return self._client
+
+    def ask(
+        self,
+        what: str,
+        call: Callable[Given, Answer],
+        *args: Given.args,
+        **kwargs: Given.kwargs,
+    ) -> Answer:
+        """Make the call, up to three times; `what` says in messages what was being done.
+
+        Everything a store does can be repeated without harm. A call that timed out is not
+        repeated: it has had its time.
+
+        Raises:
+            StoreUnavailableError: no answer, or the server says that it is too busy.
+            StoreWriteError: the server's disk is full.
+            StoreError: the server refused; the message has its words.
+        """
+        try:
+            for attempt in stamina.retry_context(
+                on=_may_pass,
+                attempts=TRIES,
+                timeout=None,
+                wait_initial=FIRST_PAUSE_S,
+                wait_max=LONGEST_PAUSE_S,
+                wait_jitter=FIRST_PAUSE_S,
+            ):
+                with attempt:
+                    return call(*args, **kwargs)
+        except (ApiException, QdrantException, ValueError, KeyError) as failure:
+            raise self._explained(what, failure) from failure
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    def write(
+        self,
+        what: str,
+        call: Callable[Given, models.UpdateResult],
+        *args: Given.args,
+        **kwargs: Given.kwargs,
+    ) -> None:
+        """Make a call that writes, and see that it was finished.
+
+        Raises:
+            StoreUnavailableError: as `ask`, or the server took the write and is not done with it.
+            StoreError: as `ask`.
+        """
+        status = self.ask(what, call, *args, **kwargs).status
+        if status != models.UpdateStatus.COMPLETED:
+            raise StoreUnavailableError(
+                f"the Qdrant server at {self.place} took a write and did not finish it in "
+                f"time ({status.value}); repeat it when the server is less busy",
+            )
+
+    def another(self) -> QdrantConnection:
+        """A second one over the same client; closing either leaves the other as it is."""
+        return QdrantConnection(self.client, self.place)
+
+    def close(self) -> None:
+        """Take no more calls; a second call does nothing."""
+        client, self._client = self._client, None
+        if client is not None and self._owns_client:
+            client.close()
+
+    # -- collections -----------------------------------------------------------------------
+
+    def has(self, name: str) -> bool:
+        """Whether there is a collection, or an alias, of this name."""
+        return self.ask(f"looking for the collection {name!r}", self.client.collection_exists, name)
+
+    def describe(self, name: str) -> models.CollectionInfo:
+        """What the server says about a collection."""
+        return self.ask(f"reading about the collection {name!r}", self.client.get_collection, name)
+
+    def make(self, name: str, meta: str, **config: Any) -> None:
+        """Make a collection with our document in its metadata, unless it is there already."""
+        create = self.client.create_collection
+        try:
+            what = f"making the collection {name!r}"
+            self.ask(what, create, name, metadata={META_KEY: meta}, **config)
+        except StoreUnavailableError:
+            raise
+        except StoreError:
+            # Another process may have made it since we looked, or our own first try did.
+            if not self.has(name):
+                raise
+
+    def index_fields(
+        self, name: str, found: models.CollectionInfo, kinds: Mapping[str, Any]
+    ) -> None:
+        """Index the fields of a collection that are not indexed yet."""
+        index = self.client.create_payload_index
+        for field, kind in kinds.items():
+            if field not in found.payload_schema:
+                self.ask(f"indexing the field {field!r}", index, name, field, kind)
+
+    def require_version(self) -> str:
+        """The server's version.
+
+        Raises:
+            StoreError: it is older than `MIN_SERVER`, or not a Qdrant server.
+        """
+        version = self.ask("asking for its version", self.client.info).version
+        numbers = re.match(r"(\d+)\.(\d+)", version)
+        if numbers is None or (int(numbers[1]), int(numbers[2])) < MIN_SERVER:
+            wanted = ".".join(map(str, MIN_SERVER))
+            raise StoreError(
+                f"the Qdrant server at {self.place} has version {version}; "
+                f"toolcrib needs {wanted} or newer: update it (docker-compose.yml pins one)",
+            )
+        return version
+
+    def _explained(self, what: str, failure: Exception) -> StoreError:
+        server = f"the Qdrant server at {self.place}"
+        if isinstance(failure, ResponseHandlingException):
+            return _silence(server, what, failure.source)
+        if isinstance(failure, ResourceExhaustedResponse):
+            return StoreUnavailableError(f"{server} is too busy for {what}: {failure}; try later")
+        if isinstance(failure, UnexpectedResponse):
+            return _refusal(server, what, failure)
+        if isinstance(failure, json.JSONDecodeError):
+            return _silence(server, what, failure)
+        return StoreError(f"{server} gave no usable answer when {what}: {_gist(failure)}")
+
+
+def _silence(server: str, what: str, source: Exception) -> StoreError:
+    if isinstance(source, httpx.TimeoutException):
+        return StoreUnavailableError(
+            f"{server} did not answer in time when {what}: {_START_IT}, or raise server.timeout_s",
+        )
+    if isinstance(source, httpx.TransportError):
+        reason = _gist(source) or type(source).__name__
+        return StoreUnavailableError(
+            f"{server} cannot be reached ({reason}) when {what}: {_START_IT}, or correct the URL",
+        )
+    return StoreError(
+        f"{server} did not answer as Qdrant does when {what} ({_gist(source)}): "
+        "check that the URL is that of a Qdrant server",
+    )
+
+
+def _refusal(server: str, what: str, response: UnexpectedResponse) -> StoreError:
+    status, words = response.status_code, _words(response)
+    if status in (401, 403):
+        return StoreError(
+            f"{server} refused the API key ({status}: {words}) when {what}: "
+            f"set {API_KEY_SETTING} to a key that may do this",
+        )
+    if status in _TOO_BUSY:
+        return StoreUnavailableError(f"{server} is too busy for {what} ({status}: {words})")
+    if "No space left" in words:
+        return StoreWriteError(f"{server} has no space left for {what} ({words}): free some")
+    return StoreError(f"{server} refused {what} ({status}: {words})")
+
+
+def _words(response: UnexpectedResponse) -> str:
+    """What the server says is wrong, whether or not it said so in Qdrant's form."""
+    text = response.content.decode("utf-8", "replace").strip()
+    try:
+        body: Any = json.loads(text)
+        text = str(body["status"]["error"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    return text[:_MAX_WORDS] or response.reason_phrase or "no reason given"
+
+
+def _gist(failure: Exception) -> str:
+    if isinstance(failure, ValidationError):
+        fault = failure.errors()[0]
+        # The first place is the client's own name for the whole answer.
+        return f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}"[:_MAX_WORDS]
+    return str(failure).strip().partition("\n")[0][:_MAX_WORDS]
+
+
+def _may_pass(failure: Exception) -> bool | float:
+    """Whether to try again; where the server says when, after how many seconds."""
+    match failure:
+        case ResponseHandlingException(source=source):
+            lost = isinstance(source, httpx.TransportError)
+            return lost and not isinstance(source, httpx.TimeoutException)
+        case UnexpectedResponse(status_code=status):
+            return status in _TOO_BUSY
+        case ResourceExhaustedResponse(retry_after_s=seconds):
+            return min(max(seconds, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+        case _:
+            return False

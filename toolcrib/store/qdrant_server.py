@@ -1,0 +1,537 @@
+"""A Qdrant server or cluster as a store.
+
+The name that users set is an alias; behind it stand the collections `NAME.g0001`, `NAME.g0002`,
+..., of which one is live. Searches go to the alias, and a server moves an alias in one step, so
+that no search ever finds nothing there.
+
+Importing this module takes seconds (`qdrant-client`): it is done when a URL is configured.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+from toolcrib.encoders.base import FloatArray, SparseVector
+from toolcrib.errors import BadPointError, IndexMismatchError, StoreError
+from toolcrib.store.base import (
+    Layout,
+    LegQuery,
+    Point,
+    Record,
+    Scored,
+    StoreInfo,
+    check_point,
+    check_sparse,
+    is_point_id,
+)
+from toolcrib.store.filters import (
+    KEYWORD_FIELDS,
+    NUMBER_FIELDS,
+    TENANT_FIELD,
+    And,
+    AnyOf,
+    Equals,
+    Filter,
+    HasId,
+    Not,
+    Or,
+    Range,
+    as_keyword,
+)
+from toolcrib.store.qdrant_client import (
+    META_KEY,
+    QdrantConnection,
+    batches,
+    connect,
+    models,
+)
+
+__all__ = ["ServerStore"]
+
+SCROLL_PAGE = 500
+IDS_A_REQUEST = 1000
+
+MAX_BATCH_POINTS = 256
+_BYTES_A_NUMBER = 22
+"""A float32 as JSON, written as the double that it equals, with its comma."""
+
+_OVERSAMPLING = 2.0
+
+Item = TypeVar("Item")
+
+
+class ServerStore:
+    """A `Store` behind one name on a Qdrant server; safe to use from several threads.
+
+    The small document of `write_meta` is kept as text under one key of the collection's own
+    metadata: it lives and dies with the collection, a cluster replicates it by consensus, and
+    one key is replaced whole where several would be merged with what was there.
+    """
+
+    def __init__(
+        self,
+        connection: QdrantConnection,
+        name: str,
+        layout: Layout,
+        *,
+        shards: int | None = None,
+        replicas: int | None = None,
+    ) -> None:
+        self._connection = connection
+        self._name = name
+        self._layout = layout
+        self._shards = shards
+        self._replicas = replicas
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        layout: Layout,
+        *,
+        api_key: str | None = None,
+        collection: str = "toolcrib",
+        timeout_s: float = 10.0,
+        shards: int | None = None,
+        replicas: int | None = None,
+    ) -> ServerStore:
+        """Open the collection with the layout that it has, or make it with `layout`.
+
+        `shards` and `replicas` matter only when a collection is made; None leaves them to the
+        server.
+
+        Raises:
+            StoreUnavailableError: the server does not answer.
+            StoreError: not a URL, a refused API key, a server older than 1.19.
+            IndexMismatchError: toolcrib did not make the collection, and its vectors are others.
+        """
+        connection = connect(url, api_key, timeout_s)
+        store = cls(connection, collection, layout, shards=shards, replicas=replicas)
+        try:
+            store._open()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @property
+    def layout(self) -> Layout:
+        """The named vectors that the collection was made with."""
+        return self._layout
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        """Write points, in requests of bounded size; durable when this returns.
+
+        Raises:
+            BadPointError: a point is not fit for the engine; nothing of the call is written.
+            StoreError: a request failed; those before it are written, and the call can be
+                repeated as it was.
+        """
+        upsert = self._connection.client.upsert
+        for point in points:
+            check_point(point, self._layout)
+        for batch in batches(points, MAX_BATCH_POINTS, _weight):
+            what = f"writing {len(batch)} points to {self._name!r}"
+            structs = [_struct(each) for each in batch]
+            self._connection.write(what, upsert, self._name, structs, wait=True)
+
+    def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
+        """Replace one sparse vector of existing points; durable when this returns.
+
+        Raises:
+            BadPointError: there is no sparse vector `using`, or one given is not fit.
+            StoreError: a point does not exist; the others of the call may be written.
+        """
+        update = self._connection.client.update_vectors
+        if using not in self._layout.sparse:
+            raise BadPointError(f"there is no sparse vector {using!r}")
+        for owner, vector in vectors.items():
+            check_sparse(owner, using, vector)
+        updates = [
+            models.PointVectors(id=owner, vector={using: _sparse(vector)})
+            for owner, vector in vectors.items()
+        ]
+        for page in _pages(updates, MAX_BATCH_POINTS):
+            what = f"writing {len(page)} sparse vectors to {self._name!r}"
+            self._connection.write(what, update, self._name, page, wait=True)
+
+    def delete(self, ids: Iterable[int]) -> None:
+        """Remove points; unknown ids are no error; durable when this returns."""
+        delete = self._connection.client.delete
+        for page in _pages(_well_formed(ids), IDS_A_REQUEST):
+            what = f"deleting {len(page)} points from {self._name!r}"
+            doomed = models.PointIdsList(points=[*page])
+            self._connection.write(what, delete, self._name, doomed, wait=True)
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
+        """Answer each query best first; all of them are one request."""
+        query = self._connection.client.query_batch_points
+        asked = [place for place, leg in enumerate(queries) if _can_match(leg)]
+        answers: list[list[Scored]] = [[] for _ in queries]
+        if not asked:
+            return answers
+        batch = [_query(queries[place], self._layout) for place in asked]
+        responses = self._connection.ask(f"searching {self._name!r}", query, self._name, batch)
+        for place, response in zip(asked, responses, strict=True):
+            answers[place] = [Scored(_number(hit.id), hit.score) for hit in response.points]
+        return answers
+
+    def retrieve(self, ids: Sequence[int]) -> list[Record]:
+        """The points with these ids, whole payloads, in the order asked; unknown ones left out."""
+        retrieve = self._connection.client.retrieve
+        found: dict[int, Mapping[str, Any]] = {}
+        for page in _pages(_well_formed(ids), IDS_A_REQUEST):
+            what = f"reading {len(page)} points of {self._name!r}"
+            records = self._connection.ask(what, retrieve, self._name, page, with_payload=True)
+            found |= {_number(record.id): record.payload or {} for record in records}
+        return [Record(point_id, found[point_id]) for point_id in ids if point_id in found]
+
+    def scroll(
+        self,
+        where: Filter | None = None,
+        fields: Sequence[str] | None = None,
+        *,
+        after: int | None = None,
+    ) -> Iterator[Record]:
+        """Every matching point, with only these payload fields (None: all), in a fixed order.
+
+        `after`: the id of a point, there or gone, behind which to begin.
+        """
+        scroll = self._connection.client.scroll
+        condition = _condition(where)
+        wanted = True if fields is None else list(fields) or False
+        offset: Any = None if after is None else after + 1
+        while True:
+            page, offset = self._connection.ask(
+                f"reading through {self._name!r}",
+                scroll,
+                self._name,
+                scroll_filter=condition,
+                limit=SCROLL_PAGE,
+                offset=offset,
+                with_payload=wanted,
+            )
+            yield from (Record(_number(record.id), record.payload or {}) for record in page)
+            if offset is None:
+                return
+
+    def count(self, where: Filter | None = None) -> int:
+        """How many points match, exactly."""
+        count = self._connection.client.count
+        condition = _condition(where)
+        what = f"counting in {self._name!r}"
+        return self._connection.ask(what, count, self._name, condition, exact=True).count
+
+    # -- the rest --------------------------------------------------------------------------
+
+    def read_meta(self) -> Mapping[str, Any]:
+        """The small document kept beside the points; empty for a new store."""
+        metadata = self._connection.describe(self._name).config.metadata or {}
+        return json.loads(metadata.get(META_KEY, "{}"))
+
+    def write_meta(self, meta: Mapping[str, Any]) -> None:
+        """Replace that document; durable when this returns."""
+        update = self._connection.client.update_collection
+        metadata = {META_KEY: json.dumps(meta, sort_keys=True)}
+        what = f"writing the metadata of {self._name!r}"
+        self._connection.ask(what, update, self._name, metadata=metadata)
+
+    @contextmanager
+    def renew(self, layout: Layout) -> Generator[ServerStore]:
+        """An empty store beside this one, which takes its place when the block ends well.
+
+        Searches from everywhere go to the old one until then. One process at a time renews.
+
+        Raises:
+            StoreError: the collection is not behind an alias that toolcrib made.
+        """
+        live = self._live()
+        for name in self._generations():
+            if name != live:  # a broken-off renewal left it behind
+                self._remove(name)
+        fresh = self._generation(1 + max(self._generations().values(), default=0))
+        self._make(fresh, layout)
+        beside = ServerStore(self._connection.another(), fresh, layout)
+        try:
+            yield beside
+        except BaseException:
+            self._remove(fresh)
+            raise
+        finally:
+            beside.close()
+        self._point_to(fresh)
+        self._layout = layout
+        self._remove(live)
+
+    def optimise(self) -> None:
+        """Nothing to do: a server optimises by itself, beside its searches."""
+
+    def info(self) -> StoreInfo:
+        """Describe the store."""
+        status = self._connection.describe(self._name).status
+        return StoreInfo(
+            engine=f"Qdrant server {self._connection.require_version()}",
+            location=f"{self._connection.place}, collection {self._name!r}",
+            points=self.count(),
+            optimised=status == models.CollectionStatus.GREEN,
+        )
+
+    def close(self) -> None:
+        """Close the connections, unless the client was given; a second call does nothing."""
+        self._connection.close()
+
+    # -- the collections behind the name -----------------------------------------------------
+
+    def _open(self) -> None:
+        """Make sure that there is a collection of our layout, or take the one that it has."""
+        self._connection.require_version()
+        if not self._connection.has(self._name):
+            # The same for all who come first at one time: whoever is later finds it made.
+            founded = self._generation(1)
+            self._make(founded, self._layout)
+            self._point_to(founded)
+        found = self._connection.describe(self._name)
+        if META_KEY in (found.config.metadata or {}):
+            self._layout = _layout_of(found.config.params)
+        self._require_layout(self._name, found, self._layout)
+        self._connection.index_fields(self._name, found, _payload_indexes())
+
+    def _live(self) -> str:
+        """The collection that the name stands for now."""
+        get_aliases = self._connection.client.get_aliases
+        for alias in self._connection.ask("reading the aliases", get_aliases).aliases:
+            if alias.alias_name == self._name:
+                return alias.collection_name
+        raise StoreError(
+            f"{self._name!r} at {self._connection.place} is a collection, not an alias that "
+            "toolcrib made, and cannot be renewed; set server.collection to a new name and index "
+            "into it",
+        )
+
+    def _make(self, name: str, layout: Layout) -> None:
+        """Make a collection with an index on every field that a filter may name."""
+        self._connection.make(
+            name,
+            "{}",
+            vectors_config=_dense_vectors(layout),
+            sparse_vectors_config=_sparse_vectors(layout),
+            shard_number=self._shards,
+            replication_factor=self._replicas,
+        )
+        found = self._connection.describe(name)
+        self._require_layout(name, found, layout)
+        self._connection.index_fields(name, found, _payload_indexes())
+
+    def _point_to(self, name: str) -> None:
+        """Let the name stand for this collection from now on, in one step."""
+        to = models.CreateAlias(collection_name=name, alias_name=self._name)
+        move = self._connection.client.update_collection_aliases
+        what = f"letting {self._name!r} stand for {name!r}"
+        self._connection.ask(what, move, [models.CreateAliasOperation(create_alias=to)])
+
+    def _remove(self, name: str) -> None:
+        """Remove a collection that is no longer needed; what stays is removed next time."""
+        with suppress(StoreError):
+            delete = self._connection.client.delete_collection
+            self._connection.ask(f"removing the collection {name!r}", delete, name)
+
+    def _generation(self, number: int) -> str:
+        return f"{self._name}.g{number:04d}"
+
+    def _generations(self) -> dict[str, int]:
+        get_collections = self._connection.client.get_collections
+        listed = self._connection.ask("listing the collections", get_collections)
+        ours = re.compile(re.escape(self._name) + r"\.g(\d{4,})")
+        found = [ours.fullmatch(collection.name) for collection in listed.collections]
+        return {match[0]: int(match[1]) for match in found if match}
+
+    def _require_layout(self, name: str, found: models.CollectionInfo, wanted: Layout) -> None:
+        faults = _layout_faults(wanted, found.config.params)
+        if faults:
+            raise IndexMismatchError(
+                f"the collection {name!r} at {self._connection.place} was made for other models: "
+                f"{'; '.join(faults)}; set server.collection to another name, or delete this one",
+            )
+
+
+def _number(point: Any) -> int:
+    """A point's id as we gave it; the client's types allow UUIDs too."""
+    return point
+
+
+def _can_match(leg: LegQuery) -> bool:
+    """Whether it is worth asking: a server refuses a limit of 0, and no term finds nothing."""
+    if isinstance(leg.vector, SparseVector) and leg.vector.indices.size == 0:
+        return False
+    return leg.limit > 0
+
+
+def _pages(items: list[Item], size: int) -> Iterator[list[Item]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _dense_vectors(layout: Layout) -> dict[str, models.VectorParams]:
+    """The dense vectors (int8 in memory, originals for the scores) and the multivectors."""
+    int8 = models.ScalarQuantization(
+        scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True),
+    )
+    max_sim = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+    cosine = models.Distance.COSINE
+    dense = {
+        name: models.VectorParams(size=width, distance=cosine, quantization_config=int8)
+        for name, width in layout.dense.items()
+    }
+    multi = {
+        name: models.VectorParams(size=width, distance=cosine, multivector_config=max_sim)
+        for name, width in layout.multi.items()
+    }
+    return dense | multi
+
+
+def _sparse_vectors(layout: Layout) -> dict[str, models.SparseVectorParams]:
+    """The sparse vectors; the server multiplies with the inverse document frequencies."""
+    idf = models.SparseVectorParams(modifier=models.Modifier.IDF)
+    return dict.fromkeys(layout.sparse, idf)
+
+
+def _payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordIndexParams]:
+    """Every field that is filtered by, with the kind of its index."""
+    keyword, number = models.PayloadSchemaType.KEYWORD, models.PayloadSchemaType.FLOAT
+    # A server keeps what belongs to one tenant together on disk.
+    tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+    return {
+        **dict.fromkeys(sorted(KEYWORD_FIELDS), keyword),
+        **dict.fromkeys(sorted(NUMBER_FIELDS), number),
+        TENANT_FIELD: tenant,
+    }
+
+
+def _layout_of(found: models.CollectionParams) -> Layout:
+    """The layout that a collection was made with."""
+    vectors = found.vectors if isinstance(found.vectors, dict) else {}
+    return Layout(
+        dense={n: v.size for n, v in vectors.items() if v.multivector_config is None},
+        multi={n: v.size for n, v in vectors.items() if v.multivector_config is not None},
+        sparse=tuple(found.sparse_vectors or {}),
+    )
+
+
+def _layout_faults(layout: Layout, found: models.CollectionParams) -> list[str]:
+    """What a collection has that `layout` does not, and the reverse, in words; empty when equal."""
+    vectors = found.vectors if isinstance(found.vectors, dict) else {}
+    there = {name: _describe(params) for name, params in vectors.items()}
+    there |= {
+        name: "sparse with IDF" if params.modifier == models.Modifier.IDF else "sparse without IDF"
+        for name, params in (found.sparse_vectors or {}).items()
+    }
+    wanted = {name: _describe(params) for name, params in _dense_vectors(layout).items()}
+    wanted |= dict.fromkeys(layout.sparse, "sparse with IDF")
+    return [
+        f"vector {name!r} is {there.get(name, 'missing')}, wanted {wanted.get(name, 'none')}"
+        for name in sorted(there.keys() | wanted.keys())
+        if there.get(name) != wanted.get(name)
+    ]
+
+
+def _describe(params: models.VectorParams) -> str:
+    kind = "dense" if params.multivector_config is None else "multi"
+    return f"{kind} of width {params.size} ({params.distance.value})"
+
+
+def _struct(point: Point) -> models.PointStruct:
+    return models.PointStruct(id=point.id, vector=_vectors(point), payload=dict(point.payload))
+
+
+def _vectors(point: Point) -> dict[str, Any]:
+    named: dict[str, Any] = {name: row.tolist() for name, row in point.dense.items()}
+    named |= {name: rows.tolist() for name, rows in point.multi.items()}
+    # A stored vector without entries counts as a document in an IDF corpus, and not otherwise:
+    # left out, it counts in neither.
+    named |= {name: _sparse(vector) for name, vector in point.sparse.items() if vector.indices.size}
+    return named
+
+
+def _sparse(vector: SparseVector) -> models.SparseVector:
+    return models.SparseVector(indices=vector.indices.tolist(), values=vector.values.tolist())
+
+
+def _weight(point: Point) -> int:
+    numbers = sum(vector.size for vector in (*point.dense.values(), *point.multi.values()))
+    numbers += sum(2 * vector.indices.size for vector in point.sparse.values())
+    return numbers * _BYTES_A_NUMBER + len(json.dumps(dict(point.payload)))
+
+
+def _query(leg: LegQuery, layout: Layout) -> models.QueryRequest:
+    """One leg's question; ids and scores only, since payloads cost more than the search."""
+    return models.QueryRequest(
+        query=_query_vector(leg, layout),
+        using=leg.using,
+        filter=_condition(leg.where),
+        params=_search_params(leg, layout),
+        limit=leg.limit,
+        with_payload=False,
+        with_vector=False,
+    )
+
+
+def _query_vector(leg: LegQuery, layout: Layout) -> Any:
+    if isinstance(leg.vector, SparseVector):
+        return models.NearestQuery(nearest=_sparse(leg.vector))
+    row: FloatArray = leg.vector
+    if leg.using in layout.multi:
+        return models.NearestQuery(nearest=[row.tolist()])
+    return models.NearestQuery(nearest=row.tolist())
+
+
+def _search_params(leg: LegQuery, layout: Layout) -> models.SearchParams | None:
+    if leg.using in layout.dense:
+        # A server does not rescore int8 unless asked, and then a score is only near the cosine.
+        rescored = models.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING)
+        return models.SearchParams(quantization=rescored)
+    if leg.using in layout.sparse and leg.idf_corpus is not None:
+        corpus = models.Filter(must=[_translated(leg.idf_corpus)])
+        return models.SearchParams(idf=models.IdfCorpusParams(corpus=corpus))
+    return None
+
+
+def _well_formed(ids: Iterable[int]) -> list[int]:
+    """The ids that can be a point's; a server refuses a whole request for one that cannot."""
+    return [point_id for point_id in ids if is_point_id(point_id)]
+
+
+def _condition(where: Filter | None) -> models.Filter | None:
+    """The server's filter with the meaning of `filters.matches`; None for none."""
+    return None if where is None else models.Filter(must=[_translated(where)])
+
+
+def _translated(where: Filter) -> models.Condition:  # noqa: PLR0911
+    match where:
+        case Equals(field=field, value=value):
+            match_value = models.MatchValue(value=as_keyword(value))
+            return models.FieldCondition(key=field, match=match_value)
+        case AnyOf(values=()) | Or(parts=()):
+            # An empty `should` would match everything.
+            return models.HasIdCondition(has_id=[])
+        case AnyOf(field=field, values=values):
+            match_any = models.MatchAny(any=[*map(as_keyword, values)])
+            return models.FieldCondition(key=field, match=match_any)
+        case Range(field=field):
+            given = models.Range(gt=where.gt, gte=where.gte, lt=where.lt, lte=where.lte)
+            return models.FieldCondition(key=field, range=given)
+        case HasId(ids=ids):
+            return models.HasIdCondition(has_id=[*sorted(_well_formed(ids))])
+        case Not(part=part):
+            return models.Filter(must_not=[_translated(part)])
+        case And(parts=parts) | Or(parts=parts):
+            joined = [*map(_translated, parts)]
+            is_and = isinstance(where, And)
+            return models.Filter(must=joined) if is_and else models.Filter(should=joined)

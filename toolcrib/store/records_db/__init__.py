@@ -1,0 +1,1 @@
+"""Small records beside the points, which several processes read and write."""

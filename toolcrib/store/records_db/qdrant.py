@@ -1,0 +1,283 @@
+"""A records database on a Qdrant server or cluster: a collection of points without vectors.
+
+A server orders by one number and leaves open what comes first among equals, and it may read a
+number's last digit wrong. So points are ordered by their time in whole microseconds, which any
+parser reads back as it was, and the records of one microsecond are put in order here.
+
+Importing this module takes seconds (`qdrant-client`): it is done when a URL is configured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+
+from toolcrib.errors import StoreDamagedError, StoreError
+from toolcrib.store.qdrant_client import (
+    META_KEY,
+    QdrantConnection,
+    batches,
+    connect,
+    models,
+)
+from toolcrib.store.records_db.base import DbRow, body_text, is_text, read_row
+
+__all__ = ["QdrantRecordsDb"]
+
+PAGE = 500
+TABLES_AT_FIRST = 1000
+
+MAX_BATCH_POINTS = 100
+
+DIGITS = 6
+"""Behind the point; exact for any parser until the year 2255."""
+
+# The names on the server are older than ours: a table of the database is a `shelf`.
+OURS = "ledger"
+INDEXES = {
+    "shelf": models.PayloadSchemaType.KEYWORD,
+    "at": models.PayloadSchemaType.FLOAT,
+}
+
+ASCENDING, DESCENDING = models.Direction.ASC, models.Direction.DESC
+
+
+class QdrantRecordsDb:
+    """A `RecordsDb` in one collection; safe to use from several threads."""
+
+    def __init__(self, connection: QdrantConnection, name: str) -> None:
+        self._connection = connection
+        self._name = name
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        api_key: str | None = None,
+        collection: str = "toolcrib-ledger",
+        timeout_s: float = 10.0,
+        replicas: int | None = None,
+    ) -> QdrantRecordsDb:
+        """Open the collection, or make it: with one shard, since such a database is small.
+
+        Raises:
+            StoreUnavailableError: the server does not answer.
+            StoreError: not a URL, a refused API key, a server older than 1.19, or a collection
+                that toolcrib did not make.
+        """
+        opened = cls(connect(url, api_key, timeout_s), collection)
+        try:
+            opened._make(replicas)
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    def _make(self, replicas: int | None) -> None:
+        """Make sure that the collection is there, is ours, and has its indexes."""
+        connection, name = self._connection, self._name
+        connection.require_version()
+        if not connection.has(name):
+            connection.make(
+                name, OURS, vectors_config={}, shard_number=1, replication_factor=replicas
+            )
+        found = connection.describe(name)
+        if (found.config.metadata or {}).get(META_KEY) != OURS:
+            raise StoreError(
+                f"the collection {name!r} at {connection.place} is no records database of "
+                "toolcrib: set server.collection to another name, or delete this one",
+            )
+        connection.index_fields(name, found, INDEXES)
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def put(self, table: str, row: DbRow) -> None:
+        """Write a record, or replace the one of the same id; durable when this returns.
+
+        Raises:
+            StoreUnavailableError: the server does not answer.
+            StoreWriteError: its disk is full.
+            StoreError: the record is not fit to be kept.
+        """
+        self.put_all(table, [row])
+
+    def put_all(self, table: str, rows: Sequence[DbRow]) -> None:
+        """Write records; durable when this returns.
+
+        Raises:
+            StoreError: as `put`; some may be written, and the call can be repeated as it was.
+        """
+        # Of one id twice in a request, the last one must stay.
+        points = {point.id: point for point in (_point(table, row) for row in rows)}
+        upsert = self._connection.client.upsert
+        for batch in batches(points.values(), MAX_BATCH_POINTS, _weight):
+            what = f"writing {len(batch)} records of {table!r}"
+            self._connection.write(what, upsert, self._name, batch, wait=True)
+
+    def delete(self, table: str, row_id: str) -> bool:
+        """Remove a record; whether there was one. Durable when this returns."""
+        if self.get(table, row_id) is None:
+            return False
+        self._remove(table, models.PointIdsList(points=[_point_id(table, row_id)]))
+        return True
+
+    def prune(self, table: str, *, before: float) -> int:
+        """Remove what is older than this time, to the microsecond; counts what went."""
+        doomed = _rows_of(table, lt=before)
+        count = self._connection.client.count
+        what = f"counting what is old in {table!r}"
+        found = self._connection.ask(what, count, self._name, doomed, exact=True).count
+        if found:
+            self._remove(table, models.FilterSelector(filter=doomed))
+        return found
+
+    def _remove(self, table: str, doomed: models.PointIdsList | models.FilterSelector) -> None:
+        delete, what = self._connection.client.delete, f"removing records of {table!r}"
+        self._connection.write(what, delete, self._name, doomed, wait=True)
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def get(self, table: str, row_id: str) -> DbRow | None:
+        """The record with this id, None where there is none.
+
+        Raises:
+            StoreUnavailableError: the server does not answer.
+            StoreDamagedError: the record cannot be read.
+        """
+        if not is_text(table, row_id):
+            return None
+        retrieve = self._connection.client.retrieve
+        what = f"reading a record of {table!r}"
+        wanted = [_point_id(table, row_id)]
+        found = self._connection.ask(what, retrieve, self._name, wanted, with_payload=True)
+        return self._row(found[0]) if found else None
+
+    def newest(
+        self, table: str, *, limit: int = 50, before: tuple[float, str] | None = None
+    ) -> list[DbRow]:
+        """The last records, newest first; with `before`, only those ordered before that pair."""
+        if limit < 1:
+            return []
+        if before is None:
+            return list(islice(self._in_order(table, DESCENDING, limit + 1), limit))
+        at = before[0]
+        beside = (row for row in self._moment(table, at, DESCENDING) if (row.at, row.id) < before)
+        beyond = self._in_order(table, DESCENDING, limit + 1, beyond=at)
+        return list(islice(chain(beside, beyond), limit))
+
+    def read(self, table: str) -> Iterator[DbRow]:
+        """Every record of a table, oldest first, in pages: others may write in between."""
+        return self._in_order(table, ASCENDING, PAGE)
+
+    def tables(self, prefix: str = "") -> list[str]:
+        """The tables that hold anything and begin so, by name."""
+        facet = self._connection.client.facet
+        limit = TABLES_AT_FIRST
+        while True:
+            what = "listing the tables"
+            found = self._connection.ask(what, facet, self._name, "shelf", limit=limit, exact=True)
+            if len(found.hits) < limit:
+                names = [str(hit.value) for hit in found.hits if hit.count]
+                return sorted(name for name in names if name.startswith(prefix))
+            limit *= 10
+
+    def close(self) -> None:
+        """Close the connections, unless the client was given; a second call does nothing."""
+        self._connection.close()
+
+    def _in_order(
+        self, table: str, direction: models.Direction, page: int, *, beyond: float | None = None
+    ) -> Iterator[DbRow]:
+        """The records of a table, page by page; `beyond`: only those past this microsecond."""
+        while True:
+            past = {} if beyond is None else {"gt" if direction is ASCENDING else "lt": beyond}
+            by = models.OrderBy(key="at", direction=direction)
+            found, _ = self._scroll(table, _rows_of(table, **past), limit=page, order_by=by)
+            if len(found) < page:
+                yield from _sorted(found, direction)
+                return
+            # The page may end among records of one microsecond: those are read whole.
+            last = _microsecond(found[-1].at)
+            yield from _sorted((row for row in found if _microsecond(row.at) != last), direction)
+            yield from self._moment(table, last, direction)
+            beyond = last
+
+    def _moment(self, table: str, at: float, direction: models.Direction) -> list[DbRow]:
+        """All records of one microsecond, in order."""
+        rows: list[DbRow] = []
+        offset: Any = None
+        while True:
+            within = _rows_of(table, gte=at, lte=at)
+            found, offset = self._scroll(table, within, limit=PAGE, offset=offset)
+            rows += found
+            if offset is None:
+                return _sorted(rows, direction)
+
+    def _scroll(self, table: str, where: models.Filter, **options: Any) -> tuple[list[DbRow], Any]:
+        found, offset = self._connection.ask(
+            f"reading through {table!r}",
+            self._connection.client.scroll,
+            self._name,
+            scroll_filter=where,
+            with_payload=True,
+            **options,
+        )
+        return [self._row(record) for record in found], offset
+
+    def _row(self, record: models.Record) -> DbRow:
+        """The record that a point holds."""
+        payload = record.payload or {}
+        place = f"the collection {self._name!r} at {self._connection.place}"
+        try:
+            return read_row(payload["id"], float(payload["time"]), payload["body"], place)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreDamagedError(
+                f"the point {record.id} in {place} is no record of toolcrib; delete it, or "
+                "restore a snapshot",
+            ) from error
+
+
+def _sorted(rows: Iterable[DbRow], direction: models.Direction) -> list[DbRow]:
+    return sorted(rows, key=lambda row: (row.at, row.id), reverse=direction is DESCENDING)
+
+
+def _point_id(table: str, row_id: str) -> str:
+    """The same in every run; 128 bits of a digest, since ids may come from strangers."""
+    name = f"{len(table)}:{table}{row_id}".encode()
+    return str(uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16).digest()))
+
+
+def _point(table: str, row: DbRow) -> models.PointStruct:
+    """A record as the server keeps it."""
+    body = body_text(table, row)
+    payload = {
+        "shelf": table,
+        "id": row.id,
+        "at": _microsecond(row.at),
+        "time": repr(float(row.at)),
+        "body": body,
+    }
+    return models.PointStruct(id=_point_id(table, row.id), vector={}, payload=payload)
+
+
+def _weight(point: models.PointStruct) -> int:
+    return len((point.payload or {})["body"])
+
+
+def _microsecond(at: float) -> float:
+    """The microsecond of a time; JSON has no word for infinity."""
+    largest = sys.float_info.max
+    return round(min(max(at, -largest), largest), DIGITS)
+
+
+def _rows_of(table: str, **bounds: float) -> models.Filter:
+    """The records of a table, those alone whose microsecond is `lt`, `lte`, `gt`, `gte` a time."""
+    whose = models.FieldCondition(key="shelf", match=models.MatchValue(value=table))
+    limits = {name: _microsecond(bound) for name, bound in bounds.items()}
+    when = [models.FieldCondition(key="at", range=models.Range(**limits))] if limits else []
+    return models.Filter(must=[whose, *when])
