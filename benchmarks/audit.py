@@ -21,7 +21,7 @@ from typing import Any
 
 from toolcrib import ToolSpec
 from toolcrib.indexers.audit import audit, audit_all
-from toolcrib.indexers.audit.finding import SEVERITIES
+from toolcrib.indexers.audit.findings import SEVERITIES
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = ROOT / "data" / "cases"

@@ -12,7 +12,7 @@ from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import IndexMismatchError, StoreError, UnknownCollectionError
-from toolcrib.indexers.passages import passage_layout
+from toolcrib.indexers.points import passage_layout
 from toolcrib.library import Library
 from toolcrib.records import Collection, Passage, Refusal
 from toolcrib.router.collections import index_collections, preset

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.indexers.sources import entries
+from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import SENSITIVITIES, ToolSpec, Turn
 from toolcrib.router.collections import preset
 from toolcrib.router.context.labels import FIELDS, label_sets
@@ -60,7 +60,7 @@ def test_every_label_is_one_that_there_is(name, collections):
 
 def test_the_right_tools_are_in_the_registry(turns):
     sources = (DATA / "registry", f"{DATA}/registry/home_tools.py:TOOLS")
-    found = [item for source in sources for _, item in entries(source, None, None)]
+    found = [item for source in sources for _, item in tool_entries(source, None, None)]
     known = {item.id for item in found if isinstance(item, ToolSpec)}
     named = {tool for turn in turns for tool in turn["labels"]["tools"]}
     assert named <= known

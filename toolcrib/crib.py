@@ -14,8 +14,8 @@ from toolcrib.desk import Desk, Stock
 from toolcrib.document_counter import DocumentCounter
 from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.indexers.points import layout
-from toolcrib.indexers.sources import ToolSource
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.readers.registry import ToolSource
+from toolcrib.indexers.writer import Listener
 from toolcrib.library import Library
 from toolcrib.reading import Reading
 from toolcrib.records import (

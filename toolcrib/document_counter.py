@@ -9,7 +9,7 @@ from typing import Any
 
 from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import StoreError
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.writer import Listener
 from toolcrib.library import Library
 from toolcrib.records import Collection, IndexReport, Passage, Scope
 from toolcrib.settings import Settings
@@ -70,7 +70,10 @@ class DocumentCounter(ToolCounter):
         """
         from toolcrib.indexers.documents.sources import passages
 
-        found = [entry for source in sources for entry in passages(source, collection)]
+        size = self._settings.documents.max_tokens
+        found = [
+            entry for source in sources for entry in passages(source, collection, max_tokens=size)
+        ]
         return self._put(found, collection if prune else None, progress)
 
     def index_passages(

@@ -1,14 +1,30 @@
-"""Packages of extras: imported when they are first needed, and missed by the extra's name."""
+"""Extras: their packages are imported when first needed, and missed by the extra's name."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 from toolcrib.errors import MissingExtraError
 
-__all__ = ["import_extra", "require_extra"]
+__all__ = ["import_extra", "needs_extra", "quiet_loggers", "require_extra"]
+
+
+@contextmanager
+def needs_extra(feature: str, extra: str) -> Generator[None]:
+    """Turn the ImportError of what is imported within into the name of its extra.
+
+    Raises:
+        MissingExtraError: the extra is not installed; `feature` is what needed it.
+    """
+    try:
+        yield
+    except ImportError as missing:
+        raise MissingExtraError(feature, extra) from missing
 
 
 def import_extra(module: str, feature: str, extra: str) -> Any:
@@ -17,10 +33,25 @@ def import_extra(module: str, feature: str, extra: str) -> Any:
     Raises:
         MissingExtraError: the extra is not installed; `feature` is what needed it.
     """
-    try:
+    with needs_extra(feature, extra):
         return importlib.import_module(module)
-    except ImportError as missing:
-        raise MissingExtraError(feature, extra) from missing
+
+
+@contextmanager
+def quiet_loggers(*names: str) -> Generator[None]:
+    """Keep what libraries log off the screen of an application that configured no logging.
+
+    Python prints warnings of loggers without a handler to stderr; a handler that does nothing
+    stops that, and an application with handlers of its own still gets every record.
+    """
+    handler = logging.NullHandler()
+    for name in names:
+        logging.getLogger(name).addHandler(handler)
+    try:
+        yield
+    finally:
+        for name in names:
+            logging.getLogger(name).removeHandler(handler)
 
 
 def require_extra(package: str, feature: str, extra: str) -> None:

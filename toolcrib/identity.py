@@ -6,8 +6,7 @@ from dataclasses import asdict
 
 from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.indexers.passages import PASSAGE_VERSION
-from toolcrib.indexers.render import RENDER_VERSION
+from toolcrib.indexers.points import PASSAGE_VERSION, RENDER_VERSION
 from toolcrib.retrieval.calibration import FEATURES_VERSION, differences
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.settings import Settings

@@ -12,9 +12,9 @@ from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownCollectionError
 from toolcrib.identity import difference, library_identity
-from toolcrib.indexers.passage_sync import PassageEntry, PassageSync
-from toolcrib.indexers.passages import passage_layout
-from toolcrib.indexers.writing import Listener, ignore
+from toolcrib.indexers.points import passage_layout
+from toolcrib.indexers.sync import PassageEntry, PassageSync
+from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.rebuilding import copy_passages
 from toolcrib.records import Collection, IndexReport, Passage
 from toolcrib.retrieval.passages import PassageRetriever, PassageWeights

@@ -19,7 +19,7 @@ from toolcrib import wiring
 from toolcrib.crib import Crib
 from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import QueryError, StoreError
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.writer import Listener
 from toolcrib.revisions import announce, change_revision, revision_of
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings, load_settings

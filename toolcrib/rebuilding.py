@@ -5,9 +5,8 @@ from __future__ import annotations
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.identity import index_identity, library_identity
-from toolcrib.indexers.passage_sync import PassageSync
-from toolcrib.indexers.sync import ToolSync
-from toolcrib.indexers.writing import Listener, ignore
+from toolcrib.indexers.sync import PassageSync, ToolSync
+from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.retrieval.calibration import CALIBRATION_KEY
 from toolcrib.router.collections import index_collections, read_collections
 from toolcrib.settings import Settings

@@ -17,7 +17,7 @@ from yaml import YAMLError
 
 from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError
-from toolcrib.indexers.render import FieldWeights
+from toolcrib.indexers.points import FieldWeights
 from toolcrib.records import Collection
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import GateSettings
@@ -31,6 +31,7 @@ from toolcrib.router.tools import ToolSettings
 
 __all__ = [
     "ContextSettings",
+    "DocumentSettings",
     "EncoderSettings",
     "GatewaySettings",
     "ServerSettings",
@@ -87,6 +88,14 @@ class ServerSettings(BaseModel):
     timeout_s: float = Field(default=10.0, gt=0)
     shards: int | None = Field(default=None, ge=1)
     replicas: int | None = Field(default=None, ge=1)
+
+
+class DocumentSettings(BaseModel):
+    """How documents are split: passages of at most `max_tokens` tokens, counted roughly."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_tokens: int = Field(default=200, ge=1)
 
 
 class ServiceSettings(BaseModel):
@@ -157,6 +166,7 @@ class Settings(BaseSettings):
     gate: GateSettings = GateSettings()
     tools: ToolSettings = ToolSettings()
     passages: PassageWeights = PassageWeights()
+    documents: DocumentSettings = DocumentSettings()
     knowledge: KnowledgeSettings = KnowledgeSettings()
     collections: tuple[Collection, ...] = ()
     context: ContextSettings = ContextSettings()

@@ -9,9 +9,8 @@ from functools import partial
 from toolcrib import wiring
 from toolcrib.crib import Crib
 from toolcrib.encoders.base import DenseEncoder, Reranker
-from toolcrib.indexers.passages import passage_layout
-from toolcrib.indexers.points import layout
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.points import layout, passage_layout
+from toolcrib.indexers.writer import Listener
 from toolcrib.library import Library
 from toolcrib.rebuilding import copy_passages, copy_tools
 from toolcrib.router.decision_log import DecisionLog

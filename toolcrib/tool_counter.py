@@ -14,9 +14,9 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownToolError
 from toolcrib.identity import calibration_identity, difference, index_identity
 from toolcrib.indexers.points import layout
-from toolcrib.indexers.sources import ToolSource, entries
+from toolcrib.indexers.readers.registry import ToolSource, tool_entries
 from toolcrib.indexers.sync import ToolSync
-from toolcrib.indexers.writing import Listener, ignore
+from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.rebuilding import copy_tools
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.calibration import (
@@ -81,7 +81,7 @@ class ToolCounter:
         Raises:
             StoreError: the store refused; tools reported to `progress` before are durable.
         """
-        found = [entry for source in sources for entry in entries(source, server, format)]
+        found = [entry for source in sources for entry in tool_entries(source, server, format)]
         try:
             with self._writing:
                 self._sign()

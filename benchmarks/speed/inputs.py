@@ -18,7 +18,7 @@ from rich.progress import track
 from speed.generate import generated_queries, generated_tools
 from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.onnx import BundledEncoder
-from toolcrib.indexers.render import clean, dense_text
+from toolcrib.indexers.points import clean, dense_text
 from toolcrib.records import ToolSpec
 
 __all__ = ["Inputs", "KnownVectors", "all_texts", "read_queries", "read_tools"]

@@ -8,7 +8,7 @@ import pytest
 
 from toolcrib.errors import SettingsError, SourceError
 from toolcrib.gateway.config import Overlay, read_config
-from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget
+from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget
 from toolcrib.records import ToolSpec
 
 LOCAL = {"command": "npx", "args": ["-y", "post"], "env": {"TOKEN": "${TOKEN}"}}

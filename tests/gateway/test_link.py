@@ -13,7 +13,7 @@ from tests.indexers.readers.mcp_servers.launch import closed_port, ends
 from toolcrib.errors import ServiceUnavailableError
 from toolcrib.gateway.last_words import LastWords
 from toolcrib.gateway.link import Link
-from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget
+from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget
 
 DEAF = {"name": "deaf", "does": "deaf"}
 DIE = {"name": "die", "does": "die"}

@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import StoreError
-from toolcrib.indexers.lexical_context import LexicalContext
-from toolcrib.indexers.points import layout
-from toolcrib.indexers.render import FieldWeights
-from toolcrib.indexers.sync import Entry, ToolSync
-from toolcrib.indexers.writing import PAGE
-from toolcrib.records import IndexProgress, Refusal, ToolSpec
+from toolcrib.indexers.points import FieldWeights, layout, passage_layout
+from toolcrib.indexers.sync import Entry, PassageSync, ToolSync
+from toolcrib.indexers.writer import PAGE, LexicalContext
+from toolcrib.records import IndexProgress, Passage, Refusal, ToolSpec
 from toolcrib.store.base import LegQuery, point_id
-from toolcrib.store.payload import read_tool
+from toolcrib.store.payload import read_passage, read_tool
 from toolcrib.store.qdrant_edge import EdgeStore
 
 
@@ -279,3 +277,202 @@ def test_one_text_alone_and_in_a_page_gets_the_same_place(bench):
     [hits] = bench.store.search([LegQuery("dense", alone, 8)])
     assert hits[0].id == point_id("t3")
     assert np.isclose(hits[0].score, 1.0, atol=1e-5)
+
+
+class PassageBench:
+    """A sync over a real store, with an encoder that counts."""
+
+    def __init__(self, folder) -> None:
+        self.encoder = DeterministicEncoder()
+        self.lexical = LexicalEncoder()
+        self.store = EdgeStore.open(folder, passage_layout(self.encoder.dimensions))
+        self.sync = PassageSync(self.store, self.encoder, self.lexical)
+
+    def run(self, *passages: Passage | Refusal, **options):
+        return self.sync.run([("docs", passage) for passage in passages], **options)
+
+    def held(self) -> dict[str, Passage]:
+        return {r.payload["id"]: read_passage(r.payload) for r in self.store.scroll()}
+
+    def lexical_score(self, word: str, passage_id: str) -> float:
+        [hits] = self.store.search([LegQuery("lexical", self.lexical.encode_query(word), 1000)])
+        return {hit.id: hit.score for hit in hits}.get(point_id(passage_id), 0.0)
+
+    def empty(self) -> None:
+        self.store.delete([record.id for record in self.store.scroll(fields=("id",))])
+        self.store.write_meta({})
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    made = PassageBench(tmp_path_factory.mktemp("passages"))
+    yield made
+    made.store.close()
+
+
+@pytest.fixture
+def passage_bench(shared):
+    shared.empty()
+    return shared
+
+
+def parts(document: str, *texts: str, collection: str = "notes") -> list[Passage]:
+    return [Passage(collection, document, text, (), n) for n, text in enumerate(texts)]
+
+
+def test_a_second_run_over_the_same_documents_encodes_nothing(passage_bench):
+    read = parts("a.md", "one", "two", "three")
+    first = passage_bench.run(*read)
+    encoded = passage_bench.encoder.encoded_documents
+    second = passage_bench.run(*read)
+    assert first.added == second.unchanged == ("notes/a.md#0", "notes/a.md#1", "notes/a.md#2")
+    assert (second.added, second.changed, second.removed) == ((), (), ())
+    assert passage_bench.encoder.encoded_documents == encoded
+
+
+def test_only_the_part_that_changed_is_encoded_again(passage_bench):
+    passage_bench.run(*parts("a.md", "one", "two"), *parts("b.md", "three"))
+    before = passage_bench.encoder.encoded_documents
+    report = passage_bench.run(*parts("a.md", "one", "two, mended"), *parts("b.md", "three"))
+    assert (report.changed, len(report.unchanged)) == (("notes/a.md#1",), 2)
+    assert passage_bench.encoder.encoded_documents == before + 1
+    assert passage_bench.held()["notes/a.md#1"].text == "two, mended"
+
+
+def test_a_part_under_another_heading_has_changed(passage_bench):
+    passage_bench.run(Passage("notes", "a.md", "one", ("Before",)))
+    report = passage_bench.run(Passage("notes", "a.md", "one", ("After",)))
+    assert report.changed == ("notes/a.md#0",)
+
+
+def test_one_name_in_two_collections_is_two_documents(passage_bench):
+    passage_bench.run(*parts("a.md", "one"), *parts("a.md", "another", collection="other"))
+    assert set(passage_bench.held()) == {"notes/a.md#0", "other/a.md#0"}
+
+
+def test_what_is_left_over_of_a_document_that_became_shorter_goes(passage_bench):
+    passage_bench.run(*parts("a.md", "one", "two", "three"), *parts("b.md", "four"))
+    report = passage_bench.run(*parts("a.md", "one, all of it"))
+    assert report.removed == ("notes/a.md#1", "notes/a.md#2")
+    assert set(passage_bench.held()) == {"notes/a.md#0", "notes/b.md#0"}
+
+
+def test_the_same_name_in_another_collection_does_not_shorten_a_document(passage_bench):
+    passage_bench.run(*parts("a.md", "one", "two"))
+    passage_bench.run(*parts("a.md", "one", collection="other"))
+    assert set(passage_bench.held()) == {"notes/a.md#0", "notes/a.md#1", "other/a.md#0"}
+
+
+def test_a_document_that_was_not_read_stays(passage_bench):
+    passage_bench.run(*parts("a.md", "one"), *parts("b.md", "two"))
+    assert passage_bench.run(*parts("a.md", "one")).removed == ()
+    assert set(passage_bench.held()) == {"notes/a.md#0", "notes/b.md#0"}
+
+
+def test_prune_removes_the_documents_of_its_collection_that_were_not_read(passage_bench):
+    passage_bench.run(
+        *parts("a.md", "1"), *parts("b.md", "2", "3"), *parts("c.md", "4", collection="x")
+    )
+    report = passage_bench.run(*parts("a.md", "1"), prune="notes")
+    assert report.removed == ("notes/b.md#0", "notes/b.md#1")
+    assert set(passage_bench.held()) == {"notes/a.md#0", "x/c.md#0"}
+
+
+def test_prune_with_nothing_read_empties_the_collection(passage_bench):
+    passage_bench.run(*parts("a.md", "1"), *parts("c.md", "4", collection="x"))
+    passage_bench.run(prune="notes")
+    assert set(passage_bench.held()) == {"x/c.md#0"}
+
+
+def test_prune_removes_no_document_while_anything_is_refused(passage_bench):
+    passage_bench.run(*parts("a.md", "one", "two"), *parts("b.md", "three"))
+    report = passage_bench.run(*parts("a.md", "one"), Refusal("b.md", "", "broken"), prune="notes")
+    assert report.removed == ("notes/a.md#1",)
+    assert report.refused[-1] == Refusal(
+        "--prune",
+        "",
+        "1 passages are in no source, but were kept: 1 sources were refused and may hold them; "
+        "mend those and prune again",
+    )
+    assert "notes/b.md#0" in passage_bench.held()
+
+
+def test_two_documents_of_one_name_keep_the_first_and_refuse_the_second(passage_bench):
+    report = passage_bench.sync.run(
+        [("one/a.md", *parts("a.md", "one")), ("two/a.md", *parts("a.md", "another"))]
+    )
+    assert report.added == ("notes/a.md#0",)
+    assert report.refused == (
+        Refusal(
+            "two/a.md",
+            "part 1",
+            "'a.md' already stands for another document, from one/a.md; rename one of them, or "
+            "give it another collection",
+        ),
+    )
+    assert passage_bench.held()["notes/a.md#0"].text == "one"
+
+
+def test_no_part_of_a_second_document_of_one_name_gets_into_the_first(passage_bench):
+    second = parts("a.md", "another", "with", "more parts")
+    passage_bench.sync.run(
+        [("one/a.md", *parts("a.md", "one")), *(("two/a.md", each) for each in second)]
+    )
+    assert [passage.text for passage in passage_bench.held().values()] == ["one"]
+
+
+def test_half_a_character_is_refused_and_the_others_are_kept(passage_bench):
+    report = passage_bench.run(*parts("a.md", "fine", "half \ud800", "fine too"))
+    assert report.added == ("notes/a.md#0", "notes/a.md#2")
+    assert report.refused == (
+        Refusal("a.md", "part 2", "holds half a character (a lone surrogate); mend the text"),
+    )
+
+
+def test_a_part_that_is_refused_keeps_what_stood_there(passage_bench):
+    passage_bench.run(*parts("a.md", "one", "two"))
+    report = passage_bench.run(*parts("a.md", "one", "half \ud800"))
+    assert (report.changed, report.removed, len(report.refused)) == ((), (), 1)
+    assert passage_bench.held()["notes/a.md#1"].text == "two"
+
+
+def test_what_goes_no_longer_counts_in_the_average(passage_bench):
+    passage_bench.run(
+        *parts("a.md", "red green"), *parts("b.md", "red green blue white black brown")
+    )
+    passage_bench.run(*parts("a.md", "red green"), prune="notes")
+    assert LexicalContext.from_meta(passage_bench.store.read_meta()).average == 2
+
+
+def test_what_else_the_small_document_holds_is_kept(passage_bench):
+    passage_bench.store.write_meta({"catalogue": {"collections": []}})
+    passage_bench.run(*parts("a.md", "one"))
+    assert passage_bench.store.read_meta()["catalogue"] == {"collections": []}
+
+
+documents = st.dictionaries(
+    st.sampled_from(["a.md", "b.md", "c.md"]),
+    st.lists(st.sampled_from(["one", "two words", "and three more words", ""]), max_size=4),
+)
+
+
+@settings(max_examples=30)
+@given(st.lists(documents, min_size=1, max_size=5))
+def test_any_sequence_of_pruned_runs_ends_in_what_the_last_one_says(shared, runs):
+    shared.empty()
+    for read in runs:
+        told = [part for name, texts in read.items() for part in parts(name, *texts)]
+        report = shared.run(*told, prune="notes")
+        assert len(report.added) + len(report.changed) + len(report.unchanged) == len(told)
+    assert shared.held() == {part.id: part for part in told}
+
+
+@settings(max_examples=30)
+@given(st.lists(documents, min_size=1, max_size=4))
+def test_without_pruning_each_document_is_what_the_last_run_that_read_it_says(shared, runs):
+    shared.empty()
+    last: dict[str, list[Passage]] = {}
+    for read in runs:
+        last |= {name: parts(name, *texts) for name, texts in read.items() if texts}
+        shared.run(*(part for name, texts in read.items() for part in parts(name, *texts)))
+    assert shared.held() == {part.id: part for told in last.values() for part in told}

@@ -17,8 +17,7 @@ from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError, QueryError
-from toolcrib.indexers.points import layout
-from toolcrib.indexers.render import FieldWeights
+from toolcrib.indexers.points import FieldWeights, layout
 from toolcrib.indexers.sync import ToolSync
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import Assessor, GateSettings

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.indexers.passage_sync import PassageSync
-from toolcrib.indexers.passages import passage_layout
+from toolcrib.indexers.points import passage_layout
+from toolcrib.indexers.sync import PassageSync
 from toolcrib.records import Passage
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.passages import DEPTH, PassageRetriever, PassageWeights

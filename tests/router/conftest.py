@@ -14,8 +14,7 @@ from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import EncoderError
-from toolcrib.indexers.passages import passage_layout
-from toolcrib.indexers.points import layout
+from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.library import Library
 from toolcrib.store.base import Store
 from toolcrib.wiring import MEMORY, open_store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.indexers.passages import passage_layout
+from toolcrib.indexers.points import passage_layout
 from toolcrib.library import Library
 from toolcrib.records import Collection, Context, Passage
 from toolcrib.retrieval.legs import EncodedQuery

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import MissingExtraError
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.indexers.render import dense_text
+from toolcrib.indexers.points import dense_text
 from toolcrib.records import ToolSpec
 from toolcrib.training.data import (
     DEV,

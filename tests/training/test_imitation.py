@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.encoders.lexical import split_identifier
-from toolcrib.indexers.render import clean, dense_text
+from toolcrib.indexers.points import clean, dense_text
 from toolcrib.records import ToolSpec
 from toolcrib.training.data import Example
 from toolcrib.training.imitation import imitate

@@ -18,7 +18,7 @@ from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.onnx import read_card
 from toolcrib.errors import SettingsError, TrainingError
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.indexers.render import dense_text
+from toolcrib.indexers.points import dense_text
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.settings import EncoderSettings
 from toolcrib.training.data import HeldOut, from_labels, pruned, sampled

@@ -12,7 +12,7 @@ from rich.table import Table
 from toolcrib.cli.opening import Json
 from toolcrib.cli.screen import err, out, print_json
 from toolcrib.indexers.audit import Finding, audit_all, blocks
-from toolcrib.indexers.sources import entries
+from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Refusal, ToolSpec
 
@@ -38,7 +38,7 @@ def audit(
 
     Nothing is indexed. The exit code is 1 when a tool would be held back.
     """
-    found = [item for source in sources for _, item in entries(source, None, None)]
+    found = [item for source in sources for _, item in tool_entries(source, None, None)]
     tools = [item for item in found if isinstance(item, ToolSpec)]
     refused = [item for item in found if isinstance(item, Refusal)]
     findings = audit_all(tools)

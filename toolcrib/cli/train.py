@@ -175,9 +175,9 @@ def _corpora(sources: list[str] | None) -> dict[str, Iterator[ToolSpec]]:
 
 
 def _specs(source: str) -> Iterator[ToolSpec]:
-    from toolcrib.indexers.sources import entries
+    from toolcrib.indexers.readers.registry import tool_entries
 
-    for _, entry in entries(source, None, None):
+    for _, entry in tool_entries(source, None, None):
         if isinstance(entry, Refusal):
             err.print(f"[yellow]{escape(f'{entry.source}: {entry.reason}')}[/]", soft_wrap=True)
         else:

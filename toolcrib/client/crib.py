@@ -12,8 +12,8 @@ from toolcrib.client.lines import AsyncLine, Line
 from toolcrib.client.parcels import packed_passages
 from toolcrib.client.twins import AsyncTwins
 from toolcrib.client.wire import Manner, Wire
-from toolcrib.indexers.sources import ToolSource
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.readers.registry import ToolSource
+from toolcrib.indexers.writer import Listener
 from toolcrib.records import (
     Collection,
     Context,

@@ -18,8 +18,9 @@ from toolcrib.client.calls import DONE, Call, Steps, quoted
 from toolcrib.client.parcels import PackedPassages, packed_passages, parts
 from toolcrib.client.reports import Told, joined
 from toolcrib.errors import UnknownCollectionError
-from toolcrib.indexers.writing import Listener
-from toolcrib.records import Collection, IndexReport, Refusal, Scope
+from toolcrib.indexers.sync import prune_refusal
+from toolcrib.indexers.writer import Listener
+from toolcrib.records import Collection, IndexReport, Scope
 from toolcrib.router.collections import preset
 
 __all__ = [
@@ -42,8 +43,12 @@ def read_documents(sources: Iterable[str | Path], collection: str) -> PackedPass
     """
     # The loaders import parsers of every format; a question needs none of them.
     from toolcrib.indexers.documents.sources import passages
+    from toolcrib.settings import DocumentSettings
 
-    return packed_passages(item for source in sources for item in passages(source, collection))
+    size = DocumentSettings().max_tokens
+    return packed_passages(
+        item for source in sources for item in passages(source, collection, max_tokens=size)
+    )
 
 
 def index_passages(
@@ -74,7 +79,9 @@ def index_passages(
             written: Written = yield Call("POST", "/v1/documents", read_written, body, about=name)
             report = joined(report, written.report)
             told.tell(part, written.report.refused)
-    return _unpruned(report, len(refused)) if prune is not None and refused else report
+    if prune is None or not refused:
+        return report
+    return replace(report, refused=(*report.refused, prune_refusal("passages", len(refused))))
 
 
 def remove_docs(collection: str, documents: Sequence[str] = ()) -> Steps[int]:
@@ -111,11 +118,3 @@ def add_collections(collections: Sequence[Collection]) -> Call[Listed]:
     """Make collections known, or describe them anew."""
     body = {"collections": [each.model_dump(mode="json") for each in collections]}
     return Call("POST", "/v1/collections", read_collections, body)
-
-
-def _unpruned(report: IndexReport, refused: int) -> IndexReport:
-    reason = (
-        f"passages that are in no source were kept: {refused} sources were refused and may hold "
-        "them; mend those and prune again"
-    )
-    return replace(report, refused=(*report.refused, Refusal("--prune", "", reason)))

@@ -11,9 +11,10 @@ from toolcrib.client.parcels import PackedTools, packed_tools, parts
 from toolcrib.client.reports import Told, joined, traced
 from toolcrib.client.tools import every_tool, look_up, tool_path
 from toolcrib.errors import UnknownToolError
-from toolcrib.indexers.sources import ToolSource, entries
-from toolcrib.indexers.writing import Listener
-from toolcrib.records import IndexReport, Refusal
+from toolcrib.indexers.readers.registry import ToolSource, tool_entries
+from toolcrib.indexers.sync import prune_refusal
+from toolcrib.indexers.writer import Listener
+from toolcrib.records import IndexReport
 from toolcrib.store.filters import Equals
 
 __all__ = ["index_tools", "read_sources", "remove_tools"]
@@ -23,7 +24,9 @@ def read_sources(
     sources: Iterable[ToolSource], server: str | None = None, format: str | None = None
 ) -> PackedTools:
     """What the sources hold, read on this side, and ready to be sent."""
-    return packed_tools(entry for source in sources for entry in entries(source, server, format))
+    return packed_tools(
+        entry for source in sources for entry in tool_entries(source, server, format)
+    )
 
 
 def index_tools(
@@ -83,11 +86,7 @@ def _prune(named: Container[str], server: str | None, refused: int) -> Steps[Ind
     listed = yield from every_tool(None, where)
     gone = sorted(tool.id for tool in listed if tool.id not in named)
     if gone and refused:
-        reason = (
-            f"{len(gone)} tools are in no source, but were kept: {refused} entries were "
-            "refused and may stand for them; mend those and prune again"
-        )
-        return IndexReport(refused=(Refusal("--prune", "", reason),))
+        return IndexReport(refused=(prune_refusal("tools", refused, len(gone)),))
     for tool_id in gone:
         yield from _remove(tool_id)
     return IndexReport(removed=tuple(gone))

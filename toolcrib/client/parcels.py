@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from toolcrib.errors import SpecError
-from toolcrib.indexers.passage_sync import PassageEntry
-from toolcrib.indexers.sync import Entry
+from toolcrib.indexers.sync import Entry, PassageEntry
 from toolcrib.records import Passage, Refusal, ToolSpec
 
 __all__ = ["PackedPassages", "PackedTools", "Parcel", "packed_passages", "packed_tools", "parts"]

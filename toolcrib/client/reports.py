@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 from toolcrib.client.answers import Written
 from toolcrib.client.parcels import Parcel
-from toolcrib.indexers.writing import Listener, ignore
+from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import IndexProgress, IndexReport, Refusal
 
 __all__ = ["Told", "joined", "traced"]

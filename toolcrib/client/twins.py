@@ -11,8 +11,8 @@ from typing import Any, Literal
 from toolcrib.client import documents, indexing, tools, turns
 from toolcrib.client.lines import AsyncLine
 from toolcrib.client.parcels import packed_passages
-from toolcrib.indexers.sources import ToolSource
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.readers.registry import ToolSource
+from toolcrib.indexers.writer import Listener
 from toolcrib.records import (
     Collection,
     Context,

@@ -24,7 +24,7 @@ from toolcrib.evaluation.rows import (
     validated,
 )
 from toolcrib.extras import require_extra
-from toolcrib.indexers.readers.source import build_spec
+from toolcrib.indexers.readers.base import build_spec
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = ["HUB_SETS", "HubSet", "HubTable", "Rows", "load_from_hub"]

@@ -27,8 +27,8 @@ from toolcrib.evaluation.rows import (
     strictness,
     validated,
 )
-from toolcrib.indexers.readers.source import Source, build_spec
-from toolcrib.indexers.sources import entries
+from toolcrib.indexers.readers.base import Source, build_spec
+from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = ["FOLDER_FORMS", "FolderForm", "load", "with_tools"]
@@ -61,13 +61,13 @@ def _registry_folder(folder: Path) -> DataSet:
     """
     registry = folder / "registry"
     sources = [str(registry), *(f"{path}:TOOLS" for path in sorted(registry.glob("*.py")))]
-    found = (item for _, item in entries(sources, None, None))
+    found = (item for _, item in tool_entries(sources, None, None))
     return checked(_name(folder), found, read_queries(_file(folder, "queries.jsonl")))
 
 
 def _paired(name: str, tools: str | Path, queries: Path) -> DataSet:
     """Load a file of tools, in any form that can be indexed, with a file of queries."""
-    found = (item for _, item in entries(str(tools), None, None))
+    found = (item for _, item in tool_entries(str(tools), None, None))
     return checked(name, _whole(found), read_queries(queries))
 
 

@@ -11,7 +11,7 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.measures import main_measure
 from toolcrib.evaluation.results import QueryResult
-from toolcrib.indexers.render import FieldWeights, lexical_counts
+from toolcrib.indexers.points import FieldWeights, lexical_counts
 from toolcrib.records import ToolSpec
 
 __all__ = [

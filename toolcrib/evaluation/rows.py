@@ -23,8 +23,7 @@ from pydantic import (
 from toolcrib.encoders.lexical import split_identifier
 from toolcrib.errors import SourceError
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery, UnanswerableScope
-from toolcrib.indexers.readers.entries import entries
-from toolcrib.indexers.readers.source import Source, build_spec
+from toolcrib.indexers.readers.base import Source, build_spec, entries
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = [

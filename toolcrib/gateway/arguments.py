@@ -18,8 +18,8 @@ from referencing.exceptions import Unresolvable
 
 from toolcrib.gateway.faults import in_words
 from toolcrib.gateway.patterns import matches_pattern
-from toolcrib.indexers.readers.mcp_list import is_object
-from toolcrib.indexers.readers.schemas import rewritten
+from toolcrib.indexers.readers.base import is_object
+from toolcrib.indexers.readers.json_schema import rewritten
 
 __all__ = ["faults"]
 

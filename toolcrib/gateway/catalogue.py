@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import blake2b
 from typing import Any
 
+from toolcrib.integrations.formats import MAX_NAME, accepted, with_digest
 from toolcrib.records import Scope, ToolSpec
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, from_scope, matches
 from toolcrib.store.payload import tool_payload
 
 __all__ = ["RESERVED", "Catalogue", "Offer"]
-
-NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]+")
-MAX_NAME = 64
-"""What providers accept in a tool's name, and how long it may be."""
 
 MARK_CHARS = 6
 
@@ -127,9 +122,8 @@ def _marked(spec: ToolSpec, name: str, count: Counter[str]) -> str:
     whole = len(spec.server) + len(spec.name) < MAX_NAME
     if count[name] == 1 and whole:
         return name
-    mark = blake2b(spec.id.encode("utf-8", "surrogatepass"), digest_size=MARK_CHARS // 2)
-    return f"{name[: MAX_NAME - MARK_CHARS - 1]}_{mark.hexdigest()}"
+    return with_digest(name, spec.id, MARK_CHARS)
 
 
 def _allowed(text: str) -> str:
-    return NOT_ALLOWED.sub("_", text).strip("_") or ("tool" if text else "")
+    return accepted(text) or ("tool" if text else "")

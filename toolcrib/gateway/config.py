@@ -10,10 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from toolcrib.errors import SettingsError, SourceError
-from toolcrib.indexers.readers.mcp_config import entries, servers_of
-from toolcrib.indexers.readers.mcp_list import is_object
-from toolcrib.indexers.readers.mcp_target import Target
-from toolcrib.indexers.readers.source import Source
+from toolcrib.indexers.readers.base import Source, is_object
+from toolcrib.indexers.readers.mcp_config import Target, server_entries, servers_of
 from toolcrib.records import Sensitivity, ToolSpec
 
 __all__ = ["Overlay", "ServerConfig", "read_config"]
@@ -76,7 +74,7 @@ def read_config(
         raise source.error("names no MCP servers; put them under 'mcpServers' (VS Code: 'servers')")
     found = tuple(
         ServerConfig(each.name, each.target, each.problem, _overlay(source, each.name, servers))
-        for each in entries(servers, env)
+        for each in server_entries(servers, env)
     )
     known = {server.name for server in found}
     if missing := sorted(set(only) - known):

@@ -10,7 +10,7 @@ from typing import Any, cast
 from jsonschema import exceptions
 from jsonschema.exceptions import ValidationError
 
-from toolcrib.indexers.readers.spec import kind_of
+from toolcrib.indexers.readers.base import kind_of
 
 __all__ = ["in_words", "parameters"]
 

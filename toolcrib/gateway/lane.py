@@ -12,7 +12,7 @@ from mcp.types import INVALID_REQUEST, CallToolResult, ErrorData, InputRequest
 from toolcrib.gateway.exchange import Exchange
 from toolcrib.gateway.front import Answer, Front
 from toolcrib.gateway.link import Link
-from toolcrib.indexers.readers.mcp_target import Target
+from toolcrib.indexers.readers.mcp_config import Target
 
 __all__ = ["Lane"]
 

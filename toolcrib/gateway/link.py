@@ -28,15 +28,16 @@ from toolcrib import __version__
 from toolcrib.errors import ServiceUnavailableError
 from toolcrib.gateway.last_words import LastWords
 from toolcrib.gateway.session import RelayingSession, Watched, know_headers
-from toolcrib.indexers.readers.mcp_failure import explain, explain_silence
+from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
 from toolcrib.indexers.readers.mcp_session import (
     Talk,
     connect,
+    explain,
+    explain_silence,
     is_closed,
     shake_hands,
     turn_pages,
 )
-from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget, Target
 
 __all__ = ["Ears", "Link"]
 

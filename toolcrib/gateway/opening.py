@@ -7,7 +7,7 @@ import time
 from toolcrib import wiring
 from toolcrib.errors import StoreError
 from toolcrib.gateway.news import Say
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.writer import Listener
 from toolcrib.namespaces import Namespaces
 from toolcrib.settings import Settings
 from toolcrib.store.records_db.base import DbRow, RecordsDb

@@ -22,7 +22,7 @@ from mcp.types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolcrib.indexers.readers.mcp_list import is_object
+from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp_session import Talk, Tap
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from toolcrib.gateway.config import Overlay
 from toolcrib.gateway.judging import Judgement
 from toolcrib.gateway.news import Say
 from toolcrib.gateway.terms import Backing
-from toolcrib.indexers.readers.mcp_list import tool_specs
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.readers.mcp import tool_specs
+from toolcrib.indexers.writer import Listener
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.store.records_db.base import DbRow
 

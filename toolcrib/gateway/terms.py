@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from toolcrib.gateway.judging import Judge
 from toolcrib.gateway.news import Say, quiet
 from toolcrib.gateway.upstream import Rhythm
-from toolcrib.indexers.writing import Listener
+from toolcrib.indexers.writer import Listener
 from toolcrib.records import Sensitivity
 from toolcrib.store.records_db.base import RecordsDb
 

@@ -17,8 +17,8 @@ from toolcrib.errors import OverloadedError, ServiceUnavailableError
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.front import ANYONE
 from toolcrib.gateway.lane import Lane
+from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.indexers.readers.mcp_session import is_closed
-from toolcrib.indexers.readers.mcp_target import HttpTarget, Target
 
 __all__ = ["Health", "Rhythm", "State", "Upstream"]
 

@@ -67,7 +67,8 @@ async def put_documents(body: DocumentsBody, request: Request) -> Response:
 
 def _put(visit: Visit, body: DocumentsBody, crib: Crib) -> IndexReport:
     require_writable(crib, body.collection, visit.scope())
-    entries = list(read_documents(body))
+    max_tokens = visit.house.settings.documents.max_tokens
+    entries = list(read_documents(body, max_tokens))
     report = crib.library.put(entries, prune=body.collection if body.prune else None)
     # Nothing more is made known; the crib hears that its library has changed.
     crib.add_collections()

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from toolcrib.errors import SourceError
+from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.indexers.readers.functions import FunctionsReader
-from toolcrib.indexers.readers.mcp_list import McpListReader
+from toolcrib.indexers.readers.mcp import McpListReader
 from toolcrib.indexers.readers.openapi import OpenApiReader
-from toolcrib.indexers.readers.source import Reader, Source
 from toolcrib.indexers.readers.toolspec import ToolSpecReader
 from toolcrib.records import Refusal, ToolSpec
 

@@ -10,6 +10,7 @@ from typing import Any
 from toolcrib.access.quarantine import Held, Quarantine
 from toolcrib.crib import Crib
 from toolcrib.errors import SpecError
+from toolcrib.indexers.sync import prune_refusal
 from toolcrib.records import IndexReport, Refusal, Scope, ToolSpec
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Equals, Filter, HasId, Not, all_of, from_scope, matches
@@ -126,10 +127,7 @@ def _pruned(
     if not gone:
         return report
     if report.refused:
-        reason = (
-            f"{len(gone)} tools are in no source, but were kept: {len(report.refused)} entries "
-            "were refused and may stand for them; mend those and prune again"
-        )
-        return replace(report, refused=(*report.refused, Refusal("prune", "", reason)))
+        kept = replace(prune_refusal("tools", len(report.refused), len(gone)), source="prune")
+        return replace(report, refused=(*report.refused, kept))
     crib.remove_tools(*gone)
     return replace(report, removed=(*report.removed, *gone))

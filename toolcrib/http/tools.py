@@ -12,7 +12,6 @@ from starlette.responses import Response
 from toolcrib.crib import Crib
 from toolcrib.errors import UnknownToolError
 from toolcrib.http.endpoints import Endpoint, answer, nothing
-from toolcrib.http.sent import read_sent
 from toolcrib.http.tool_writing import Pruning, Written, remove_tool, write_tools
 from toolcrib.http.visits import Visit, visit_of
 from toolcrib.http.wire.tools import (
@@ -24,6 +23,7 @@ from toolcrib.http.wire.tools import (
     ListBody,
     ToolsAnswer,
 )
+from toolcrib.indexers.readers.registry import read_sent
 from toolcrib.records import Scope, ToolSpec
 from toolcrib.store.filters import AnyOf, Filter, all_of, read_filter
 

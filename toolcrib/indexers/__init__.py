@@ -1,1 +1,1 @@
-"""Sources in: reading, rendering, keeping in step."""
+"""Indexers: tools and documents are read, audited, prepared and kept in step with a store."""

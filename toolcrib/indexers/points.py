@@ -1,19 +1,152 @@
-"""A specification as a stored point: its payload, and the texts that the encoders see."""
+"""Points: a tool or passage as it is stored, and the texts that the encoders read of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeAlias, cast
+
+from pydantic import Field
 
 from toolcrib.encoders.base import FloatArray
-from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.indexers.render import FieldWeights, clean, dense_text, lexical_counts
-from toolcrib.records import ToolSpec
+from toolcrib.encoders.lexical import LexicalEncoder, split_identifier
+from toolcrib.errors import SpecError
+from toolcrib.records import Passage, ToolSpec
 from toolcrib.store.base import Layout, Point, point_id
-from toolcrib.store.payload import tool_payload
+from toolcrib.store.payload import passage_payload, tool_payload
 
-__all__ = ["Draft", "draft", "layout"]
+__all__ = [
+    "Draft",
+    "FieldWeights",
+    "clean",
+    "dense_text",
+    "digest_of",
+    "draft",
+    "draft_passage",
+    "layout",
+    "lexical_counts",
+    "passage_counts",
+    "passage_layout",
+    "shared_prefix",
+]
+
+# -- texts -----------------------------------------------------------------------------------------
+
+RENDER_VERSION = 2
+"""Raise it when a text below changes: indexes of another version are refused."""
+
+MAX_CHARS = 4_000
+"""No encoder reads further (256 tokens); the lexical leg reads as far, so that one tool's
+manual does not outgrow the index."""
+
+_SPACES = re.compile(r"\s+")
+
+
+Weight: TypeAlias = Annotated[float, Field(ge=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldWeights:
+    """How many times a term counts in each field of the lexical leg."""
+
+    name: Weight = 3.0
+    server: Weight = 1.0
+    description: Weight = 1.0
+    parameters: Weight = 0.5
+    category: Weight = 1.0
+    examples: Weight = 0.3
+
+
+def clean(text: str) -> str:
+    """Drop control, zero-width and direction characters, and squeeze white space.
+
+    What takes no width leaves no gap: a word with a soft hyphen within stays one. Control
+    characters part words, as a line's end does.
+    """
+    if not text.isascii() or not text.isprintable():
+        text = "".join(map(_cleaned, text))
+    return _SPACES.sub(" ", text).strip()
+
+
+def _cleaned(letter: str) -> str:
+    return {"Cc": " ", "Cf": "", "Cs": ""}.get(unicodedata.category(letter), letter)
+
+
+def dense_text(spec: ToolSpec) -> str:
+    """What the dense encoder reads of a tool."""
+    words = " ".join(split_identifier(spec.name)) or spec.name
+    head = f"{spec.server} {words}" if spec.server else words
+    return clean(f"{head}: {spec.description[:MAX_CHARS]}")
+
+
+def lexical_counts(
+    spec: ToolSpec,
+    encoder: LexicalEncoder,
+    weights: FieldWeights,
+    prefix: Sequence[str] = (),
+) -> Mapping[str, float]:
+    """Field-weighted term frequencies; `prefix` are name terms that all its siblings share."""
+    counts: Counter[str] = Counter()
+    name = encoder.terms(spec.name)
+    if prefix and tuple(name[: len(prefix)]) == tuple(prefix) and len(name) > len(prefix):
+        name = name[len(prefix) :]
+    for terms, weight in (
+        (name, weights.name),
+        (encoder.terms(spec.server), weights.server),
+        (encoder.terms(clean(spec.description[:MAX_CHARS])), weights.description),
+        (
+            encoder.terms(clean(" ".join(_words_of(spec.input_schema))[:MAX_CHARS])),
+            weights.parameters,
+        ),
+        (encoder.terms(" ".join((spec.category, *spec.tags))), weights.category),
+        (encoder.terms(clean(" ".join(spec.success_examples)[:MAX_CHARS])), weights.examples),
+    ):
+        # A field of no weight must not count as containing its words: IDF would see them.
+        for term in terms if weight > 0 else ():
+            counts[term] += weight  # pyright: ignore[reportArgumentType] Counter of floats
+    return counts
+
+
+def shared_prefix(names: Sequence[Sequence[str]], at_least: int = 4) -> tuple[str, ...]:
+    """The first terms that nine in ten of a server's tool names begin with.
+
+    Such a prefix says which server it is, not what the tool does; were it counted as name,
+    every tool of the server would match a query that holds the word. Servers with fewer than
+    `at_least` tools have none.
+    """
+    prefix: tuple[str, ...] = ()
+    while len(names) >= at_least:
+        heads = Counter(
+            tuple(name[: len(prefix) + 1]) for name in names if len(name) > len(prefix) + 1
+        )
+        head, count = heads.most_common(1)[0] if heads else ((), 0)
+        if count < 0.9 * len(names) or head[: len(prefix)] != prefix:
+            break
+        prefix = head
+    return prefix
+
+
+def _words_of(schema: Mapping[str, Any], depth: int = 3) -> Iterator[str]:
+    """Names and descriptions of a JSON Schema's properties, a few levels down."""
+    properties = schema.get("properties")
+    if depth == 0 or not isinstance(properties, dict):
+        return
+    for name, inner in cast("dict[str, Any]", properties).items():
+        yield name
+        if not isinstance(inner, dict):
+            continue
+        described = cast("dict[str, Any]", inner)
+        if isinstance(described.get("description"), str):
+            yield described["description"]
+        yield from _words_of(described, depth - 1)
+
+
+# -- tools -----------------------------------------------------------------------------------------
 
 
 def layout(dimensions: int) -> Layout:
@@ -27,37 +160,26 @@ def layout(dimensions: int) -> Layout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
-    """A specification on its way into the store, before its texts are encoded."""
+    """A tool or passage on its way into the store, before its texts are encoded.
 
-    spec: ToolSpec
+    `texts`: its own text, then as many examples as `examples` says, then anti-patterns.
+    """
+
+    id: str
     payload: Mapping[str, Any]
     counts: Mapping[str, float]
-    text: str
-
-    @property
-    def id(self) -> str:
-        """The tool's id."""
-        return self.spec.id
+    texts: tuple[str, ...]
+    examples: int = 0
 
     @property
     def length(self) -> float:
-        """Field-weighted number of terms."""
+        """Number of terms, those of a tool by the weights of its fields."""
         return self.payload["length"]
 
-    @property
-    def rows(self) -> int:
-        """How many texts `texts` gives."""
-        return 1 + len(self.spec.success_examples) + len(self.spec.anti_patterns)
-
-    def texts(self) -> list[str]:
-        """Everything to encode: the tool's own text, then its examples, then anti-patterns."""
-        hints = (*self.spec.success_examples, *self.spec.anti_patterns)
-        return [self.text, *(clean(hint) for hint in hints)]
-
     def point(self, vectors: FloatArray, lexical: LexicalEncoder, average: float) -> Point:
-        """The finished point; `vectors`: float32 [len(texts()), d]."""
-        examples = 1 + len(self.spec.success_examples)
-        multi = {"examples": vectors[1:examples], "anti_patterns": vectors[examples:]}
+        """The finished point; `vectors`: float32 [len(texts), d]."""
+        hints = 1 + self.examples
+        multi = {"examples": vectors[1:hints], "anti_patterns": vectors[hints:]}
         return Point(
             id=point_id(self.id),
             payload=self.payload,
@@ -68,10 +190,7 @@ class Draft:
 
 
 def draft(
-    spec: ToolSpec,
-    lexical: LexicalEncoder,
-    weights: FieldWeights,
-    prefix: Sequence[str],
+    spec: ToolSpec, lexical: LexicalEncoder, weights: FieldWeights, prefix: Sequence[str]
 ) -> Draft:
     """Prepare a specification.
 
@@ -79,4 +198,48 @@ def draft(
         SpecError: it holds text that no store can keep.
     """
     counts = lexical_counts(spec, lexical, weights, prefix)
-    return Draft(spec, tool_payload(spec, sum(counts.values())), counts, dense_text(spec))
+    hints = map(clean, (*spec.success_examples, *spec.anti_patterns))
+    texts = (dense_text(spec), *hints)
+    payload = tool_payload(spec, sum(counts.values()))
+    return Draft(spec.id, payload, counts, texts, len(spec.success_examples))
+
+
+# -- passages --------------------------------------------------------------------------------------
+
+PASSAGE_VERSION = 1
+"""Raise it when what is read of a passage changes: indexes of another version are refused."""
+
+
+def passage_layout(dimensions: int) -> Layout:
+    """The named vectors of a passage: its text, its words."""
+    return Layout(dense={"dense": dimensions}, multi={}, sparse=("lexical",))
+
+
+def draft_passage(passage: Passage, lexical: LexicalEncoder) -> Draft:
+    """Prepare a passage.
+
+    Raises:
+        SpecError: it holds text that no store can keep.
+    """
+    for text in (passage.document, passage.text, *passage.title):
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise SpecError("holds half a character (a lone surrogate); mend the text") from error
+    counts = passage_counts(passage, lexical)
+    payload = passage_payload(passage, sum(counts.values()), digest_of(passage))
+    headings, text = " › ".join(passage.title), passage.text[:MAX_CHARS]
+    return Draft(passage.id, payload, counts, (clean(f"{headings}: {text}" if headings else text),))
+
+
+def passage_counts(passage: Passage, lexical: LexicalEncoder) -> Mapping[str, float]:
+    """Term frequencies of headings and text."""
+    counts: Counter[str] = Counter(lexical.terms(clean(" ".join(passage.title))))
+    counts.update(lexical.terms(clean(passage.text[:MAX_CHARS])))
+    return counts
+
+
+def digest_of(passage: Passage) -> str:
+    """Hex digest of everything in a passage; equal means "left alone"."""
+    parts = [passage.id, passage.title, passage.text, passage.start]
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()

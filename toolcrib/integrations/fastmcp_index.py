@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fastmcp.tools.base import Tool
 
 from toolcrib.crib import Crib
-from toolcrib.indexers.readers.mcp_list import tool_specs
+from toolcrib.indexers.readers.mcp import tool_specs
 from toolcrib.records import FindResult, ToolSpec
 from toolcrib.settings import Settings
 from toolcrib.store.base import point_id

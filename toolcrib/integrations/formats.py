@@ -17,7 +17,7 @@ from toolcrib.errors import QueryError
 from toolcrib.records import ToolSpec
 from toolcrib.records.tools import default_id
 
-__all__ = ["FORMATS", "export", "named_ids"]
+__all__ = ["FORMATS", "MAX_NAME", "accepted", "export", "named_ids", "with_digest"]
 
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]+")
 _PLAIN = re.compile(r"(?!_)[a-zA-Z0-9_-]+(?<!_)")
@@ -66,9 +66,9 @@ def _own_names(tools: Sequence[ToolSpec]) -> list[str]:
 
 def _brief_names(tools: Sequence[ToolSpec]) -> list[str]:
     """As short as they can be among these tools."""
-    plain = [_accepted(tool.name) for tool in tools]
+    plain = [_named(tool.name) for tool in tools]
     names = [
-        name if plain.count(name) == 1 else _accepted(f"{tool.server}_{tool.name}")
+        name if plain.count(name) == 1 else _named(f"{tool.server}_{tool.name}")
         for tool, name in zip(tools, plain, strict=True)
     ]
     seen: dict[str, int] = {}
@@ -101,21 +101,27 @@ def _lasting(tool: ToolSpec, *parts: str) -> str:
     is_told_apart = all(_PLAIN.fullmatch(part) and "__" not in part for part in given)
     if is_told_apart and len(name) <= MAX_NAME and tool.id == default_id(tool.server, tool.name):
         return name
-    return _with_digest(name, tool.id)
+    return with_digest(_named(name), tool.id)
 
 
 def _namespace(server: str) -> str:
     is_accepted = _PLAIN.fullmatch(server) and len(server) <= MAX_NAME
-    return server if is_accepted else _with_digest(server, server)
+    return server if is_accepted else with_digest(_named(server), server)
 
 
-def _with_digest(name: str, of: str) -> str:
-    digest = hashlib.blake2b(of.encode("utf-8", "surrogatepass"), digest_size=DIGEST // 2)
-    return f"{_accepted(name)[: MAX_NAME - DIGEST - 1]}_{digest.hexdigest()}"
+def with_digest(name: str, of: str, chars: int = DIGEST) -> str:
+    """A name told apart by the first `chars` characters of a digest of `of`."""
+    digest = hashlib.blake2b(of.encode("utf-8", "surrogatepass"), digest_size=chars // 2)
+    return f"{name[: MAX_NAME - chars - 1]}_{digest.hexdigest()}"
 
 
-def _accepted(name: str) -> str:
-    return _NOT_ALLOWED.sub("_", name).strip("_")[:MAX_NAME] or "tool"
+def accepted(text: str) -> str:
+    """The text with what providers do not accept in a name as `_`; empty where nothing is left."""
+    return _NOT_ALLOWED.sub("_", text).strip("_")
+
+
+def _named(name: str) -> str:
+    return accepted(name)[:MAX_NAME] or "tool"
 
 
 # -- definitions -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from toolcrib.encoders.lexical import split_identifier
-from toolcrib.indexers.render import dense_text
+from toolcrib.indexers.points import dense_text
 from toolcrib.records import FindResult, Outcome, Scope, ToolHit, ToolSpec
 from toolcrib.retrieval.ranking import by_score
 from toolcrib.store.base import point_id

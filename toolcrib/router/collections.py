@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray, from_text, to_text
 from toolcrib.errors import QueryError, SettingsError
-from toolcrib.indexers.render import clean
+from toolcrib.indexers.points import clean
 from toolcrib.records import Collection, Scope, Sensitivity, is_above
 
 __all__ = [

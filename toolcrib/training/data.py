@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.indexers.render import clean, dense_text
+from toolcrib.indexers.points import clean, dense_text
 from toolcrib.training import import_train
 
 __all__ = [

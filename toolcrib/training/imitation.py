@@ -18,7 +18,7 @@ from typing import Any, cast
 import yaml
 
 from toolcrib.encoders.lexical import split_identifier
-from toolcrib.indexers.render import MAX_CHARS, clean, dense_text
+from toolcrib.indexers.points import MAX_CHARS, clean, dense_text
 from toolcrib.records import ToolSpec
 from toolcrib.training.data import Example, TrainingData
 

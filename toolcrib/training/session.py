@@ -19,7 +19,7 @@ from toolcrib.evaluation.results import Evaluation, SystemResult
 from toolcrib.evaluation.runner import CreateSystem, Report, evaluate
 from toolcrib.evaluation.significance import randomisation_tests
 from toolcrib.evaluation.systems.ours import OwnSystems
-from toolcrib.indexers.render import dense_text
+from toolcrib.indexers.points import dense_text
 from toolcrib.records import ToolSpec
 from toolcrib.retrieval.calibration import Floats
 from toolcrib.settings import Settings

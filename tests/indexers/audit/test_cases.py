@@ -10,9 +10,9 @@ import pytest
 
 from toolcrib import ToolSpec
 from toolcrib.indexers.audit import audit, audit_all, blocks
-from toolcrib.indexers.audit.finding import SEVERITIES
-from toolcrib.indexers.audit.rulebook import FOLDER, rulebook
-from toolcrib.indexers.sources import entries
+from toolcrib.indexers.audit.findings import SEVERITIES
+from toolcrib.indexers.audit.rules import FOLDER, rulebook
+from toolcrib.indexers.readers.registry import tool_entries
 
 DATA = Path(__file__).parents[3] / "data"
 
@@ -89,7 +89,7 @@ def test_the_cases_are_as_many_and_as_different_as_promised():
 
 def test_no_honest_tool_of_the_registry_is_held_back():
     registry = [DATA / "registry", f"{DATA}/registry/home_tools.py:TOOLS"]
-    tools = [item for _, item in entries(registry, None, None) if isinstance(item, ToolSpec)]
+    tools = [item for _, item in tool_entries(registry, None, None) if isinstance(item, ToolSpec)]
     assert len(tools) == 247
     assert audit_all(tools) == []
 

@@ -9,12 +9,13 @@ import sys
 import warnings
 
 import pytest
+from docutils.parsers.rst import directives, roles
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.indexers.documents.making import docx, notebook, pdf
 from toolcrib.errors import MissingExtraError, SourceError
-from toolcrib.indexers.documents import converting
+from toolcrib.indexers.documents import loading
 from toolcrib.indexers.documents.loading import kind_of_name, kind_of_type, load
 
 GERMAN = "Die Zugriffsberechtigung für Benutzerkonten wird täglich überprüft. " * 5
@@ -175,7 +176,7 @@ def test_word_documents_keep_their_headings():
 
 
 def test_a_word_document_that_unpacks_to_too_much_is_refused(monkeypatch):
-    monkeypatch.setattr(converting, "MAX_UNPACKED_BYTES", 100)
+    monkeypatch.setattr(loading, "MAX_UNPACKED_BYTES", 100)
     assert "100 are read at most" in reason(docx(("", "Text.")), "a.docx")
 
 
@@ -233,7 +234,7 @@ def test_markdown_text_and_code_need_no_converter(monkeypatch, name):
 
 def test_libraries_say_nothing_while_they_read(capfd):
     logger = logging.getLogger("pdfminer.test")
-    with converting._reading("PDF"):
+    with loading._converting("PDF"):
         logger.warning("of no interest")
         warnings.warn("of no interest either", stacklevel=1)
     assert capfd.readouterr() == ("", "")
@@ -249,3 +250,129 @@ def test_any_bytes_are_text_or_refused(content, name):
         assert text
     assert text.encode().decode() == text
     assert not {"\r", "\0"} & set(text)
+
+
+PAGE = """<!DOCTYPE html><html><head><title> Set up - Docs </title><style>p {}</style></head>
+<body><nav>Home</nav><script>run()</script>
+<h1>Set up<a class="headerlink" href="#set-up">¶</a></h1><p>Call <code>get_user</code> *now*.</p>
+<pre>make install</pre><footer>All rights</footer></body></html>"""
+
+
+def html(text, **options):
+    return load(text if isinstance(text, bytes) else text.encode(), "a.html", "html", **options)
+
+
+def test_a_page_is_its_content_without_what_is_on_every_page():
+    page = html(PAGE)
+    assert page.text == "# Set up\n\nCall `get_user` *now*.\n\n```\nmake install\n```"
+    assert page.title == "Set up - Docs"
+
+
+def test_the_main_part_of_a_page_is_enough_where_there_is_one():
+    assert html("<body><p>Menu</p><main><p>Text.</p></main></body>").text == "Text."
+    several = html("<p>One</p><main><p>Two</p></main><main><p>Three</p></main>").text
+    assert several.split() == ["One", "Two", "Three"]
+
+
+def test_a_heading_keeps_its_links_but_not_the_one_to_itself():
+    page = html(
+        '<h1><a href="/"><img alt="Logo" src="l.png"></a></h1>'
+        '<h2>Keys<a href="#keys">#</a></h2><h2><a href="https://x.org">Rotation</a></h2>',
+    )
+    assert page.text.split("\n\n") == [
+        "# [![Logo](l.png)](/)",
+        "## Keys",
+        "## [Rotation](https://x.org)",
+    ]
+
+
+def test_a_page_without_a_title_goes_by_its_file():
+    assert html("<p>Text.</p>").title == "a"
+
+
+@pytest.mark.parametrize("page", [b'<meta charset="iso-8859-7">%s', b"%s"])
+def test_a_page_is_read_as_it_or_its_server_says_that_it_is_written(page):
+    charset = None if b"meta" in page else "iso-8859-7"
+    assert "Ελλάδα" in html(page % "Ελλάδα".encode("iso8859-7"), charset=charset).text
+
+
+def test_a_page_nested_beyond_reason_is_still_words():
+    assert html("<div>" * 3000 + "deep words" + "</div>" * 3000).text == "deep words"
+
+
+def rst(text):
+    return load(text.encode(), "a.rst", "rst").text
+
+
+def test_restructured_text_keeps_headings_lists_tables_and_code():
+    text = rst(
+        "Title\n=====\n\nPart\n----\n\n* one\n\n.. code-block:: python\n\n   # no heading\n\n"
+        "== ==\na  b\n== ==\n1  2\n== ==\n",
+    )
+    for piece in ("# Title\n", "## Part\n", "* one\n", "```\n# no heading\n```", "| 1 | 2 |"):
+        assert piece in text
+
+
+def test_what_only_sphinx_knows_keeps_its_words(capfd):
+    text = rst(
+        ".. toctree::\n   :maxdepth: 2\n\n   intro\n\n"
+        ".. py:function:: get_user(id)\n   :noindex:\n\n   Gives the *user*.\n\n"
+        ".. tab-set::\n\n   .. tab-item:: Linux\n\n      Use the archive.\n\n"
+        ".. code-block:: sh\n   :caption: x\n   :emphasize-lines: 1\n\n   make all\n\n"
+        "See :ref:`the guide <guide>`, :func:`~lib.get_user` and |release|, or `nowhere`_.\n",
+    )
+    assert "intro" not in text
+    assert "get\\_user" not in text
+    for piece in (
+        "get_user(id)\n\nGives the *user*.",
+        "Linux\n\nUse the archive.",
+        "```\nmake all\n```",
+        "See the guide, lib.get_user and |release|, or `nowhere`_.",
+    ):
+        assert piece in text
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "==== ===\nbad  table words\n====\n",
+        ".. code-block:: sh\n   :number-lines: many\n\n   table words\n",
+        "Title\n=====\n\n* item\n\n  words\n  =====\n",
+        "Too short\n==\n\nwords\n",
+    ],
+)
+def test_what_is_wrong_in_restructured_text_is_not_lost(text):
+    assert "words" in rst(text)
+
+
+def test_restructured_text_reads_no_other_file(tmp_path):
+    (tmp_path / "secret.txt").write_text("the secret", encoding="utf-8")
+    (tmp_path / "secret.svg").write_text("<svg><text>the secret</text></svg>", encoding="utf-8")
+    text = rst(
+        f"Words.\n\n.. include:: {tmp_path}/secret.txt\n\n"
+        f".. literalinclude:: {tmp_path}/secret.txt\n\n"
+        f".. csv-table::\n   :file: {tmp_path}/secret.txt\n\n"
+        f".. image:: {tmp_path}/secret.svg\n   :loading: embed\n   :alt: A picture\n\n"
+        ".. raw:: html\n\n   <b>the secret</b>\n",
+    )
+    assert "Words." in text
+    assert "A picture" in text
+    assert "the secret" not in text
+
+
+def test_docutils_knows_no_more_afterwards_than_before():
+    found = directives.directive, roles.role
+    rst(".. no-such-directive:: words\n\n:no-such-role:`words`\n")
+    assert (directives.directive, roles.role) == found
+
+
+def test_restructured_text_that_docutils_fails_on_is_refused(monkeypatch):
+    import docutils.core
+
+    def fail(*_, **__):
+        raise RuntimeError("broken\ninside")
+
+    monkeypatch.setattr(docutils.core, "publish_doctree", fail)
+    with pytest.raises(SourceError, match="cannot be read as reStructuredText: RuntimeError: brok"):
+        rst("Words.")

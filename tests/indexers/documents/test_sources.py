@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import pytest
 
 from tests.indexers.documents.making import docx, notebook, pdf
 from tests.indexers.documents.serving import Answer, serving
+from toolcrib.clock import ManualClock
 from toolcrib.errors import MissingExtraError
 from toolcrib.indexers.documents import sources
-from toolcrib.indexers.documents.sources import passages
+from toolcrib.indexers.documents.sources import fetch, passages
 from toolcrib.records import Passage, Refusal
 
 
@@ -23,9 +25,9 @@ def write(folder, **files):
         path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def read(source, **options):
+def read(source, max_tokens=200, **options):
     """Give the passages of a source and its refusals."""
-    found = list(passages(source, "handbook", **options))
+    found = list(passages(source, "handbook", max_tokens=max_tokens, **options))
     refused = [item for _, item in found if isinstance(item, Refusal)]
     assert [where for where, item in found if isinstance(item, Refusal)] == [
         refusal.source for refusal in refused
@@ -46,7 +48,7 @@ def reasons(source):
 
 def test_a_file_becomes_passages_that_say_where_they_stand(tmp_path):
     write(tmp_path, **{"leave.md": "# Leave\n\nAsk first.\n\n## Sick\n\nCall in.\n"})
-    assert list(passages(tmp_path / "leave.md", "handbook")) == [
+    assert list(passages(tmp_path / "leave.md", "handbook", max_tokens=200)) == [
         (
             str(tmp_path / "leave.md"),
             Passage("handbook", str(tmp_path / "leave.md"), "Ask first.", ("Leave",), 0, 9),
@@ -195,7 +197,7 @@ def test_passages_are_numbered_and_as_large_as_was_asked(tmp_path):
 def test_without_the_splitter_nothing_can_be_read(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "semantic_text_splitter", None)
     with pytest.raises(MissingExtraError, match="needs the extra 'docs'"):
-        list(passages(tmp_path, "handbook"))
+        list(passages(tmp_path, "handbook", max_tokens=200))
 
 
 def test_without_a_converter_the_other_documents_are_still_read(tmp_path, monkeypatch):
@@ -212,7 +214,7 @@ def test_a_url_is_its_document_wherever_it_leads(monkeypatch):
         site.put("/guide/set%20up.md", "Ask first.", "text/plain")
         site.answers["/old"] = Answer(status=301, headers={"Location": "/guide/set%20up.md"})
         url = site.url("/old")
-        assert list(passages(url, "handbook")) == [
+        assert list(passages(url, "handbook", max_tokens=200)) == [
             (url, Passage("handbook", url, "Ask first.", ("set up",), 0, 0)),
         ]
 
@@ -224,3 +226,100 @@ def test_a_url_without_a_document_is_refused(monkeypatch):
         picture = reasons(site.put("/logo", b"\x89PNG", "image/png"))[0]
         assert picture.startswith("the server sent image/png; documents")
         assert "a kind that it does not name" in reasons(site.put("/x", b"x"))[0]
+
+
+@pytest.fixture
+def site(monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    with serving() as running:
+        yield running
+
+
+def reason(url, clock=None):
+    refusal = fetch(url, clock)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.source, refusal.place) == (url, "")
+    return refusal.reason
+
+
+def test_what_a_server_sends_comes_with_what_it_says_of_it(site):
+    got = fetch(site.put("/a%20b.md?v=1", "Text.", "text/plain; charset=KOI8-R"))
+    assert (got.content, got.kind, got.charset) == (b"Text.", "markdown", "koi8-r")
+    assert got.path == "/a b.md"
+
+
+def test_a_server_need_not_say_anything(site):
+    got = fetch(site.put("/a.txt", "Text."))
+    assert (got.kind, got.charset) == ("text", None)
+
+
+def test_an_address_may_be_written_as_people_write_it(site):
+    site.put("/%C3%BCber%20uns?q=%C3%A9", "Text.", "text/plain")
+    assert fetch(site.url("/über uns?q=é")).content == b"Text."
+
+
+def test_redirects_are_followed(site):
+    site.put("/new.rst", "Text.")
+    site.answers["/old"] = Answer(status=302, headers={"Location": "/new.rst"})
+    assert fetch(site.url("/old")).path == "/new.rst"
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "said"),
+    [
+        ("ftp://127.0.0.1/a.md", "unknown url type: ftp"),
+        ("file:///etc/hosts", "Redirection to url 'file:///etc/hosts' is not allowed"),
+    ],
+)
+def test_a_redirect_leads_nowhere_but_to_the_web(site, elsewhere, said):
+    site.answers["/old"] = Answer(status=302, headers={"Location": elsewhere})
+    assert said in reason(site.url("/old"))
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (404, "the server answered 404 Not Found; check the address"),
+        (403, "the server answered 403 Forbidden; it wants a sign-in: save the document as a file"),
+        (503, "the server answered 503 Service Unavailable; try again later"),
+    ],
+)
+def test_a_server_that_refuses_is_quoted(site, status, said):
+    site.answers["/a"] = Answer(status=status)
+    assert reason(site.url("/a")).startswith(said)
+
+
+def test_what_is_too_large_is_not_fetched_to_its_end(site):
+    url = site.put("/a.md", b"x" * (sources.MAX_BYTES + 1))
+    assert reason(url).startswith("larger than 20,000,000 bytes")
+
+
+def test_what_comes_drop_by_drop_is_given_up(site):
+    assert reason(site.put("/a.md", "Text."), ManualClock(step=30)).startswith("not here within 20")
+
+
+def test_a_server_that_never_answers_is_given_up(monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(sources, "TIMEOUT_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.md"
+        assert reason(url).startswith("not here within")
+
+
+def test_a_connection_that_breaks_is_no_document(site):
+    url = site.put("/a.md", "Text.", **{"Content-Length": "100"})
+    assert reason(url) == "broke off after 5 of 100 bytes; try again"
+    site.put("/b.md", "64\r\nText.", **{"Transfer-Encoding": "chunked"})
+    assert "check the address" in reason(site.url("/b.md"))
+
+
+def test_a_server_that_is_not_there_is_said_to_be_out_of_reach(monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    assert "check the address and the network" in reason(f"http://127.0.0.1:{port}/a.md")
+
+
+@pytest.mark.parametrize("url", ["http://", "http://[", "http://a:b", f"http://{'x' * 70}.org"])
+def test_what_is_no_address_is_refused(url):
+    assert reason(url)

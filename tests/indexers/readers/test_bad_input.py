@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.indexers.readers.conformance import split
+from toolcrib.indexers.readers.base import MAX_SOURCE_BYTES
 from toolcrib.indexers.readers.registry import formats, read_source
-from toolcrib.indexers.readers.source import MAX_SOURCE_BYTES
 from toolcrib.records import Refusal
 
 GOOD = {"name": "good", "tags": ["t"]}

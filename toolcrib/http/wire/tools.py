@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field
 
 from toolcrib.http.wire.base import AS_WHOLE, Answer, Body, Count, Text
 from toolcrib.http.wire.quarantine import HeldAnswer
 from toolcrib.http.wire.scope import ScopeBody
+from toolcrib.indexers.readers.registry import formats
 from toolcrib.records import Sensitivity, ToolSpec, Verdict
 from toolcrib.store.filters import FilterJson
 
@@ -40,6 +41,12 @@ Shape = Literal[
 ]
 """How found tools are written: ours in short or with the whole specification, or definitions
 for a provider."""
+
+if TYPE_CHECKING:
+    SentFormat: TypeAlias = str
+else:
+    SentFormat = Literal[formats(sent=True)]
+"""The formats of data that a request may hold, as the registry of readers has them."""
 
 MAX_PAGE = 500
 
@@ -78,7 +85,7 @@ class IndexBody(Body):
     )
 
     tools: list[dict[str, Any]] | dict[str, Any]
-    format: Literal["mcp", "openapi", "functions", "toolspec"] | None = None
+    format: SentFormat | None = None
     server: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     prune: bool = False
 

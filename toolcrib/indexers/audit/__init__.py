@@ -1,9 +1,8 @@
-"""Whether a tool's texts try to hide something, to order a model about, or to pass for another."""
+"""Audit: whether texts of tools hide something, order a model about, or pass for another tool."""
 
 from __future__ import annotations
 
-from toolcrib.indexers.audit.across import audit_all
-from toolcrib.indexers.audit.finding import Finding, Severity, blocks
-from toolcrib.indexers.audit.judge import audit
+from toolcrib.indexers.audit.audit import audit, audit_all
+from toolcrib.indexers.audit.findings import Finding, Severity, blocks
 
 __all__ = ["Finding", "Severity", "audit", "audit_all", "blocks"]

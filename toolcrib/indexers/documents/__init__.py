@@ -1,1 +1,1 @@
-"""Documents become passages: found, loaded as text or Markdown, split along their headings."""
+"""Documents: found, loaded as text or Markdown, split along their headings."""

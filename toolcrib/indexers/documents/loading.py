@@ -1,27 +1,37 @@
-"""The bytes of a document become its text, by the kind that its name or its server tells."""
+"""Loading: the bytes of a document become text or Markdown, by the kind that its name tells.
+
+Conversions take a whole document and raise ValueError, saying why, for one that cannot be read,
+and MissingExtraError where the extra `docs` is not installed. docutils is told of every directive
+and role there may be: Sphinx and its extensions have hundreds, and alone it reports each as an
+error and drops its text; here such a directive is its arguments and its body, such a role its text.
+"""
 
 from __future__ import annotations
 
 import codecs
 import re
+import warnings
+import zipfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import PurePosixPath
-from typing import Any, Literal, TypeAlias, cast
+from threading import Lock
+from typing import Any, Literal, TypeAlias
 
 from pydantic_core import from_json
 
-from toolcrib.errors import SourceError
-from toolcrib.indexers.documents.converting import (
-    declared_charset,
-    docx_to_markdown,
-    html_to_markdown,
-    pdf_to_text,
-    rst_to_markdown,
-)
-from toolcrib.indexers.documents.splitting import TextKind
+from toolcrib.errors import MissingExtraError, SourceError
+from toolcrib.extras import import_extra, quiet_loggers
+from toolcrib.indexers.documents.chunking import TextKind
+from toolcrib.indexers.readers.base import is_list, is_object
 from toolcrib.indexers.readers.parsing import parse_yaml
 
 __all__ = ["Document", "Kind", "is_binary", "kind_of_name", "kind_of_type", "load"]
+
+FEATURE, EXTRA = "reading documents", "docs"
+
 
 Kind: TypeAlias = Literal["markdown", "rst", "html", "text", "pdf", "docx", "notebook", "source"]
 
@@ -129,14 +139,17 @@ def load(content: bytes, name: str, kind: Kind, charset: str | None = None) -> D
 def _text_and_title(content: bytes, kind: Kind, charset: str | None) -> tuple[str, str]:
     """Give Markdown or text, and the title that a document has beside its headings."""
     if kind == "pdf":
-        return pdf_to_text(content), ""
+        return _pdf_to_text(content), ""
     if kind == "docx":
-        return docx_to_markdown(content), ""
-    text = _decode(content, charset or (declared_charset(content) if kind == "html" else None))
+        return _docx_to_markdown(content), ""
+    if kind == "html" and not charset:
+        detector = _import_docs("bs4.dammit").EncodingDetector
+        charset = detector.find_declared_encoding(content, is_html=True)
+    text = _decode(content, charset)
     if kind == "html":
-        return html_to_markdown(text)
+        return _html_to_markdown(text)
     if kind == "rst":
-        return rst_to_markdown(text)
+        return _rst_to_markdown(text)
     if kind == "notebook":
         return _notebook(text), ""
     return _front_matter(text) if kind == "markdown" else (text, "")
@@ -184,9 +197,9 @@ def _front_matter(text: str) -> tuple[str, str]:
         data = parse_yaml(block[1]) if block else None
     except ValueError:
         data = None
-    if block is None or not isinstance(data, dict):
+    if block is None or not is_object(data):
         return text, ""
-    title = cast("dict[str, Any]", data).get("title")
+    title = data.get("title")
     return text[block.end() :], title.strip() if isinstance(title, str) else ""
 
 
@@ -196,11 +209,11 @@ def _notebook(text: str) -> str:
         data = from_json(text)
     except ValueError as error:
         raise ValueError(f"not a notebook: not valid JSON: {error}") from None
-    if not isinstance(cells := _at(data, "cells"), list):
-        raise ValueError("not a notebook of format 4: it has no cells; save it with Jupyter anew")  # noqa: TRY004
+    if not is_list(cells := _at(data, "cells")):
+        raise ValueError("not a notebook of format 4: it has no cells; save it with Jupyter anew")
     language = _at(data, "metadata", "language_info", "name") or ""
     texts: list[str] = []
-    for cell in cast("list[Any]", cells):
+    for cell in cells:
         source = _at(cell, "source") or ""
         code = source if isinstance(source, str) else "".join(map(str, source))
         if _at(cell, "cell_type") == "markdown":
@@ -213,5 +226,208 @@ def _notebook(text: str) -> str:
 
 def _at(data: Any, *keys: str) -> Any:
     for key in keys:
-        data = cast("dict[str, Any]", data).get(key) if isinstance(data, dict) else None
+        data = data.get(key) if is_object(data) else None
     return data
+
+
+# -- conversions -----------------------------------------------------------------------------------
+
+MAX_UNPACKED_BYTES = 500_000_000
+"""What a DOCX may hold once unpacked; a small file can ask for any amount."""
+
+_LOGGERS = ("pdfminer", "bs4", "mammoth", "markitdown")
+
+_AROUND = ("script", "style", "template", "noscript", "nav", "footer")
+"""Elements that say nothing about the page's subject."""
+
+_IN_HEADING = ",".join(f"h{level} a" for level in range(1, 7))
+
+_AS_WRITTEN = {"escape_asterisks": False, "escape_underscores": False}
+"""`get_user` is to be found and quoted as `get_user`."""
+
+
+def _import_docs(module: str) -> Any:
+    """Import a module of the extra `docs`; raises MissingExtraError where it is not installed."""
+    return import_extra(module, FEATURE, EXTRA)
+
+
+def _html_to_markdown(html: str) -> tuple[str, str]:
+    """Give the Markdown of a page's main part, and the page's title."""
+    with _converting("HTML"):
+        soup = _import_docs("bs4").BeautifulSoup(html, "html.parser")
+        title = soup.title.get_text() if soup.title else ""
+        mains = soup.find_all("main")
+        body = mains[0] if len(mains) == 1 else soup.body or soup
+        links: list[Any] = [link for link in body.select(_IN_HEADING) if _is_permalink(link)]
+        for element in [*links, *body.find_all(_AROUND)]:
+            element.decompose()
+        converter = _import_docs("markitdown.converters").HtmlConverter()
+        return converter.convert_string(str(body), **_AS_WRITTEN).markdown, title.strip()
+
+
+def _is_permalink(link: Any) -> bool:
+    return not (link.find("img") or any(map(str.isalnum, link.get_text())))
+
+
+def _rst_to_markdown(text: str) -> tuple[str, str]:
+    """Give the Markdown of reStructuredText, and no title: it is in the text.
+
+    Nothing is read but the text itself. What only Sphinx knows keeps its words: of a directive
+    its arguments and what is below it, of a role the text it is given.
+    """
+    core = _import_docs("docutils.core")
+    with _converting("reStructuredText"):
+        with _lookup, _everything_known():
+            tree = core.publish_doctree(text, settings_overrides=_SETTINGS)
+        _keep_words(tree)
+        html = core.publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS)
+    return _html_to_markdown(html)[0], ""
+
+
+def _docx_to_markdown(content: bytes) -> str:
+    """Give the Markdown of a Word document; its headings are those of Word's own styles."""
+    with _converting("DOCX"):
+        with zipfile.ZipFile(BytesIO(content)) as packed:
+            size = sum(entry.file_size for entry in packed.infolist())
+        if size > MAX_UNPACKED_BYTES:
+            raise ValueError(f"unpacks to {size:,} bytes; {MAX_UNPACKED_BYTES:,} are read at most")
+        library = _import_docs("markitdown")
+        converter = _import_docs("markitdown.converters").DocxConverter()
+        try:
+            made = converter.convert(BytesIO(content), library.StreamInfo(), **_AS_WRITTEN)
+        except library.MissingDependencyException as missing:
+            raise MissingExtraError(FEATURE, EXTRA) from missing
+        return made.markdown
+
+
+def _pdf_to_text(content: bytes) -> str:
+    """Give the text of a PDF, page after page; a scanned one has none."""
+    with _converting("PDF"):
+        # markitdown takes the prose of many PDFs for tables, and runs the words together.
+        text: str = _import_docs("pdfminer.high_level").extract_text(BytesIO(content))
+        return text.replace("\f", "\n")
+
+
+@contextmanager
+def _converting(what: str) -> Generator[None]:
+    """Keep the libraries off the screen, and make one error of all that they fail with."""
+    try:
+        with quiet_loggers(*_LOGGERS), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except MissingExtraError:
+        raise
+    except Exception as error:
+        # Parsers of what anyone may have written fail with anything, and the next file is to
+        # be read all the same.
+        said = re.sub(r"\s+", " ", str(error)).strip()
+        kind = type(error).__name__
+        raise ValueError(f"cannot be read as {what}: {kind}{': ' if said else ''}{said}") from error
+
+
+# -- reStructuredText ------------------------------------------------------------------------------
+
+_SETTINGS: dict[str, Any] = {
+    # Nothing but the text that was given is read, nothing is printed.
+    "_disable_config": True,
+    "file_insertion_enabled": False,
+    "raw_enabled": False,
+    "warning_stream": False,
+    "report_level": 5,
+    "halt_level": 6,
+    "traceback": True,
+    # A first section that is alone would become a subtitle, and be no heading.
+    "doctitle_xform": False,
+    "initial_header_level": 1,
+    "embed_stylesheet": False,
+    "stylesheet_path": "",
+    "math_output": "LaTeX",
+    "syntax_highlight": "none",
+    "output_encoding": "unicode",
+}
+
+ERROR = 3
+"""The level from which docutils leaves out what it complains of."""
+
+_SILENT = frozenset({"toctree", "index", "highlight", "currentmodule", "default-domain"})
+"""Directives of Sphinx whose words are names of files and switches, not text."""
+
+_TITLED = re.compile(r"(.+?)\s*<[^<>]*>", re.DOTALL)
+
+_lookup = Lock()
+"""docutils has one table of directives for the whole process."""
+
+
+def _keep_words(tree: Any) -> None:
+    """Put text in the place of what would be left out, or would read files, when written."""
+    nodes = _import_docs("docutils.nodes")
+    for message in list(tree.findall(nodes.system_message)):
+        quoted = [child for child in message.children if isinstance(child, nodes.literal_block)]
+        if message["level"] >= ERROR and quoted and message.parent is not None:
+            message.parent.replace(message, quoted)
+    for broken in list(tree.findall(nodes.problematic)):
+        broken.parent.replace(broken, nodes.Text(broken.astext()))
+    # An image may ask to be embedded, and its file is read then whatever the settings say.
+    for image in list(tree.findall(nodes.image)):
+        image.parent.replace(image, nodes.Text(image.get("alt", "")))
+
+
+@contextmanager
+def _everything_known() -> Generator[None]:
+    """Let docutils find a directive and a role by every name, and every option of a directive."""
+    rst = _import_docs("docutils.parsers.rst")
+    directives, roles = rst.directives, rst.roles
+    find_directive, find_role = directives.directive, roles.role
+    any_directive = _any_directive()
+
+    def directive(name: str, language: Any, document: Any) -> tuple[Any, list[Any]]:
+        found = find_directive(name, language, document)[0] or any_directive
+        options = _AnyOption(found.option_spec or {})
+        return type(found.__name__, (found,), {"option_spec": options}), []
+
+    def role(name: str, language: Any, line: int, reporter: Any) -> tuple[Any, list[Any]]:
+        return find_role(name, language, line, reporter)[0] or _any_role, []
+
+    directives.directive, roles.role = directive, role
+    try:
+        yield
+    finally:
+        directives.directive, roles.role = find_directive, find_role
+
+
+class _AnyOption(dict[str, Callable[[str | None], Any]]):
+    """Options of a directive: those that it has, and any other as it is written."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> Callable[[str | None], Any]:
+        return str
+
+
+def _any_directive() -> Any:
+    nodes = _import_docs("docutils.nodes")
+    base: Any = _import_docs("docutils.parsers.rst").Directive
+
+    class AnyDirective(base):
+        optional_arguments = 1
+        final_argument_whitespace = True
+        has_content = True
+
+        def run(self) -> list[Any]:
+            if self.name.lower() in _SILENT:
+                return []
+            body = nodes.container()
+            body += [nodes.paragraph("", argument) for argument in self.arguments]
+            self.state.nested_parse(self.content, self.content_offset, body, match_titles=True)
+            return body.children
+
+    return AnyDirective
+
+
+def _any_role(_name: str, _raw: str, text: str, *_where: Any, **_more: Any) -> Any:
+    """Give the words of a role: the title of `title <target>`, the name of `~name`."""
+    nodes = _import_docs("docutils.nodes")
+    plain = nodes.unescape(text)
+    titled = _TITLED.fullmatch(plain)
+    return [nodes.inline("", titled[1] if titled else plain.lstrip("~!"))], []

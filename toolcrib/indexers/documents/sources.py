@@ -1,31 +1,27 @@
-"""Whatever a caller names as documents becomes passages: a file, a folder, a web address."""
+"""Sources of documents: a file, a folder or a web address becomes passages."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from email.message import Message
+from http.client import HTTPException
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, Protocol, cast
+from urllib import request
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, unquote, urlsplit
 
+from toolcrib.clock import Clock, SystemClock
 from toolcrib.errors import MissingExtraError, SourceError
-from toolcrib.indexers.documents.extra import import_docs
-from toolcrib.indexers.documents.fetching import fetch, is_url
-from toolcrib.indexers.documents.loading import (
-    Document,
-    Kind,
-    is_binary,
-    kind_of_name,
-    kind_of_type,
-    load,
-)
-from toolcrib.indexers.documents.splitting import Counter, Part, approximate_tokens, split
+from toolcrib.indexers.documents.chunking import Counter, approximate_tokens, require_docs, split
+from toolcrib.indexers.documents.loading import Kind, is_binary, kind_of_name, kind_of_type, load
+from toolcrib.indexers.sync import PassageEntry
 from toolcrib.records import Passage, Refusal
 
-__all__ = ["DocumentEntry", "passages"]
+__all__ = ["PACKED", "RawDocument", "fetch", "passages"]
 
-DocumentEntry: TypeAlias = tuple[str, Passage | Refusal]
-"""The file or URL that something came from, and what it is."""
 
 MAX_FILE_BYTES = 50_000_000
 
@@ -36,12 +32,12 @@ _EMPTY: dict[Kind, str] = {
     "pdf": "holds no text; if it was scanned, run text recognition over it first",
 }
 
-_PACKED: frozenset[Kind] = frozenset({"pdf", "docx"})
+PACKED: frozenset[Kind] = frozenset({"pdf", "docx"})
 """Kinds whose files are binary by nature."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Raw:
+class RawDocument:
     """A document as it came from `source`: `path` tells its title, `document` its identity."""
 
     source: str
@@ -51,14 +47,29 @@ class _Raw:
     kind: Kind
     charset: str | None = None
 
+    def passages(
+        self, collection: str, *, max_tokens: int, count: Counter = approximate_tokens
+    ) -> Iterator[Passage | Refusal]:
+        """Yield its passages of at most `max_tokens`, as `count` finds; or why there are none."""
+        try:
+            loaded = load(self.content, self.path, self.kind, self.charset)
+        except SourceError as error:
+            yield Refusal(self.source, "", error.reason)
+            return
+        except MissingExtraError as error:
+            yield Refusal(self.source, "", str(error))
+            return
+        parts = split(loaded.text, loaded.kind, max_tokens, title=loaded.title, count=count)
+        position = -1
+        for position, part in enumerate(parts):
+            yield Passage(collection, self.document, part.text, part.title, position, part.start)
+        if position < 0:
+            yield Refusal(self.source, "", _EMPTY.get(self.kind, "holds no text"))
+
 
 def passages(
-    source: str | Path,
-    collection: str,
-    *,
-    max_tokens: int = 200,
-    count: Counter = approximate_tokens,
-) -> Iterator[DocumentEntry]:
+    source: str | Path, collection: str, *, max_tokens: int, count: Counter = approximate_tokens
+) -> Iterator[PassageEntry]:
     """Yield the passages of a file, a folder or a URL, each with where it came from.
 
     In a folder, what is hidden, binary or of no known kind is passed over, and so are
@@ -72,49 +83,27 @@ def passages(
             kind of document is missing, documents of this kind are refused.
         ValueError: `max_tokens` is less than 1.
     """
-    import_docs("semantic_text_splitter")
-
-    def cut(document: Document) -> Iterator[Part]:
-        return split(document.text, document.kind, max_tokens, title=document.title, count=count)
-
+    require_docs()
     for raw in _raw(str(source)):
-        for item in [raw] if isinstance(raw, Refusal) else _passages(raw, collection, cut):
+        if isinstance(raw, Refusal):
+            yield raw.source, raw
+            continue
+        for item in raw.passages(collection, max_tokens=max_tokens, count=count):
             yield raw.source, item
 
 
-def _passages(
-    raw: _Raw,
-    collection: str,
-    cut: Callable[[Document], Iterator[Part]],
-) -> Iterator[Passage | Refusal]:
-    try:
-        document = load(raw.content, raw.path, raw.kind, raw.charset)
-    except SourceError as error:
-        yield Refusal(raw.source, "", error.reason)
-        return
-    except MissingExtraError as error:
-        yield Refusal(raw.source, "", str(error))
-        return
-    empty = True
-    for position, part in enumerate(cut(document)):
-        empty = False
-        yield Passage(collection, raw.document, part.text, part.title, position, part.start)
-    if empty:
-        yield Refusal(raw.source, "", _EMPTY.get(raw.kind, "holds no text"))
-
-
-def _raw(name: str) -> Iterator[_Raw | Refusal]:
+def _raw(name: str) -> Iterator[RawDocument | Refusal]:
     """Yield what a name stands for; nothing is raised."""
-    if is_url(name):
-        yield _fetched(name)
+    if name.lower().startswith(("http://", "https://")):
+        yield fetch(name)
     # Unlike pathlib, this says no to names that nothing can have, instead of raising.
     elif os.path.isdir(name):  # noqa: PTH112
         yield from _walked(Path(name))
     else:
-        yield _opened(Path(name))
+        yield _read_file(Path(name))
 
 
-def _walked(folder: Path) -> Iterator[_Raw | Refusal]:
+def _walked(folder: Path) -> Iterator[RawDocument | Refusal]:
     """Yield every document below a folder, sorted; links may not lead out of it."""
     inside = os.path.realpath(folder)
     empty = True
@@ -127,7 +116,7 @@ def _walked(folder: Path) -> Iterator[_Raw | Refusal]:
             empty = False
             path = Path(parent, name)
             if Path(os.path.realpath(path)).is_relative_to(inside):
-                found = _opened(path)
+                found = _read_file(path)
             else:
                 found = _refusal(path, "a link out of the folder; name what it leads to by itself")
             if not _is_passed_over(found):
@@ -138,14 +127,14 @@ def _walked(folder: Path) -> Iterator[_Raw | Refusal]:
         yield _refusal(folder, f"the folder holds nothing that is read; {_READ}")
 
 
-def _is_passed_over(found: _Raw | Refusal) -> bool:
+def _is_passed_over(found: RawDocument | Refusal) -> bool:
     """Whether a file that nobody named is only named like a text, or is code without a line."""
-    if isinstance(found, Refusal) or found.kind in _PACKED:
+    if isinstance(found, Refusal) or found.kind in PACKED:
         return False
     return is_binary(found.content) or (found.kind == "source" and not found.content.strip())
 
 
-def _opened(path: Path) -> _Raw | Refusal:
+def _read_file(path: Path) -> RawDocument | Refusal:
     kind = kind_of_name(path.name)
     try:
         # Reading a pipe or a device would wait for ever, or never end.
@@ -161,19 +150,7 @@ def _opened(path: Path) -> _Raw | Refusal:
     if len(content) > MAX_FILE_BYTES:
         return _refusal(path, f"larger than {MAX_FILE_BYTES:,} bytes, the most that is read")
     document = _spelled(Path(os.path.normpath(path)).as_posix())
-    return _Raw(_spelled(path), document, document, content, kind)
-
-
-def _fetched(url: str) -> _Raw | Refusal:
-    try:
-        got = fetch(url)
-    except SourceError as error:
-        return Refusal(url, "", error.reason)
-    kind = kind_of_type(got.content_type, got.path)
-    if kind is None:
-        what = got.content_type or "something of a kind that it does not name"
-        return Refusal(url, "", f"the server sent {what}; {_READ}")
-    return _Raw(url, url, got.path, got.content, kind, got.charset)
+    return RawDocument(_spelled(path), document, document, content, kind)
 
 
 def _refusal(path: str | Path, reason: str) -> Refusal:
@@ -183,3 +160,107 @@ def _refusal(path: str | Path, reason: str) -> Refusal:
 def _spelled(path: str | Path) -> str:
     """Give a file's name as one that can be written down: its bytes may be no text at all."""
     return os.fsencode(path).decode(errors="replace")
+
+
+# -- web addresses ---------------------------------------------------------------------------------
+
+TIMEOUT_SECONDS = 20
+"""For connecting, for whatever is waited for, and for all of the content together."""
+
+MAX_BYTES = 20_000_000
+
+_CHUNK = 65_536
+
+_ASKED_FOR = "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5"
+
+_ADVICE = {
+    401: "it wants a sign-in: save the document as a file and name that",
+    403: "it wants a sign-in: save the document as a file and name that",
+    404: "check the address",
+    410: "check the address",
+    429: "wait a while and try again",
+}
+
+
+class _Answer(Protocol):
+    headers: Message
+    url: str
+
+    def read1(self, size: int) -> bytes: ...
+
+
+def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
+    """Get what a URL stands for, following redirects."""
+    try:
+        with _web().open(_asking(url), timeout=TIMEOUT_SECONDS) as opened:
+            answer = cast("_Answer", opened)
+            content = _read(answer, clock or SystemClock())
+            headers = answer.headers
+            # Redirects may have ended at another address, which tells more of its kind.
+            path = unquote(urlsplit(answer.url).path)
+    except (OSError, HTTPException, ValueError) as error:
+        return Refusal(url, "", _reason(error))
+    content_type = headers.get_content_type() if "Content-Type" in headers else ""
+    kind = kind_of_type(content_type, path)
+    if kind is None:
+        what = content_type or "something of a kind that it does not name"
+        return Refusal(url, "", f"the server sent {what}; {_READ}")
+    return RawDocument(url, url, path, content, kind, headers.get_content_charset())
+
+
+def _asking(url: str) -> request.Request:
+    # Letters beyond ASCII and spaces are as people write them; the rest is the server's.
+    written = quote(url, safe="%/:=&?~#+!$,;'@()*[]|")
+    headers = {"User-Agent": "toolcrib", "Accept": _ASKED_FOR}
+    return request.Request(written, headers=headers)  # noqa: S310 -- the opener speaks only HTTP
+
+
+def _web() -> request.OpenerDirector:
+    """Give an opener without the handlers for files and FTP that a redirect could reach."""
+    opener = request.OpenerDirector()
+    for handler in (
+        request.ProxyHandler,
+        request.HTTPHandler,
+        request.HTTPSHandler,
+        request.HTTPDefaultErrorHandler,
+        request.HTTPRedirectHandler,
+        request.HTTPErrorProcessor,
+        request.UnknownHandler,
+    ):
+        opener.add_handler(handler())
+    return opener
+
+
+def _read(answer: _Answer, clock: Clock) -> bytes:
+    until = clock() + TIMEOUT_SECONDS
+    content = bytearray()
+    while chunk := answer.read1(_CHUNK):
+        content += chunk
+        if len(content) > MAX_BYTES:
+            raise ValueError(
+                f"larger than {MAX_BYTES:,} bytes, which is the most that is fetched: save it as "
+                "a file and name that",
+            )
+        if clock() > until:
+            raise TimeoutError
+    # Reading piece by piece, a connection that broke looks like one that ended.
+    promised = answer.headers.get("Content-Length", "")
+    if promised.isdecimal() and len(content) < int(promised):
+        raise ValueError(f"broke off after {len(content):,} of {int(promised):,} bytes; try again")
+    return bytes(content)
+
+
+def _reason(error: Exception) -> str:
+    """Say what went wrong and what to do, in a line."""
+    if isinstance(error, HTTPError):
+        error.close()
+        advice = _ADVICE.get(error.code, "try again later, or save it as a file and name that")
+        return f"the server answered {error.code} {' '.join(error.reason.split())}; {advice}"
+    cause: Any = error.reason if isinstance(error, URLError) else error
+    if isinstance(cause, TimeoutError):
+        return f"not here within {TIMEOUT_SECONDS} s; try again, or save it as a file and name that"
+    if isinstance(error, OSError):
+        return f"cannot be reached: {cause}; check the address and the network"
+    if isinstance(error, HTTPException | UnicodeError):
+        return f"cannot be fetched: {error or type(error).__name__}; check the address"
+    return str(error)

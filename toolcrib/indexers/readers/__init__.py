@@ -1,1 +1,1 @@
-"""One file a source."""
+"""Readers: one file a source of tools, and their registry."""

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
-from toolcrib.indexers.readers.entries import dialect_of, dialects_in, entries
-from toolcrib.indexers.readers.source import Reading, Source, build_spec
-from toolcrib.indexers.readers.spec import kind_of
-from toolcrib.records import Refusal, ToolSpec
+from toolcrib.indexers.readers.base import (
+    Reading,
+    Source,
+    dialects_in,
+    is_object,
+    kind_of,
+    refuse_foreign,
+    specs_in,
+)
 
 __all__ = ["FunctionsReader"]
 
 CALLABLE_TYPES = frozenset({"function", "custom"})
 """The types of tool that the caller defines; every other one is run by the provider."""
-
-FOREIGN = {
-    "toolspec": "a ToolSpec, which --format toolspec reads",
-    "mcp": "an MCP tool, which --format mcp reads",
-}
-"""What is no function definition though it has a name; read as one it would lose fields."""
 
 KNOWN_KEYS = frozenset({"type", "name", "description", "parameters", "input_schema"})
 
@@ -31,6 +30,7 @@ class FunctionsReader:
     """
 
     format: ClassVar[str] = "functions"
+    reaches_out: ClassVar[bool] = False
 
     def recognises(self, source: Source) -> bool:
         """Whether the file holds function definitions, Anthropic's with no field of ours."""
@@ -46,38 +46,27 @@ class FunctionsReader:
         Raises:
             SourceError: the file cannot be read (on), or holds no list of tools.
         """
-        for entry in entries(source):
-            if isinstance(entry, Refusal):
-                yield entry
-            else:
-                yield _read_one(source, *entry, source.stem if server is None else server)
+        name = source.stem if server is None else server
+        return specs_in(source, lambda tool: {**_fields(tool), "server": name})
 
 
-def _read_one(source: Source, place: str, tool: dict[str, Any], server: str) -> ToolSpec | Refusal:
+def _fields(tool: dict[str, Any]) -> dict[str, Any]:
     kind = tool.get("type") or "function"
     if not isinstance(kind, str):
-        return source.refusal(f"type: must be text, not {kind_of(kind)}", place)
+        raise ValueError(f"type: must be text, not {kind_of(kind)}")  # noqa: TRY004
     if kind not in CALLABLE_TYPES:
-        return source.refusal(
+        raise ValueError(
             f"type {kind!r} is a tool that the provider runs itself, not a function definition; "
-            "remove it from the file",
-            place,
+            "remove it from the file"
         )
-    dialect = dialect_of(tool)
-    if dialect in FOREIGN:
-        return source.refusal(f"this is {FOREIGN[dialect]}", place)
+    refuse_foreign(tool, "toolspec", "mcp")
     nested = tool.get(kind)
-    definition = cast("dict[str, Any]", nested) if isinstance(nested, dict) else tool
+    definition = nested if is_object(nested) else tool
     schema = definition.get("parameters")
-    annotations = {key: value for key, value in definition.items() if key not in KNOWN_KEYS}
-    return build_spec(
-        source.name,
-        place,
-        {
-            "name": definition.get("name"),
-            "description": definition.get("description"),
-            "server": server,
-            "input_schema": definition.get("input_schema") if schema is None else schema,
-            "annotations": {key: value for key, value in annotations.items() if value is not None},
-        },
-    )
+    more = {k: v for k, v in definition.items() if k not in KNOWN_KEYS and v is not None}
+    return {
+        "name": definition.get("name"),
+        "description": definition.get("description"),
+        "input_schema": definition.get("input_schema") if schema is None else schema,
+        "annotations": more,
+    }

@@ -6,20 +6,143 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from toolcrib.errors import SourceError
-from toolcrib.indexers.readers.mcp_expand import Expander
-from toolcrib.indexers.readers.mcp_list import is_object
-from toolcrib.indexers.readers.mcp_target import HttpTarget, StdioTarget, Target
+from toolcrib.indexers.readers.base import Source, is_object, kind_of
 from toolcrib.indexers.readers.parsing import parse_json
-from toolcrib.indexers.readers.source import Source
-from toolcrib.indexers.readers.spec import kind_of
 
-__all__ = ["ServerEntry", "entries", "servers_of", "without_comments"]
+__all__ = [
+    "Expander",
+    "HttpTarget",
+    "Listing",
+    "McpLimits",
+    "ServerEntry",
+    "StdioTarget",
+    "Target",
+    "server_entries",
+    "servers_of",
+    "without_comments",
+]
+
+# -- targets ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StdioTarget:
+    """A command to start; it speaks MCP over its standard input and output.
+
+    `env` is added to the few variables that are safe to hand on (`PATH`, `HOME` and the like).
+    `cwd` is the folder it starts in; None is the current one.
+    """
+
+    command: str
+    args: tuple[str, ...] = ()
+    # Values of both mappings are often secrets: a traceback must not print them.
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTarget:
+    """A URL that speaks MCP: streamable HTTP, or the older server-sent events if `sse`."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    sse: bool = False
+
+
+Target: TypeAlias = StdioTarget | HttpTarget
+
+
+@dataclass(frozen=True, slots=True)
+class McpLimits:
+    """How long and how far live servers are followed.
+
+    `timeout_s` is for one server, from its start to its last page; `max_pages` ends a list
+    that never ends by itself; `at_once` servers are asked at the same time.
+    """
+
+    timeout_s: float = 30.0
+    max_pages: int = 10_000
+    at_once: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What one server gave: its own name, its tools as they came, and why it stopped early.
+
+    `failure` is empty when the list is complete; `tools` holds what came before it otherwise.
+    """
+
+    server: str
+    tools: tuple[Any, ...]
+    failure: str = ""
+
+
+# -- placeholders ----------------------------------------------------------------------------------
+
+PLACEHOLDER = re.compile(r"\$\{([^{}]*)\}")
+
+VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+
+NESTED = re.compile(r"\$\{[^{}]*\$\{")
+
+EDITOR_ONLY = re.compile(
+    r"(?:workspaceFolder(?:Basename)?|userHome|pathSeparator|/|file\w*|relativeFile\w*)(?::.*)?"
+    r"|(?:config|command|extensionInstallFolder):.*",
+)
+
+
+class Expander:
+    """Expands the texts of one server's entry and collects what could not be expanded.
+
+    A value is never expanded again, so that a `${` in a secret stays what it is. Anything in
+    braces that is no placeholder (`${X%/}` in a shell command) is left as it stands.
+    """
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self.problems: list[str] = []
+
+    def text(self, where: str, value: str) -> str:
+        """`value` with its placeholders filled in; `where` names it in `problems`."""
+        if NESTED.search(value):
+            self._report(f"{where} has one placeholder inside another; write the inner one out")
+            return value
+        return PLACEHOLDER.sub(lambda found: self._one(where, found), value)
+
+    def _one(self, where: str, found: re.Match[str]) -> str:
+        inside = found[1]
+        variable = VARIABLE.fullmatch(inside)
+        if variable and variable[1] in self._env:
+            return self._env[variable[1]]
+        if variable and variable[2] is not None:
+            return variable[2]
+        if inside.startswith("input:"):
+            self._report(
+                f"{where} needs an interactive input ({found[0]}), which only an editor asks for; "
+                "write an environment variable there, such as ${TOKEN}",
+            )
+        elif EDITOR_ONLY.fullmatch(inside):
+            self._report(f"{where} uses {found[0]}, which only an editor knows; write it out")
+        elif variable:
+            name = variable[1]
+            self._report(
+                f"{where} needs the environment variable {name!r}, which is not set; "
+                f"set it, or write ${{{name}:-default}}",
+            )
+        return found[0]
+
+    def _report(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+
+# -- entries ---------------------------------------------------------------------------------------
 
 # Texts are matched too, and put back: what looks like a comment in one is none. Both end at
 # the end of the file at the latest, so that a broken file is not searched again and again.
@@ -84,20 +207,23 @@ def servers_of(source: Source) -> dict[str, Any] | None:
     if is_object(claude):
         return claude
     # OpenAPI has `servers` too, and other files may: only commands and URLs make it ours.
-    if is_object(vs_code) and ("inputs" in document or any(map(_reaches, vs_code.values()))):
+    if is_object(vs_code) and (
+        "inputs" in document
+        or any(is_object(raw) and {"command", "url"} & raw.keys() for raw in vs_code.values())
+    ):
         return vs_code
     return None
 
 
-def entries(servers: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[ServerEntry]:
+def server_entries(servers: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[ServerEntry]:
     """Yield every server that is not switched off, in the file's order, expanded with `env`."""
     for name, raw in servers.items():
         if is_object(raw) and (raw.get("disabled") is True or raw.get("enabled") is False):
             continue
-        yield _entry(name, raw, env)
+        yield _server_entry(name, raw, env)
 
 
-def _entry(name: str, raw: Any, env: Mapping[str, str]) -> ServerEntry:
+def _server_entry(name: str, raw: Any, env: Mapping[str, str]) -> ServerEntry:
     if not is_object(raw):
         return ServerEntry(name, None, f"must be an object, not {kind_of(raw)}")
     try:
@@ -106,7 +232,7 @@ def _entry(name: str, raw: Any, env: Mapping[str, str]) -> ServerEntry:
         return ServerEntry(name, None, _faults(error))
     transport = _transport(entry)
     expander = Expander(env)
-    target = _stdio(entry, expander) if transport == "stdio" else _http(entry, transport, expander)
+    target = _target(entry, transport, expander)
     problems = [*_contradictions(entry, transport), *expander.problems]
     return ServerEntry(name, None if problems else target, "; ".join(problems))
 
@@ -134,11 +260,14 @@ def _contradictions(entry: _Entry, transport: Transport | None) -> Iterator[str]
         yield "'envFile' is not read; put its variables under 'env' or export them"
 
 
-def _stdio(entry: _Entry, expander: Expander) -> StdioTarget:
+def _target(entry: _Entry, transport: Transport | None, expander: Expander) -> Target:
+    if transport != "stdio":
+        url = expander.text("url", entry.url or "")
+        return HttpTarget(url, _texts("headers", entry.headers or {}, expander), transport == "sse")
     return StdioTarget(
         command=expander.text("command", entry.command or ""),
         args=tuple(
-            expander.text(f"args[{number}]", _text(value))
+            expander.text(f"args[{number}]", _as_text(value))
             for number, value in enumerate(entry.args or ())
         ),
         env=_texts("env", entry.env or {}, expander),
@@ -146,24 +275,16 @@ def _stdio(entry: _Entry, expander: Expander) -> StdioTarget:
     )
 
 
-def _http(entry: _Entry, transport: Transport | None, expander: Expander) -> HttpTarget:
-    return HttpTarget(
-        url=expander.text("url", entry.url or ""),
-        headers=_texts("headers", entry.headers or {}, expander),
-        sse=transport == "sse",
-    )
-
-
 def _texts(where: str, values: Mapping[str, Scalar | None], expander: Expander) -> dict[str, str]:
     """Expand the values as texts; null means "not set", as VS Code has it."""
     return {
-        key: expander.text(f"{where}.{key}", _text(value))
+        key: expander.text(f"{where}.{key}", _as_text(value))
         for key, value in values.items()
         if value is not None
     }
 
 
-def _text(value: Scalar) -> str:
+def _as_text(value: Scalar) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -171,10 +292,6 @@ def _faults(error: ValidationError) -> str:
     """Say what is wrong, without the values: they may be secrets."""
     keys = dict.fromkeys(str(fault["loc"][0]) for fault in error.errors(include_input=False))
     return "; ".join(f"{key!r} must be {SHAPES.get(key, 'text')}" for key in keys)
-
-
-def _reaches(raw: Any) -> bool:
-    return is_object(raw) and bool({"command", "url"} & raw.keys())
 
 
 def _parsed(source: Source) -> Any:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
-from toolcrib.indexers.readers.openapi_input import input_schema
-from toolcrib.indexers.readers.openapi_schema import Schemas
-from toolcrib.indexers.readers.references import References
-from toolcrib.indexers.readers.source import Reading, Source, build_spec
-from toolcrib.indexers.readers.spec import kind_of
+from toolcrib.indexers.readers.base import Reading, Source, build_spec, is_list, is_object, kind_of
+from toolcrib.indexers.readers.json_schema import References, is_reference, rewritten
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = ["OpenApiReader"]
+
+# -- operations ------------------------------------------------------------------------------------
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 
@@ -35,6 +34,7 @@ class OpenApiReader:
     """
 
     format: ClassVar[str] = "openapi"
+    reaches_out: ClassVar[bool] = False
 
     def recognises(self, source: Source) -> bool:
         """Whether the file is an object that says `openapi` or `swagger`."""
@@ -48,17 +48,15 @@ class OpenApiReader:
             SourceError: the file cannot be read, or says no version that is known.
         """
         document = source.data
-        if not isinstance(document, dict):
+        if not is_object(document):
             raise source.error(f"must be an object, not {kind_of(document)}")
-        document = cast("dict[str, Any]", document)
         version = document.get("openapi", document.get("swagger"))
         if not VERSION.fullmatch(str(version)):
             raise source.error(
                 f"version {version!r} is not known; 2.0 and 3.x are read",
                 "swagger" if "swagger" in document else "openapi",
             )
-        operations = _Operations(source, document, source.stem if server is None else server)
-        yield from operations.read()
+        yield from _Operations(source, document, source.stem if server is None else server).read()
 
 
 class _Operations:
@@ -69,14 +67,14 @@ class _Operations:
         self._server = server
         self._document = document
         self._references = References(document)
-        self._schemas = Schemas(self._references)
+        self._schemas = _Schemas(self._references)
 
     def read(self) -> Reading:
         """Yield every operation as a tool, or what is wrong with it."""
         paths: Any = self._document.get("paths") or {}
-        if not isinstance(paths, dict):
+        if not is_object(paths):
             raise self._source.error(f"must be an object, not {kind_of(paths)}", "paths")
-        for path, item in cast("dict[str, Any]", paths).items():
+        for path, item in paths.items():
             # Extensions may stand among the paths; a path begins with a slash.
             if path.startswith("x-"):
                 continue
@@ -90,63 +88,58 @@ class _Operations:
 
     def _operations_of(self, item: Any) -> Iterator[tuple[str, list[Any], Any]]:
         item = self._references.follow(item)
-        if not isinstance(item, dict):
-            raise ValueError(f"must be an object, not {kind_of(item)}")  # noqa: TRY004
-        methods = cast("dict[str, Any]", item)
-        shared: Any = methods.get("parameters") or []
-        if not isinstance(shared, list):
-            raise ValueError(f"parameters: must be a list, not {kind_of(shared)}")  # noqa: TRY004
+        if not is_object(item):
+            raise ValueError(f"must be an object, not {kind_of(item)}")
+        shared: Any = item.get("parameters") or []
+        if not is_list(shared):
+            raise ValueError(f"parameters: must be a list, not {kind_of(shared)}")
         for method in METHODS:
-            if method in methods:
-                yield method, cast("list[Any]", shared), methods[method]
+            if method in item:
+                yield method, shared, item[method]
 
     def _tool(
         self, path: str, method: str, shared: list[Any], operation: Any
     ) -> ToolSpec | Refusal:
         place = f"{method.upper()} {path}"
-        if not isinstance(operation, dict):
+        if not is_object(operation):
             reason = f"an operation must be an object, not {kind_of(operation)}"
             return self._source.refusal(reason, place)
-        described = cast("dict[str, Any]", operation)
         try:
-            takes = input_schema(self._references, self._schemas, shared, described)
-            gives = self._output_schema(described)
+            takes = _input_schema(self._references, self._schemas, shared, operation)
+            gives = self._output_schema(operation)
         except ValueError as error:
             return self._source.refusal(str(error), place)
-        tags: Any = described.get("tags") or []
+        tags: Any = operation.get("tags") or []
+        deprecated = {"deprecated": True} if operation.get("deprecated") is True else {}
+        hints = {"httpMethod": method.upper(), "path": path, **HINTS.get(method, {}), **deprecated}
+        slug = re.sub(r"\W+", "_", f"{method} {path}").strip("_")
         fields: dict[str, Any] = {
-            "name": described.get("operationId") or _slug(method, path),
-            "description": _description(described),
+            "name": operation.get("operationId") or slug,
+            "description": _description(operation),
             "server": self._server,
             "input_schema": takes,
             "output_schema": gives,
-            "category": tags[0] if isinstance(tags, list) and tags else None,
+            "category": tags[0] if is_list(tags) and tags else None,
             "tags": tags,
-            "annotations": _annotations(method, path, described),
+            "annotations": hints,
         }
         return build_spec(self._source.name, place, fields)
 
     def _output_schema(self, operation: dict[str, Any]) -> dict[str, Any] | None:
         """Give the schema of the first successful response that has one."""
         responses: Any = operation.get("responses") or {}
-        if not isinstance(responses, dict):
-            raise ValueError(f"responses: must be an object, not {kind_of(responses)}")  # noqa: TRY004
-        by_status = cast("dict[str, Any]", responses)
-        for status in sorted(status for status in by_status if status.startswith("2")):
-            response = self._references.follow(by_status[status])
-            if not isinstance(response, dict):
+        if not is_object(responses):
+            raise ValueError(f"responses: must be an object, not {kind_of(responses)}")
+        for status in sorted(status for status in responses if status.startswith("2")):
+            response = self._references.follow(responses[status])
+            if not is_object(response):
                 continue
-            described = cast("dict[str, Any]", response)
-            if "schema" in described:
-                return self._schemas.plain(described["schema"])
-            schema = self._schemas.of_content(described.get("content"))
+            if "schema" in response:
+                return self._schemas.plain(response["schema"])
+            schema = self._schemas.of_content(response.get("content"))
             if schema is not None:
                 return schema
         return None
-
-
-def _slug(method: str, path: str) -> str:
-    return re.sub(r"\W+", "_", f"{method} {path}").strip("_")
 
 
 def _description(operation: dict[str, Any]) -> Any:
@@ -159,6 +152,191 @@ def _description(operation: dict[str, Any]) -> Any:
     return f"{summary}\n\n{description}".strip()
 
 
-def _annotations(method: str, path: str, operation: dict[str, Any]) -> dict[str, Any]:
-    deprecated = {"deprecated": True} if operation.get("deprecated") is True else {}
-    return {"httpMethod": method.upper(), "path": path, **HINTS.get(method, {}), **deprecated}
+# -- schemas ---------------------------------------------------------------------------------------
+
+NOT_JSON_SCHEMA = frozenset({"nullable", "discriminator", "xml", "externalDocs"})
+"""Keywords that only OpenAPI knows, or that point at what is no longer there."""
+
+BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+
+
+class _Schemas:
+    """The schemas of one document, each written out and translated once."""
+
+    def __init__(self, references: References) -> None:
+        self._references = references
+        self._done: dict[str, Any] = {}
+
+    def plain(self, schema: Any) -> dict[str, Any]:
+        """Give `schema` as JSON Schema, to be shared and not changed; {} for true or none.
+
+        Raises ValueError for a reference that cannot be followed.
+        """
+        key = schema["$ref"] if is_reference(schema) and len(schema) == 1 else None
+        if key in self._done:
+            return self._done[key]
+        plain = rewritten(self._references.written_out(schema), _as_json_schema)
+        plain = plain if is_object(plain) else {}
+        if key is not None:
+            self._done[key] = plain
+        return plain
+
+    def of_content(self, content: Any) -> dict[str, Any] | None:
+        """Give the schema of the media type that is nearest to JSON; None without one."""
+        media = content if is_object(content) else {}
+        for kind in sorted(media, key=lambda kind: "json" not in kind):
+            described = self._references.follow(media[kind])
+            if is_object(described) and "schema" in described:
+                return self.plain(described["schema"])
+        return None
+
+
+def _as_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    plain = {key: value for key, value in schema.items() if key not in NOT_JSON_SCHEMA}
+    for exclusive, bound in BOUNDS.items():
+        # OpenAPI 3.0 marks a bound as exclusive with true; JSON Schema repeats the number.
+        if isinstance(marked := plain.get(exclusive), bool):
+            del plain[exclusive]
+            if marked and bound in plain:
+                plain[exclusive] = plain.pop(bound)
+    return _with_null(plain) if schema.get("nullable") is True else plain
+
+
+def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
+    kind = schema.get("type")
+    if not isinstance(kind, str):
+        return {"anyOf": [schema, {"type": "null"}]}
+    with_null = {**schema, "type": [kind, "null"]}
+    if is_list(values := schema.get("enum")) and None not in values:
+        with_null["enum"] = [*values, None]
+    return with_null
+
+
+# -- parameters and bodies -------------------------------------------------------------------------
+
+SENT_BY_THE_CLIENT = frozenset({"accept", "authorization", "content-type"})
+"""Headers that OpenAPI says to ignore as parameters: they are not the caller's to choose."""
+
+NOT_A_SCHEMA = frozenset({"name", "in", "required", "collectionFormat", "allowEmptyValue"})
+"""What stands beside the schema's keywords in a parameter of Swagger 2."""
+
+
+def _input_schema(
+    references: References,
+    schemas: _Schemas,
+    shared: list[Any],
+    operation: dict[str, Any],
+) -> dict[str, Any]:
+    """Merge path-level parameters (`shared`), the operation's own and its body.
+
+    A body's properties stand beside the parameters; a body that is no object, or that has
+    a property named like a parameter, becomes the property `body`.
+    Raises ValueError for a reference that cannot be followed and a parameter without name or place.
+    """
+    form = _Form(schemas)
+    body: tuple[Any, bool] | None = None
+    for parameter in _parameters(references, shared, operation):
+        if parameter["in"] == "body":
+            body = schemas.plain(parameter.get("schema")), parameter.get("required") is True
+        elif parameter["in"] != "header" or parameter["name"].lower() not in SENT_BY_THE_CLIENT:
+            form.add(parameter)
+    request = references.follow(operation.get("requestBody"))
+    if is_object(request):
+        schema = schemas.of_content(request.get("content"))
+        body = (schema or {}), request.get("required") is True
+    if body is not None:
+        form.add_body(body[0], required=body[1])
+    return form.schema()
+
+
+def _parameters(
+    references: References,
+    shared: list[Any],
+    operation: dict[str, Any],
+) -> list[dict[str, Any]]:
+    """Give the parameters in order; the operation's own replace those of its path."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    own: Any = operation.get("parameters") or []
+    if not is_list(own):
+        raise ValueError("parameters: must be a list")
+    for index, reference in enumerate([*shared, *own], -len(shared)):
+        parameter = references.follow(reference)
+        fields = parameter if is_object(parameter) else {}
+        name, place = fields.get("name"), fields.get("in")
+        if not (isinstance(name, str) and isinstance(place, str)):
+            where = f"parameters[{index}]" if index >= 0 else "a parameter of the path"
+            raise ValueError(f"{where}: needs the fields `name` and `in`")  # noqa: TRY004
+        found[name, place] = fields
+    return list(found.values())
+
+
+class _Form:
+    """The properties gathered so far, and which of them are required."""
+
+    def __init__(self, schemas: _Schemas) -> None:
+        self._schemas = schemas
+        self._properties: dict[str, Any] = {}
+        self._required: list[str] = []
+
+    def add(self, parameter: dict[str, Any]) -> None:
+        """Add a parameter; one in another place of the same name gets the place before it."""
+        name = parameter["name"]
+        if name in self._properties:
+            name = f"{parameter['in']}_{name}"
+        schema = self._schema_of(parameter)
+        for key in ("description", "deprecated"):
+            if parameter.get(key):
+                schema = {**schema, key: parameter[key]}
+        self._put(name, schema, required=parameter.get("required") is True)
+
+    def _schema_of(self, parameter: dict[str, Any]) -> dict[str, Any]:
+        if "schema" in parameter:
+            return self._schemas.plain(parameter["schema"])
+        if "content" in parameter:
+            return self._schemas.of_content(parameter["content"]) or {}
+        inline = {k: v for k, v in parameter.items() if k not in NOT_A_SCHEMA}
+        if inline.get("type") == "file":
+            inline |= {"type": "string", "format": "binary"}
+        return self._schemas.plain(inline)
+
+    def add_body(self, schema: dict[str, Any], *, required: bool) -> None:
+        """Add a request body."""
+        properties, needed = _object_of(schema)
+        properties = {
+            name: field
+            for name, field in properties.items()
+            if not (is_object(field) and field.get("readOnly") is True)
+        }
+        if not properties or properties.keys() & self._properties.keys():
+            name = "body" if "body" not in self._properties else "request_body"
+            self._put(name, schema, required=required)
+            return
+        for name, field in properties.items():
+            self._put(name, field, required=name in needed)
+
+    def _put(self, name: str, schema: dict[str, Any], *, required: bool) -> None:
+        self._properties[name] = schema
+        if required:
+            self._required.append(name)
+
+    def schema(self) -> dict[str, Any]:
+        """Give everything gathered as the schema of one object."""
+        required = {"required": self._required} if self._required else {}
+        return {"type": "object", "properties": self._properties, **required}
+
+
+def _object_of(schema: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """Give properties and required names, those of all parts of an `allOf` together."""
+    properties: dict[str, Any] = {}
+    required: set[str] = set()
+    parts = schema.get("allOf")
+    for part in filter(is_object, parts if is_list(parts) else []):
+        inherited, needed = _object_of(part)
+        properties |= inherited
+        required |= needed
+    own, needed = schema.get("properties"), schema.get("required")
+    if is_object(own):
+        properties |= own
+    if is_list(needed):
+        required |= {name for name in needed if isinstance(name, str)}
+    return properties, required

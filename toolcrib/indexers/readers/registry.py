@@ -1,47 +1,107 @@
-"""Every reader, and the one way in: a name that a user typed becomes tools and refusals."""
+"""Registry of readers: whatever a caller names or hands in becomes tools and refusals."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import Any, TypeAlias, cast
 
-from toolcrib.errors import MissingExtraError, SourceError, UnknownFormatError
-from toolcrib.indexers.readers.functions import FunctionsReader
-from toolcrib.indexers.readers.mcp_list import McpListReader
-from toolcrib.indexers.readers.mcp_live import McpLiveReader
-from toolcrib.indexers.readers.mcp_servers import McpServersReader
-from toolcrib.indexers.readers.openapi import OpenApiReader
-from toolcrib.indexers.readers.python_tools import PythonReader
-from toolcrib.indexers.readers.source import DATA_SUFFIXES, Reader, Reading, Source
-from toolcrib.indexers.readers.spec import kind_of
-from toolcrib.indexers.readers.toolspec import ToolSpecReader
-from toolcrib.records import Refusal
+from toolcrib.errors import MissingExtraError, SourceError
+from toolcrib.indexers.readers.base import (
+    DATA_SUFFIXES,
+    Reader,
+    Reading,
+    Source,
+    is_object,
+    kind_of,
+)
+from toolcrib.indexers.sync import Entry
+from toolcrib.records import Refusal, ToolSpec
 
-__all__ = ["READERS", "formats", "read_source"]
+__all__ = ["ToolSource", "formats", "read_sent", "read_source", "readers", "tool_entries"]
 
-STARTS = frozenset({"mcp-servers"})
-"""Formats whose files say what to run: a folder from elsewhere must not get that far."""
+ToolSource: TypeAlias = str | Path | ToolSpec | Callable[..., Any] | Iterable[Any]
+"""A file, a folder, `module:attribute` or a server's URL by name; a specification, a function
+or a LangChain tool as an object; or several of these."""
+
+SEVERAL = (list, tuple, set, frozenset, Iterator)
+"""What is gone through; not whatever iterates: a LangChain tool iterates over its fields."""
 
 SHOWN_KEYS = 5
 """How many keys of an unknown object are named."""
 
-READERS: tuple[Reader, ...] = (
-    McpServersReader(),
-    McpListReader(),
-    OpenApiReader(),
-    FunctionsReader(),
-    ToolSpecReader(),
-    PythonReader(),
-    McpLiveReader(),
-)
-"""In the order in which they are asked; no two recognise the same content."""
+REQUEST = "the request"
 
 
-def formats() -> tuple[str, ...]:
-    """Give the names that `--format` takes."""
-    return tuple(reader.format for reader in READERS)
+@cache
+def readers() -> tuple[Reader, ...]:
+    """Every reader, in the order in which they are asked: the first that recognises a source.
+
+    They import parsers of every format; a search needs none of them.
+    """
+    from toolcrib.indexers.readers.functions import FunctionsReader
+    from toolcrib.indexers.readers.mcp import McpListReader, McpLiveReader, McpServersReader
+    from toolcrib.indexers.readers.openapi import OpenApiReader
+    from toolcrib.indexers.readers.python import PythonReader
+    from toolcrib.indexers.readers.toolspec import ToolSpecReader
+
+    return (
+        McpServersReader(),
+        McpListReader(),
+        OpenApiReader(),
+        FunctionsReader(),
+        ToolSpecReader(),
+        PythonReader(),
+        McpLiveReader(),
+    )
+
+
+def formats(*, sent: bool = False) -> tuple[str, ...]:
+    """Give the names that `--format` takes; if `sent`, those of data that a request may hold."""
+    return tuple(reader.format for reader in readers() if not (sent and reader.reaches_out))
+
+
+def tool_entries(source: ToolSource, server: str | None, format: str | None) -> Iterator[Entry]:
+    """Yield what a source holds, each with the source's name.
+
+    Wrong input is yielded as a refusal. `server` overrides, `format` forces the reader.
+    """
+    if isinstance(source, str | Path):
+        name = str(source)
+        for item in read_source(name, format=format, server=server):
+            yield name, item
+    elif isinstance(source, ToolSpec):
+        yield "a ToolSpec", source if server is None else source.on_server(server)
+    elif isinstance(source, SEVERAL):
+        for each in cast("Iterable[Any]", source):
+            yield from tool_entries(each, server, format)
+    else:
+        from toolcrib.indexers.readers.python import read_objects
+
+        for item in read_objects("a Python object", source, server):
+            yield "a Python object", item
+
+
+def read_sent(content: Any, format: str | None, server: str | None) -> Iterator[Entry]:
+    """Yield the tools of a parsed document, or of a list of definitions, and every refusal.
+
+    Nothing that it names is imported, connected to or started. `format` names the reader
+    instead of letting the content decide; `server` overrides every tool's.
+    """
+    if content == []:
+        return
+    names = ", ".join(formats(sent=True))
+    known = [reader for reader in readers() if not reader.reaches_out]
+    for item in _read(
+        Source.parsed(REQUEST, content),
+        known,
+        format,
+        server,
+        lambda _: f"not a shape that is known; say which `format`: {names}",
+    ):
+        yield REQUEST, item
 
 
 def read_source(name: str, *, format: str | None = None, server: str | None = None) -> Reading:
@@ -54,12 +114,11 @@ def read_source(name: str, *, format: str | None = None, server: str | None = No
     if format is not None and format not in formats():
         yield Refusal(name, "", f"there is no format {format!r}; known are {', '.join(formats())}")
         return
-    source = Source.named(name)
     # Unlike pathlib, this says no to names that nothing can have, instead of raising.
     if os.path.isdir(name):  # noqa: PTH112
         yield from _read_folder(Path(name), format, server)
     else:
-        yield from _read_one(source, format, server)
+        yield from _read_named(Source.named(name), format, server)
 
 
 def _read_folder(folder: Path, format_name: str | None, server: str | None) -> Reading:
@@ -77,10 +136,12 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
 
 def _read_found(source: Source, format_name: str | None, server: str | None) -> Reading:
     """Read a file that nobody named; what would start commands is left to be named."""
-    if format_name is None and any(r.recognises(source) for r in READERS if r.format in STARTS):
+    if format_name is None and any(
+        reader.reaches_out and reader.recognises(source) for reader in readers()
+    ):
         yield source.refusal("reading it would start the servers in it; name it by itself")
     else:
-        yield from _read_one(source, format_name, server)
+        yield from _read_named(source, format_name, server)
 
 
 def _files_in(folder: Path) -> Iterator[Path | Refusal]:
@@ -100,10 +161,31 @@ def _is_data(path: Path) -> bool:
     return path.suffix.lower() in DATA_SUFFIXES and inner.suffix.lower() in {*DATA_SUFFIXES, ""}
 
 
-def _read_one(source: Source, format_name: str | None, server: str | None) -> Reading:
+def _read_named(source: Source, format_name: str | None, server: str | None) -> Reading:
+    return _read(source, readers(), format_name, server, _unrecognised)
+
+
+def _read(
+    source: Source,
+    known: Sequence[Reader],
+    format_name: str | None,
+    server: str | None,
+    unrecognised: Callable[[Source], str],
+) -> Reading:
+    """Read a source; what is wrong with it as a whole, and that it is empty, is a refusal."""
     silent = True
     try:
-        for item in _reader_for(source, format_name).read(source, server):
+        reader = next(
+            (
+                each
+                for each in known
+                if each.format == format_name or (format_name is None and each.recognises(source))
+            ),
+            None,
+        )
+        if reader is None:
+            raise source.error(unrecognised(source))
+        for item in reader.read(source, server):
             silent = False
             yield item
     except SourceError as error:
@@ -113,13 +195,6 @@ def _read_one(source: Source, format_name: str | None, server: str | None) -> Re
     else:
         if silent:
             yield source.refusal("holds no tools")
-
-
-def _reader_for(source: Source, format_name: str | None) -> Reader:
-    for reader in READERS:
-        if reader.format == format_name or (format_name is None and reader.recognises(source)):
-            return reader
-    raise UnknownFormatError(source.name, "", _unrecognised(source))
 
 
 def _unrecognised(source: Source) -> str:
@@ -132,8 +207,8 @@ def _unrecognised(source: Source) -> str:
     if not data:
         return "holds no tools"
     shape = kind_of(data)
-    if isinstance(data, dict):
-        keys = sorted(cast("dict[str, object]", data))
+    if is_object(data):
+        keys = sorted(data)
         more = ", …" if len(keys) > SHOWN_KEYS else ""
         shape += f" with the keys {', '.join(map(repr, keys[:SHOWN_KEYS]))}{more}"
     return (

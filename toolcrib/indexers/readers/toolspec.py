@@ -5,19 +5,12 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
-from toolcrib.indexers.readers.entries import dialect_of, dialects_in, entries
-from toolcrib.indexers.readers.source import Reading, Source, build_spec
-from toolcrib.records import Refusal, ToolSpec
+from toolcrib.indexers.readers.base import Reading, Source, dialects_in, refuse_foreign, specs_in
+from toolcrib.records import ToolSpec
 
 __all__ = ["ToolSpecReader"]
 
 FIELDS = tuple(ToolSpec.model_fields)
-
-FOREIGN = {
-    "function": "a function definition, which --format functions reads",
-    "mcp": "an MCP tool, which --format mcp reads",
-}
-"""What is not a ToolSpec though it has a name; read as one it would lose its schema."""
 
 
 class ToolSpecReader:
@@ -28,6 +21,7 @@ class ToolSpecReader:
     """
 
     format: ClassVar[str] = "toolspec"
+    reaches_out: ClassVar[bool] = False
 
     def recognises(self, source: Source) -> bool:
         """Whether the file holds tools, none of them a provider's or an MCP definition.
@@ -37,7 +31,7 @@ class ToolSpecReader:
         """
         dialects = dialects_in(source)
         own = "toolspec" in dialects or ("anthropic" in dialects and source.is_lines)
-        return own and not dialects & FOREIGN.keys()
+        return own and not dialects & {"function", "mcp"}
 
     def read(self, source: Source, server: str | None) -> Reading:
         """Yield every tool; `server` overrides the field, and nothing else fills it.
@@ -45,18 +39,20 @@ class ToolSpecReader:
         Raises:
             SourceError: the file cannot be read (on), or holds no list of tools.
         """
-        for entry in entries(source):
-            if isinstance(entry, Refusal):
-                yield entry
-                continue
-            place, tool = entry
-            dialect = dialect_of(tool)
-            if dialect in FOREIGN:
-                yield source.refusal(f"this is {FOREIGN[dialect]}", place)
-            elif mistake := _misspelt(tool):
-                yield source.refusal(mistake, place)
-            else:
-                yield build_spec(source.name, place, _fields(tool, server))
+        return specs_in(source, lambda tool: _fields(tool, server))
+
+
+def _fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
+    refuse_foreign(tool, "function", "mcp")
+    if mistakes := _misspelt(tool):
+        raise ValueError(mistakes)
+    fields = {key: value for key, value in tool.items() if key in FIELDS}
+    extra = {k: v for k, v in tool.items() if k not in FIELDS and v is not None}
+    annotations: Any = tool.get("annotations") or {}
+    # Annotations of a wrong type are left for the validation to name.
+    if extra and isinstance(annotations, dict):
+        fields["annotations"] = {**extra, **annotations}
+    return fields if server is None else {**fields, "server": server}
 
 
 def _misspelt(tool: dict[str, Any]) -> str:
@@ -66,15 +62,3 @@ def _misspelt(tool: dict[str, Any]) -> str:
         if key not in FIELDS and (near := get_close_matches(key.lower(), FIELDS, 1, 0.8))
     ]
     return " ".join(mistakes)
-
-
-def _fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
-    fields = {key: value for key, value in tool.items() if key in FIELDS}
-    extra = {k: v for k, v in tool.items() if k not in FIELDS and v is not None}
-    annotations: Any = tool.get("annotations") or {}
-    # Annotations of a wrong type are left for the validation to name.
-    if extra and isinstance(annotations, dict):
-        fields["annotations"] = {**extra, **annotations}
-    if server is not None:
-        fields["server"] = server
-    return fields

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from toolcrib.indexers.readers.mcp_target import StdioTarget
+from toolcrib.indexers.readers.mcp_config import StdioTarget
 
 HERE = Path(__file__).parent
 

@@ -1,0 +1,117 @@
+"""Function definitions of OpenAI and Anthropic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.indexers.readers.conformance import ReaderConformance, split
+from toolcrib.indexers.readers.base import Reader, Source
+from toolcrib.indexers.readers.functions import FunctionsReader
+from toolcrib.indexers.readers.registry import read_source
+from toolcrib.records import Refusal
+
+SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
+NESTED = {"type": "function", "function": {"name": "a", "description": "A.", "parameters": SCHEMA}}
+FLAT = {"type": "function", "name": "a", "description": "A.", "parameters": SCHEMA}
+LEGACY = {"name": "a", "description": "A.", "parameters": SCHEMA}
+ANTHROPIC = {"name": "a", "description": "A.", "input_schema": SCHEMA}
+ANTHROPIC_CUSTOM = {"type": "custom", **ANTHROPIC}
+
+
+def write(folder: Path, content: Any, file: str = "chat.v2.json") -> str:
+    path = folder / file
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return str(path)
+
+
+class TestFunctionsReader(ReaderConformance):
+    reader: ClassVar[Reader] = FunctionsReader()
+
+    def mixed(self, folder: Path) -> Source:
+        return Source.named(write(folder, [{"type": "web_search"}, FLAT, {"parameters": {}}]))
+
+    def nothing(self, folder: Path) -> Source:
+        return Source.named(write(folder, {"functions": []}))
+
+
+@pytest.mark.parametrize("tool", [NESTED, FLAT, LEGACY, ANTHROPIC, ANTHROPIC_CUSTOM])
+@pytest.mark.parametrize("wrapping", ["alone", "list", "request"])
+def test_every_form_reads_alike(tmp_path: Path, tool: Any, wrapping: str) -> None:
+    content = {"alone": tool, "list": [tool], "request": {"model": "m", "tools": [tool]}}[wrapping]
+    tools, refusals = split(read_source(write(tmp_path, content)))
+    assert refusals == []
+    assert [(t.id, t.description, t.input_schema, t.annotations) for t in tools] == [
+        ("chat/a", "A.", SCHEMA, {}),
+    ]
+
+
+def test_a_functions_key_and_a_mixed_list(tmp_path: Path) -> None:
+    mixed = [NESTED, {**FLAT, "name": "b"}, {**ANTHROPIC, "name": "c"}]
+    tools, refusals = split(read_source(write(tmp_path, {"functions": mixed})))
+    assert ([tool.name for tool in tools], refusals) == (["a", "b", "c"], [])
+
+
+def test_json_lines_of_functions(tmp_path: Path) -> None:
+    lines = json.dumps(NESTED) + "\n" + json.dumps({**FLAT, "name": "b"})
+    tools, _ = split(read_source(write(tmp_path, lines, "chat.jsonl")))
+    assert [tool.id for tool in tools] == ["chat/a", "chat/b"]
+
+
+def test_openai_custom_tools_have_no_schema(tmp_path: Path) -> None:
+    flat = {"type": "custom", "name": "a", "format": {"type": "text"}}
+    nested = {"type": "custom", "custom": {"name": "b", "description": "B."}}
+    tools, refusals = split(read_source(write(tmp_path, [flat, nested])))
+    assert refusals == []
+    assert [(t.name, t.input_schema, t.annotations) for t in tools] == [
+        ("a", {}, {"format": {"type": "text"}}),
+        ("b", {}, {}),
+    ]
+
+
+def test_what_else_a_definition_says_is_kept(tmp_path: Path) -> None:
+    tools, _ = split(
+        read_source(write(tmp_path, [{**FLAT, "strict": True, "defer_loading": None}]))
+    )
+    assert tools[0].annotations == {"strict": True}
+
+
+@pytest.mark.parametrize("kind", ["web_search", "bash_20250124", "mcp"])
+def test_tools_of_the_provider_are_refused_by_name(tmp_path: Path, kind: str) -> None:
+    name = write(tmp_path, [{"type": kind, "name": "x"}, FLAT])
+    tools, refusals = split(read_source(name))
+    assert [tool.name for tool in tools] == ["a"]
+    assert refusals == [
+        Refusal(
+            name,
+            "[0]",
+            f"type {kind!r} is a tool that the provider runs itself, not a function definition; "
+            "remove it from the file",
+        ),
+    ]
+
+
+def test_a_file_of_provider_tools_only_is_recognised_and_refused(tmp_path: Path) -> None:
+    tools, refusals = split(
+        read_source(write(tmp_path, [{"type": "bash_20250124", "name": "bash"}]))
+    )
+    assert tools == []
+    assert refusals[0].reason.startswith("type 'bash_20250124' is a tool that the provider runs")
+
+
+@pytest.mark.parametrize(
+    ("tool", "reason"),
+    [
+        ({"type": ["function"], "name": "x"}, "type: must be text, not a list"),
+        ({"name": "x", "cost_estimate": 2}, "this is a ToolSpec, which --format toolspec reads"),
+        ({"name": "x", "inputSchema": {}}, "this is an MCP tool, which --format mcp reads"),
+    ],
+)
+def test_what_is_no_function_is_refused_alone(tmp_path: Path, tool: Any, reason: str) -> None:
+    name = write(tmp_path, [FLAT, tool])
+    tools, refusals = split(read_source(name, format="functions"))
+    assert [tool.name for tool in tools] == ["a"]
+    assert refusals == [Refusal(name, "[1]", reason)]

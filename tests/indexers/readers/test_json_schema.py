@@ -1,0 +1,164 @@
+"""References within a document: followed, cut where they do not end, refused where they dangle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.indexers.readers.json_schema import (
+    MAX_NESTING,
+    MAX_OWN_VALUES,
+    MAX_VALUES,
+    References,
+)
+
+STRING = {"type": "string"}
+
+
+def out(schema: Any, **defs: Any) -> Any:
+    return References({"defs": defs}).written_out(schema)
+
+
+def ref(name: str, **beside: Any) -> dict[str, Any]:
+    return {"$ref": f"#/defs/{name}", **beside}
+
+
+def test_references_are_written_out_everywhere() -> None:
+    schema = {"properties": {"a": ref("S"), "b": {"items": [ref("S")]}}, "allOf": [ref("S")]}
+    assert out(schema, S=STRING) == {
+        "properties": {"a": STRING, "b": {"items": [STRING]}},
+        "allOf": [STRING],
+    }
+
+
+def test_the_document_is_left_as_it_is() -> None:
+    defs = {"A": {"properties": {"b": ref("B")}}, "B": STRING}
+    References({"defs": defs}).written_out(ref("A"))
+    assert defs == {"A": {"properties": {"b": ref("B")}}, "B": STRING}
+
+
+def test_what_stands_beside_a_reference_wins() -> None:
+    assert out(ref("S", description="mine"), S={**STRING, "description": "its"}) == {
+        "type": "string",
+        "description": "mine",
+    }
+
+
+def test_a_property_may_be_called_ref_and_data_may_look_like_one() -> None:
+    schema = {"properties": {"$ref": STRING, "default": ref("S")}, "default": ref("S")}
+    assert out(schema, S=STRING) == {
+        "properties": {"$ref": STRING, "default": STRING},
+        "default": ref("S"),
+    }
+
+
+def test_names_in_references_are_unescaped() -> None:
+    document = {"a/b": {"c~d e": STRING}, "list": [0, STRING]}
+    references = References(document)
+    assert references.written_out({"$ref": "#/a~1b/c~0d%20e"}) == STRING
+    assert references.written_out({"$ref": "#/list/1"}) == STRING
+
+
+def test_a_schema_that_contains_itself_is_cut() -> None:
+    tree = {"type": "object", "properties": {"name": STRING, "child": ref("Tree")}}
+    cut = {"type": "object", "description": "Tree (recursive)"}
+    assert out(ref("Tree"), Tree=tree)["properties"] == {"name": STRING, "child": cut}
+    assert out({"items": ref("Tree")}, Tree=tree)["items"]["properties"]["child"] == cut
+
+
+def test_a_recursive_array_keeps_items() -> None:
+    nested = {"type": "array", "items": ref("Nested")}
+    assert out(ref("Nested"), Nested=nested)["items"] == {
+        "type": "array",
+        "items": {"type": "object"},
+        "description": "Nested (recursive)",
+    }
+
+
+def test_two_schemas_that_contain_each_other_are_cut() -> None:
+    a, b = {"properties": {"b": ref("B")}}, {"properties": {"a": ref("A")}}
+    assert out(ref("A"), A=a, B=b) == {
+        "properties": {
+            "b": {"properties": {"a": {"type": "object", "description": "A (recursive)"}}},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("reference", "reason"),
+    [
+        ("#/defs/Nope", "$ref '#/defs/Nope' leads nowhere: there is no 'Nope'"),
+        ("#/defs/S/type/x", "$ref '#/defs/S/type/x' leads nowhere: there is no 'x'"),
+        ("#anchor", "$ref '#anchor' leads nowhere: there is no 'anchor'"),
+        ("#/defs/L/01", "$ref '#/defs/L/01' leads nowhere: there is no '01'"),
+        ("#/defs/L/" + "9" * 5000, None),
+        (
+            "other.yaml#/S",
+            (
+                "$ref 'other.yaml#/S' leads to another file; bundle all files into one first "
+                "(for example with `redocly bundle`)"
+            ),
+        ),
+        ("#/defs/Round", "$ref '#/defs/Round' leads in a circle"),
+    ],
+)
+def test_what_cannot_be_followed(reference: str, reason: str | None) -> None:
+    defs = {"S": STRING, "L": [STRING], "Round": ref("About"), "About": ref("Round")}
+    with pytest.raises(ValueError, match=r"^\$ref ") as caught:
+        out({"items": {"$ref": reference}}, **defs)
+    assert reason is None or str(caught.value) == reason
+
+
+def test_a_dense_net_of_schemas_is_cut_to_size() -> None:
+    names = [f"S{i}" for i in range(50)]
+    defs = {n: {"type": "object", "properties": {m: ref(m) for m in names}} for n in names}
+    written = out(ref("S0"), **defs)
+    assert _size(written) <= MAX_VALUES
+    assert written["properties"]["S1"] == {"type": "object", "description": "S1 (shortened)"}
+
+
+def test_a_shortened_schema_still_says_what_a_scalar_is() -> None:
+    names = [f"S{i}" for i in range(50)]
+    defs = {n: {"properties": {**{m: ref(m) for m in names}, "id": ref("Id")}} for n in names}
+    assert out(ref("S0"), **defs, Id=STRING)["properties"]["id"] == STRING
+
+
+def test_limits_of_one_schema() -> None:
+    deep: Any = STRING
+    for _ in range(MAX_NESTING + 1):
+        deep = {"items": deep}
+    with pytest.raises(ValueError, match=r"^the schema is nested deeper than 100 levels$"):
+        out(deep)
+    with pytest.raises(ValueError, match=r"^the schema has more than 100,000 values$"):
+        out({"required": ["x"] * MAX_OWN_VALUES})
+
+
+NAMES = ["A", "B", "C", "D", "Nope"]
+SCHEMAS = st.recursive(
+    st.sampled_from([STRING, {"type": "object"}, {}, True]) | st.sampled_from(NAMES).map(ref),
+    lambda inner: st.one_of(
+        st.dictionaries(st.sampled_from(["x", "y"]), inner).map(lambda p: {"properties": p}),
+        st.lists(inner, max_size=3).map(lambda parts: {"allOf": parts}),
+        inner.map(lambda items: {"type": "array", "items": items}),
+    ),
+    max_leaves=8,
+)
+
+
+@given(schema=SCHEMAS, defs=st.fixed_dictionaries(dict.fromkeys(NAMES[:4], SCHEMAS)))
+def test_any_net_of_references_ends_without_one_left(schema: Any, defs: Any) -> None:
+    try:
+        written = References({"defs": defs}).written_out(schema)
+    except ValueError:
+        return
+    assert "$ref" not in str(written)
+    assert _size(written) <= MAX_OWN_VALUES
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(_size(item) for item in value.values())
+    return 1 + sum(_size(item) for item in value) if isinstance(value, list) else 1

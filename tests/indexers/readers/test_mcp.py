@@ -1,0 +1,720 @@
+"""Saved `tools/list` answers: every form they are saved in, and what is kept of a tool."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from threading import Thread
+from typing import Any, ClassVar
+
+import anyio
+import anyio.to_thread
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp.types import ListToolsResult, Tool, ToolAnnotations
+
+from tests.indexers.readers.conformance import ReaderConformance
+from tests.indexers.readers.mcp_servers.launch import (
+    closed_port,
+    ends,
+    entry,
+    over_http,
+    target,
+    typed,
+)
+from toolcrib.errors import MissingExtraError, SourceError
+from toolcrib.indexers.readers.base import Reader, Source
+from toolcrib.indexers.readers.mcp import (
+    McpListReader,
+    McpLiveReader,
+    McpServersReader,
+    list_tools,
+    tool_specs,
+)
+from toolcrib.indexers.readers.mcp_config import McpLimits
+from toolcrib.records import Refusal, ToolSpec
+
+SCHEMA = {"type": "object", "properties": {"zone": {"type": "string"}}}
+TIME = {
+    "_meta": {"x": 1},
+    "name": "get_time",
+    "description": "Tell the time.",
+    "inputSchema": SCHEMA,
+}
+ALARM = {"name": "set_alarm", "inputSchema": {"type": "object"}}
+
+
+class TestMcpListReader(ReaderConformance):
+    reader: ClassVar[Reader] = McpListReader()
+
+    def mixed(self, folder: Path) -> Source:
+        return _file(folder, json.dumps({"tools": [TIME, {"inputSchema": {}}]}))
+
+    def nothing(self, folder: Path) -> Source:
+        return _file(folder, json.dumps({"tools": []}))
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        {"tools": [TIME, ALARM]},
+        {"tools": [TIME, ALARM], "nextCursor": None, "_meta": {}},
+        {"jsonrpc": "2.0", "id": 7, "result": {"tools": [TIME, ALARM]}},
+        {"result": {"tools": [TIME, ALARM]}},
+        [TIME, ALARM],
+    ],
+)
+def test_every_form_of_the_answer_is_recognised_and_read(tmp_path: Path, saved: Any) -> None:
+    source = _file(tmp_path, json.dumps(saved))
+
+    assert McpListReader().recognises(source)
+    assert list(McpListReader().read(source, None)) == [
+        ToolSpec(
+            name="get_time", description="Tell the time.", server="clock", input_schema=SCHEMA
+        ),
+        ToolSpec(name="set_alarm", server="clock", input_schema={"type": "object"}),
+    ]
+
+
+OTHERS: list[Any] = [
+    {"tools": [{"type": "function", "function": {"name": "a", "parameters": {}}}]},
+    {"tools": [{"name": "a", "input_schema": {}}]},
+    [{"name": "a", "tags": ["b"]}],
+    {"tools": [], "model": "gpt"},
+    {"result": {"rows": []}},
+    {"openapi": "3.1.0", "paths": {}},
+    [],
+    "tools",
+]
+
+
+def test_what_cannot_be_parsed_is_not_recognised(tmp_path: Path) -> None:
+    assert not McpListReader().recognises(_file(tmp_path, "{"))
+    assert not McpListReader().recognises(Source("https://example.org/mcp"))
+
+
+def test_everything_that_a_tool_carries_is_kept(tmp_path: Path) -> None:
+    tool = {
+        **TIME,
+        "title": "Current time",
+        "outputSchema": {"type": "object"},
+        "annotations": {"readOnlyHint": True, "x-vendor": {"a": 1}},
+        "_meta": {"fastmcp": {"tags": ["time"], "version": "2"}, "other": 1},
+        "icons": [{"src": "https://example.org/clock.png"}],
+    }
+
+    (spec,) = _tools(_file(tmp_path, json.dumps({"tools": [tool]})))
+
+    assert spec == ToolSpec(
+        name="get_time",
+        description="Tell the time.",
+        server="clock",
+        input_schema=SCHEMA,
+        output_schema={"type": "object"},
+        annotations={"readOnlyHint": True, "x-vendor": {"a": 1}, "title": "Current time"},
+        tags=("time",),
+        version="2",
+    )
+
+
+def test_a_title_in_the_annotations_is_not_overwritten(tmp_path: Path) -> None:
+    tool = {**TIME, "title": "Outer", "annotations": {"title": "Inner"}}
+
+    (spec,) = _tools(_file(tmp_path, json.dumps([tool])))
+
+    assert spec.annotations == {"title": "Inner"}
+
+
+def test_the_server_is_the_stem_unless_given(tmp_path: Path) -> None:
+    source = _file(tmp_path, json.dumps([TIME]), "my-clock.json")
+
+    assert [tool.id for tool in _tools(source)] == ["my-clock/get_time"]
+    assert [tool.id for tool in _tools(source, "office")] == ["office/get_time"]
+    assert [tool.id for tool in _tools(source, "")] == ["get_time"]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_page_that_names_a_next_one_is_reported_as_incomplete(
+    tmp_path: Path, wrapped: bool
+) -> None:
+    page: dict[str, Any] = {"tools": [TIME], "nextCursor": "page-2"}
+    source = _file(tmp_path, json.dumps({"jsonrpc": "2.0", "result": page} if wrapped else page))
+
+    spec, refusal = McpListReader().read(source, None)
+
+    assert isinstance(spec, ToolSpec)
+    assert refusal == Refusal(
+        source.name,
+        "nextCursor",
+        "the list is incomplete: the server has more pages after this one; "
+        "save them all, or read the live server",
+    )
+
+
+def test_a_wrong_tool_costs_no_right_one(tmp_path: Path) -> None:
+    tools: list[Any] = [
+        TIME,
+        {"description": "No name.", "inputSchema": {}},
+        7,
+        {"name": "f", "parameters": {}},
+        {**ALARM, "annotations": ["destructive"]},
+        {**ALARM, "inputSchema": "object"},
+        ALARM,
+    ]
+    source = _file(tmp_path, json.dumps({"tools": tools}))
+
+    items = list(McpListReader().read(source, None))
+
+    assert [item.name for item in items if isinstance(item, ToolSpec)] == ["get_time", "set_alarm"]
+    assert [(item.place, item.reason) for item in items if isinstance(item, Refusal)] == [
+        ("tools[1]", "name: missing"),
+        ("tools[2]", "a tool must be an object, not a number"),
+        ("tools[3]", "this is a function definition, which --format functions reads"),
+        ("tools[4]", "annotations: must be an object, not a list"),
+        ("tools[5]", "input_schema: must be an object, not text"),
+    ]
+
+
+def test_a_saved_error_says_what_the_server_said(tmp_path: Path) -> None:
+    error = {"code": -32601, "message": "Method not found"}
+    source = _file(tmp_path, json.dumps({"jsonrpc": "2.0", "id": 1, "error": error}))
+
+    assert McpListReader().recognises(source)
+    with pytest.raises(SourceError) as caught:
+        list(McpListReader().read(source, None))
+    assert caught.value.place == "error"
+    assert caught.value.reason == (
+        "the server answered tools/list with the error 'Method not found'; there is nothing to read"
+    )
+
+
+def test_another_answer_than_that_to_tools_list_is_refused(tmp_path: Path) -> None:
+    source = _file(tmp_path, json.dumps({"jsonrpc": "2.0", "result": {"prompts": []}}))
+
+    assert not McpListReader().recognises(source)
+    with pytest.raises(SourceError) as caught:
+        list(McpListReader().read(source, None))
+    assert caught.value.place == "result.tools"
+    assert caught.value.reason == "expected a list of tools; save the whole answer to tools/list"
+
+
+TEXT = st.text(st.characters(codec="utf-8", categories=("L", "N")), min_size=1, max_size=20)
+
+
+def _sdk_tool(
+    name: str, title: str | None, description: str | None, read_only: bool | None, shaped: bool
+) -> Tool:
+    return Tool(
+        name=name,
+        title=title,
+        description=description,
+        input_schema=SCHEMA,
+        output_schema=SCHEMA if shaped else None,
+        annotations=None if read_only is None else ToolAnnotations(read_only_hint=read_only),
+    )
+
+
+@given(
+    st.lists(
+        st.builds(
+            _sdk_tool,
+            name=TEXT,
+            title=st.none() | TEXT,
+            description=st.none() | st.text(st.characters(codec="utf-8")),
+            read_only=st.none() | st.booleans(),
+            shaped=st.booleans(),
+        )
+    )
+)
+def test_whatever_the_sdk_writes_is_read_as_it_was(tools: list[Tool]) -> None:
+    written = ListToolsResult(tools=tools).model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    specs = list(tool_specs("saved", "tools", written["tools"], "s"))
+
+    assert len(specs) == len(tools)
+    for spec, tool in zip(specs, tools, strict=True):
+        assert isinstance(spec, ToolSpec)
+        assert (spec.name, spec.description) == (tool.name, tool.description or "")
+        assert spec.input_schema == tool.input_schema
+        assert spec.output_schema == (tool.output_schema or {})
+        assert spec.annotations.get("title") == tool.title
+        hints = tool.annotations.read_only_hint if tool.annotations else None
+        assert spec.annotations.get("readOnlyHint") == hints
+
+
+def _file(folder: Path, text: str, name: str = "clock.json") -> Source:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return Source(str(path), path)
+
+
+def _tools(source: Source, server: str | None = None) -> list[ToolSpec]:
+    items = list(McpListReader().read(source, server))
+    assert all(isinstance(item, ToolSpec) for item in items), items
+    return [item for item in items if isinstance(item, ToolSpec)]
+
+
+SHORT = McpLimits(timeout_s=8.0, max_pages=20)
+"""For servers that never answer: long enough to start one on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def clock_url() -> Generator[str]:
+    """A right server over streamable HTTP."""
+    with over_http("clock") as address:
+        yield f"{address}/mcp"
+
+
+class TestMcpLiveReader(ReaderConformance):
+    reader: ClassVar[Reader] = McpLiveReader()
+
+    def good(self, folder: Path) -> Source:
+        return Source.named(typed("broken.py", "pair"))
+
+    def mixed(self, folder: Path) -> Source:
+        return Source.named(typed("broken.py", "one_bad"))
+
+    def nothing(self, folder: Path) -> Source:
+        return Source.named(typed("broken.py", "no_tools"))
+
+
+def test_everything_that_a_server_says_of_a_tool_is_read(clock_url: str) -> None:
+    tools = _tools_live(typed("clock.py"))
+
+    get_time, set_alarm = tools
+    assert get_time.id == "clock/get_time"
+    assert get_time.description == "Tell the current time in a time zone."
+    assert get_time.annotations == {
+        "readOnlyHint": True,
+        "openWorldHint": False,
+        "title": "Current time",
+    }
+    assert get_time.input_schema["properties"]["zone"]["default"] == "UTC"
+    assert get_time.output_schema["required"] == ["iso", "zone"]
+    assert (get_time.tags, get_time.version) == (("time",), "2")
+    assert set_alarm.id == "clock/set_alarm"
+    assert _tools_live(clock_url) == tools
+
+
+def test_the_server_name_can_be_given(clock_url: str) -> None:
+    assert {tool.server for tool in _tools_live(clock_url, "office")} == {"office"}
+    assert [tool.id for tool in _tools_live(clock_url, "")] == ["get_time", "set_alarm"]
+
+
+def test_five_thousand_tools_come_over_their_pages_in_order() -> None:
+    tools = _tools_live(typed("pages.py", "--tools", "5000", "--size", "250"))
+
+    assert [tool.name for tool in tools] == [f"tool_{number}" for number in range(5000)]
+
+
+def test_five_thousand_tools_come_in_one_page_over_http() -> None:
+    with over_http("pages", "--tools", "5000", "--size", "5000") as address:
+        assert len(_tools_live(f"{address}/mcp")) == 5000
+
+
+@pytest.mark.parametrize(
+    ("server", "name"),
+    [
+        (("modern_only", "modern"), "modern"),
+        (("modern_only",), Path(sys.executable).name),
+        (("touchy",), "broken"),
+        (("chatty",), "broken"),
+    ],
+    ids=["modern", "modern without a name", "touchy", "chatty"],
+)
+def test_servers_of_every_age_and_manner_are_understood(server: tuple[str], name: str) -> None:
+    assert [tool.id for tool in _tools_live(typed("broken.py", *server))] == [f"{name}/good"]
+
+
+def test_an_empty_cursor_is_the_end() -> None:
+    assert len(_tools_live(typed("pages.py", "--empty-cursor"))) == 6
+
+
+def test_a_wrong_tool_costs_no_right_one_live() -> None:
+    items = list(McpLiveReader().read(Source(typed("broken.py", "one_bad")), None))
+
+    assert [item.name for item in items if isinstance(item, ToolSpec)] == ["good", "better"]
+    assert [(item.place, item.reason) for item in items if isinstance(item, Refusal)] == [
+        ("tools[1]", "name: missing"),
+        ("tools[2]", "a tool must be an object, not a number"),
+    ]
+
+
+def test_the_reader_raises_what_left_it_nothing() -> None:
+    name = typed("broken.py", "dies")
+
+    with pytest.raises(SourceError) as caught:
+        list(McpLiveReader().read(Source(name), None))
+
+    assert (caught.value.source, caught.value.place) == (name, "")
+    assert caught.value.reason.startswith("its process ended before it answered initialize; ")
+
+
+def test_the_reader_yields_what_it_has_and_refuses_the_rest() -> None:
+    source = Source(typed("broken.py", "stalls"))
+
+    tool, refusal = McpLiveReader(SHORT).read(source, None)
+
+    assert isinstance(tool, ToolSpec)
+    assert refusal == Refusal(
+        source.name,
+        "broken",
+        "gave no answer to tools/list (page 2) within 8 s; tools kept from before that: 1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("stdio:", "names no command; write stdio:COMMAND ARGS"),
+        ("stdio:  ", "names no command; write stdio:COMMAND ARGS"),
+        (
+            "stdio:python 'server.py",
+            "the command cannot be split into words: No closing quotation; check its quotes",
+        ),
+    ],
+)
+def test_a_name_that_starts_nothing(name: str, reason: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        list(McpLiveReader().read(Source(name), None))
+
+    assert caught.value.reason == reason
+
+
+def test_which_names_are_live_servers() -> None:
+    reader = McpLiveReader()
+
+    for name in ("http://a/mcp", "https://a", "HTTPS://A", "stdio:python server.py"):
+        assert reader.recognises(Source(name))
+    for name in ("tools.json", "ftp://a", "package.module:tools", ""):
+        assert not reader.recognises(Source(name))
+    assert not reader.recognises(Source("stdio:odd", Path("stdio:odd")))
+
+
+def test_a_started_command_gets_the_environment_it_is_given() -> None:
+    name = "stdio:sh -c 'echo I see $VISIBLE >&2; exit 1'"
+
+    with pytest.raises(SourceError) as caught:
+        list(McpLiveReader(env={**os.environ, "VISIBLE": "everything"}).read(Source(name), None))
+
+    assert caught.value.reason == (
+        "its process ended before it answered initialize; its last words were 'I see everything'"
+    )
+
+
+def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+
+    with pytest.raises(MissingExtraError) as caught:
+        list(McpLiveReader().read(Source("https://example.org/mcp"), None))
+
+    assert str(caught.value) == (
+        "reading live MCP servers needs the extra 'mcp': pip install 'toolcrib[mcp]'"
+    )
+
+
+def test_importing_the_readers_imports_no_sdk() -> None:
+    code = (
+        "import sys\n"
+        "import toolcrib.indexers.readers.mcp\n"
+        "print({'mcp', 'anyio', 'httpx2'} & sys.modules.keys())"
+    )
+
+    assert _python(code).stdout == "set()\n"
+
+
+async def _read_in_the_loop(name: str) -> list[str]:
+    return [tool.name for tool in _tools_live(name)]
+
+
+async def _read_in_a_thread(name: str) -> list[str]:
+    return [tool.name for tool in await asyncio.to_thread(_tools_live, name)]
+
+
+def test_it_can_be_read_inside_a_running_loop_and_from_a_thread_beside_one() -> None:
+    name = typed("broken.py", "chatty")
+
+    for read in (_read_in_the_loop, _read_in_a_thread):
+        assert asyncio.run(read(name)) == ["good"]
+        # anyio marks its loops in a context variable, which `to_thread` hands on.
+        assert anyio.run(read, name) == ["good"]
+
+
+def test_the_screen_stays_clean() -> None:
+    names = [typed("broken.py", kind) for kind in ("dies", "garbage", "chatty", "no_list")]
+    code = (
+        "import sys\n"
+        "from toolcrib.errors import SourceError\n"
+        "from toolcrib.indexers.readers.mcp import McpLiveReader\n"
+        "from toolcrib.indexers.readers.base import Source\n"
+        "for name in sys.argv[1:]:\n"
+        "    try:\n"
+        "        list(McpLiveReader().read(Source(name), None))\n"
+        "    except SourceError:\n"
+        "        pass\n"
+    )
+
+    finished = _python(code, *names, "http://127.0.0.1:1/mcp")
+
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
+
+
+def test_a_server_that_will_not_die_is_killed_with_its_children(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+
+    processes: list[int] = []
+
+    async def list_until_it_runs() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(list_tools, target("broken.py", "stubborn", str(fifo)))
+            # Blocks until the server and its child have started.
+            announced = await anyio.to_thread.run_sync(fifo.read_text)
+            processes.extend(map(int, announced.split()))
+            tasks.cancel_scope.cancel()
+
+    anyio.run(list_until_it_runs)
+
+    assert [ends(pid) for pid in processes] == [True, True]
+
+
+def test_nothing_is_left_behind_when_the_user_interrupts(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    code = (
+        "import sys\n"
+        "from toolcrib.indexers.readers.mcp import McpLiveReader\n"
+        "from toolcrib.indexers.readers.base import Source\n"
+        "list(McpLiveReader().read(Source(sys.argv[1]), None))\n"
+    )
+    command = [sys.executable, "-c", code, typed("broken.py", "waits", str(fifo))]
+
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as reader:
+        # Blocks until the server has started and written its id.
+        server = int(fifo.read_text(encoding="utf-8"))
+        reader.send_signal(signal.SIGINT)
+        reader.wait()
+
+    assert reader.returncode != 0
+    assert ends(server)
+
+
+def _tools_live(name: str, server: str | None = None) -> list[ToolSpec]:
+    return list(_only_tools(McpLiveReader().read(Source(name), server)))
+
+
+def _only_tools(items: Iterable[ToolSpec | Refusal]) -> Iterable[ToolSpec]:
+    for item in items:
+        assert isinstance(item, ToolSpec), item
+        yield item
+
+
+def _python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+class TestMcpServersReader(ReaderConformance):
+    reader: ClassVar[Reader] = McpServersReader()
+
+    def good(self, folder: Path) -> Source:
+        return _file_servers(folder, {"it": entry("broken.py", "pair")})
+
+    def mixed(self, folder: Path) -> Source:
+        return _file_servers(
+            folder, {"it": entry("broken.py", "one_bad"), "gone": {"command": "no-such"}}
+        )
+
+    def nothing(self, folder: Path) -> Source:
+        return _file_servers(folder, {"off": {**entry("broken.py", "pair"), "disabled": True}})
+
+
+def test_one_file_with_everything_that_can_be_right_and_wrong(tmp_path: Path) -> None:
+    with over_http("web") as address:
+        source = _file_servers(
+            tmp_path,
+            {
+                "chatty": entry("broken.py", "chatty"),
+                "missing": {"command": "no-such-command"},
+                "guarded": {
+                    "type": "http",
+                    "url": "${BASE}/locked",
+                    "headers": {"Authorization": "Bearer ${TOKEN}"},
+                },
+                "hangs": entry("broken.py", "hangs"),
+                "off": {**entry("broken.py", "dies"), "disabled": True},
+                "dies": entry("broken.py", "dies"),
+                "no token": {"url": "https://example.org/mcp", "headers": {"A": "${GH_TOKEN}"}},
+                "asks": {"url": "https://example.org/mcp", "headers": {"A": "${input:token}"}},
+                "half": entry("broken.py", "stalls"),
+                "closed": {"url": f"http://127.0.0.1:{closed_port()}/mcp"},
+                "page": {"url": "${BASE}/html"},
+                "one bad": entry("broken.py", "one_bad"),
+                "nonsense": 7,
+            },
+        )
+        items = _read(source, McpServersReader(SHORT, {"BASE": address, "TOKEN": "s3cret"}))
+
+    assert _told(items) == [
+        "chatty/good",
+        "missing: there is no command 'no-such-command': install it, or write its full path",
+        "guarded: answered initialize with the error 'your plan has no tools' (code -32000)",
+        (
+            "hangs: gave no answer to initialize within 8 s; "
+            "its last words were 'waiting for a licence'"
+        ),
+        (
+            "dies: its process ended before it answered initialize; "
+            "its last words were 'Error: API_TOKEN is required'"
+        ),
+        (
+            "no token: headers.A needs the environment variable 'GH_TOKEN', which is not set; "
+            "set it, or write ${GH_TOKEN:-default}"
+        ),
+        (
+            "asks: headers.A needs an interactive input (${input:token}), which only an editor "
+            "asks for; write an environment variable there, such as ${TOKEN}"
+        ),
+        "half/good",
+        "half: gave no answer to tools/list (page 2) within 8 s; tools kept from before that: 1",
+        "closed: cannot be reached: All connection attempts failed; is it running there?",
+        (
+            "page: is no MCP endpoint: it answered initialize with HTTP 200 (text/html); "
+            "check the path, which often ends in /mcp"
+        ),
+        "one bad/good",
+        "one bad: tools[1]: name: missing",
+        "one bad: tools[2]: a tool must be an object, not a number",
+        "one bad/better",
+        "nonsense: must be an object, not a number",
+    ]
+
+
+def test_a_server_that_still_speaks_server_sent_events(tmp_path: Path) -> None:
+    with over_http("clock-sse") as address:
+        source = _file_servers(tmp_path, {"clock": {"type": "sse", "url": f"{address}/sse"}})
+        items = _read(source, McpServersReader())
+
+    assert _told(items) == ["clock/get_time", "clock/set_alarm"]
+
+
+def test_the_environment_of_the_process_fills_placeholders_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLCRIB_TEST_PYTHON", sys.executable)
+    server = {**entry("broken.py", "chatty"), "command": "${TOOLCRIB_TEST_PYTHON}"}
+
+    assert _told(_read(_file_servers(tmp_path, {"it": server}), McpServersReader())) == ["it/good"]
+
+
+def test_a_server_gets_its_own_variables_and_none_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_SECRET", "s3cret")
+    server = {
+        "command": "sh",
+        "args": ["-c", 'echo "$OWN and [$OUR_SECRET] in $PWD" >&2; exit 1'],
+        "env": {"OWN": "own"},
+        "cwd": "/",
+    }
+
+    assert _told(_read(_file_servers(tmp_path, {"it": server}), McpServersReader())) == [
+        "it: its process ended before it answered initialize; its last words were 'own and [] in /'"
+    ]
+
+
+def test_the_server_name_can_be_given_for_all(tmp_path: Path) -> None:
+    source = _file_servers(tmp_path, {"a": entry("broken.py", "chatty")})
+
+    assert _told(list(McpServersReader().read(source, "office"))) == ["office/good"]
+
+
+def test_vs_code_names_its_servers_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    servers = json.dumps({"it": {"type": "stdio", **entry("broken.py", "chatty")}})
+    path.write_text(f'{{ // ours\n"inputs": [], "servers": {servers}, }}', encoding="utf-8")
+    source = Source(str(path), path)
+
+    assert McpServersReader().recognises(source)
+    assert _told(_read(source, McpServersReader())) == ["it/good"]
+
+
+def test_servers_are_asked_at_the_same_time(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as meeting:
+        port = str(meeting.getsockname()[1])
+        servers = {name: entry("broken.py", "meets", port) for name in "abc"}
+        # No server answers before all three have come: one after the other, none ever would.
+        host = Thread(target=_let_go_together, args=(meeting, len(servers)))
+        host.start()
+        items = _read(_file_servers(tmp_path, servers), McpServersReader(McpLimits(at_once=3)))
+        host.join()
+
+    assert _told(items) == ["a/good", "b/good", "c/good"]
+
+
+def test_no_more_servers_than_allowed_run_at_the_same_time(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    servers = {name: entry("broken.py", "logs", str(log)) for name in "abc"}
+
+    items = _read(_file_servers(tmp_path, servers), McpServersReader(McpLimits(at_once=1)))
+
+    assert _told(items) == ["a/good", "b/good", "c/good"]
+    assert log.read_text(encoding="utf-8") == "start end " * 3
+
+
+@pytest.mark.parametrize("document", [{"mcpServers": {}}, {"servers": []}, {"tools": []}, [1]])
+def test_a_file_without_servers_is_refused_as_a_whole(tmp_path: Path, document: Any) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+    with pytest.raises(SourceError) as caught:
+        list(McpServersReader().read(Source(str(path), path), None))
+
+    assert caught.value.reason == (
+        "names no MCP servers; put them under 'mcpServers' (VS Code: 'servers')"
+    )
+
+
+def test_only_files_that_name_servers_are_recognised(tmp_path: Path) -> None:
+    reader = McpServersReader()
+    broken, lines = tmp_path / "broken.json", tmp_path / "lines.jsonl"
+    broken.write_text("{", encoding="utf-8")
+    lines.write_text('{"mcpServers": {}}\n{"mcpServers": {}}\n', encoding="utf-8")
+
+    assert reader.recognises(_file_servers(tmp_path, {}))
+    assert not reader.recognises(Source(str(broken), broken))
+    assert not reader.recognises(Source(str(lines), lines))
+    assert not reader.recognises(Source("https://example.org/mcp"))
+
+
+def _let_go_together(meeting: socket.socket, count: int) -> None:
+    guests = [meeting.accept()[0] for _ in range(count)]
+    for guest in guests:
+        guest.sendall(b"!")
+        guest.close()
+
+
+def _file_servers(folder: Path, servers: dict[str, Any]) -> Source:
+    path = folder / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    return Source(str(path), path)
+
+
+def _read(source: Source, reader: McpServersReader) -> list[ToolSpec | Refusal]:
+    return list(reader.read(source, None))
+
+
+def _told(items: list[ToolSpec | Refusal]) -> list[str]:
+    """Ids of tools, and refusals as `place: reason`."""
+    return [
+        item.id if isinstance(item, ToolSpec) else f"{item.place}: {item.reason}" for item in items
+    ]

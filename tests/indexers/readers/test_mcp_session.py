@@ -1,0 +1,241 @@
+"""What can go wrong with a live server, each in its exact words, and what is kept then."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+
+import pytest
+
+from tests.indexers.readers.mcp_servers.launch import closed_port, over_http, target
+from toolcrib.indexers.readers.mcp import list_tools, run_to_end
+from toolcrib.indexers.readers.mcp_config import HttpTarget, Listing, StdioTarget, Target
+
+PATIENCE_S = 8.0
+"""For servers that never answer: long enough to start one on a busy machine."""
+
+MAX_PAGES = 20
+
+OLDER = ', or give it "type": "sse" in an mcp.json if it speaks that older transport'
+
+
+@pytest.fixture(scope="module")
+def web_url() -> Generator[str]:
+    """A web server that is no MCP server."""
+    with over_http("web") as address:
+        yield address
+
+
+@pytest.mark.parametrize(
+    ("server", "reason"),
+    [
+        (
+            target("broken.py", "dies"),
+            (
+                "its process ended before it answered initialize; "
+                "its last words were 'Error: API_TOKEN is required'"
+            ),
+        ),
+        (
+            target("broken.py", "garbage"),
+            (
+                "its process ended before it answered initialize; among its answers was something "
+                "that is not MCP: '<html>Welcome to my server!</html>'"
+            ),
+        ),
+        (
+            target("broken.py", "no_list"),
+            (
+                "answered tools/list with something that is not MCP: "
+                "tools: Input should be a valid list"
+            ),
+        ),
+        (
+            target("broken.py", "no_tools"),
+            "offers no tools: it answered tools/list with 'Method not found'",
+        ),
+        (
+            target("broken.py", "old_version"),
+            "failed at initialize: Unsupported protocol version from the server: 1999-01-01",
+        ),
+        (
+            StdioTarget("no-such-command"),
+            "there is no command 'no-such-command': install it, or write its full path",
+        ),
+        (
+            StdioTarget("/tmp"),
+            "the command '/tmp' cannot be started: Permission denied",
+        ),
+        (
+            StdioTarget("a\0b"),
+            "the command 'a\\x00b' cannot be started: embedded null byte",
+        ),
+        (
+            StdioTarget(sys.executable, cwd="/nowhere"),
+            "its folder '/nowhere' cannot be entered: No such file or directory; correct 'cwd'",
+        ),
+    ],
+    ids=lambda value: value.args[-1] if isinstance(value, StdioTarget) and value.args else "",
+)
+def test_what_can_go_wrong_with_a_process(server: Target, reason: str) -> None:
+    listing = _list(server)
+
+    assert listing.failure == reason
+    assert listing.tools == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "sse", "reason"),
+    [
+        (
+            "/html",
+            False,
+            (
+                "is no MCP endpoint: it answered initialize with HTTP 200 (text/html); "
+                "check the path, which often ends in /mcp"
+            ),
+        ),
+        (
+            "/html",
+            True,
+            (
+                "is no MCP endpoint: it answered initialize with HTTP 200 (text/html); "
+                "check the path, which often ends in /sse"
+            ),
+        ),
+        (
+            "/nowhere",
+            False,
+            (
+                "is no MCP endpoint: it answered initialize with HTTP 404 (text/plain); "
+                f"check the path, which often ends in /mcp{OLDER}"
+            ),
+        ),
+        (
+            "/nowhere",
+            True,
+            (
+                "is no MCP endpoint: it answered initialize with HTTP 404 (text/plain); "
+                "check the path, which often ends in /sse"
+            ),
+        ),
+        (
+            "/get-only",
+            False,
+            (
+                "is no MCP endpoint: it answered initialize with HTTP 405 (text/html); "
+                f"check the path, which often ends in /mcp{OLDER}"
+            ),
+        ),
+        (
+            "/json",
+            False,
+            (
+                "is no MCP endpoint: it answered initialize with HTTP 200 (application/json); "
+                "check the path, which often ends in /mcp"
+            ),
+        ),
+        (
+            "/down",
+            False,
+            "is out of order: it answered initialize with HTTP 502 (text/html); try again later",
+        ),
+        (
+            "/locked",
+            False,
+            (
+                "asks for authorization (HTTP 401): "
+                'put a token under "headers" of its entry in an mcp.json'
+            ),
+        ),
+        (
+            "/moved",
+            False,
+            (
+                "answered initialize with the error 'Redirect to http://example.invalid/mcp not "
+                "followed; use that URL as the endpoint if it is the intended server' (code -32600)"
+            ),
+        ),
+    ],
+)
+def test_what_can_go_wrong_with_a_web_server(
+    web_url: str, path: str, sse: bool, reason: str
+) -> None:
+    assert _list(HttpTarget(f"{web_url}{path}", sse=sse)) == Listing("", (), reason)
+
+
+def test_an_error_of_the_server_itself_is_quoted(web_url: str) -> None:
+    locked = HttpTarget(f"{web_url}/locked", {"Authorization": "Bearer s3cret"})
+
+    assert _list(locked).failure == (
+        "answered initialize with the error 'your plan has no tools' (code -32000)"
+    )
+
+
+@pytest.mark.parametrize("sse", [False, True])
+def test_a_port_that_nothing_listens_on(sse: bool) -> None:
+    listing = _list(HttpTarget(f"http://127.0.0.1:{closed_port()}/mcp", sse=sse))
+
+    assert listing.failure == (
+        "cannot be reached: All connection attempts failed; is it running there?"
+    )
+
+
+def test_a_url_that_is_none() -> None:
+    assert _list(HttpTarget("http://[::1/mcp")).failure == "cannot be reached: Invalid port: ':1'"
+
+
+@pytest.mark.parametrize(
+    ("server", "kept", "reason"),
+    [
+        (
+            target("pages.py", "--dies-at", "3"),
+            4,
+            (
+                "its process ended before it answered tools/list (page 3); its last words were "
+                "'page 3 was too much'; tools kept from before that: 4"
+            ),
+        ),
+        (
+            target("pages.py", "--endless", "same"),
+            4,
+            (
+                "lists tools without end: after page 2 it gave the cursor 'again-0' again; "
+                "tools kept from before that: 4"
+            ),
+        ),
+        (
+            target("pages.py", "--endless", "fresh"),
+            40,
+            (
+                "lists tools without end: after 20 pages it still names a next one; "
+                "tools kept from before that: 40"
+            ),
+        ),
+    ],
+    ids=["dies", "same cursor", "fresh cursors"],
+)
+def test_what_came_before_a_failure_is_kept(server: Target, kept: int, reason: str) -> None:
+    # The pages come from the SDK's server, which takes its time to be imported.
+    listing = run_to_end(lambda: list_tools(server, max_pages=MAX_PAGES))
+
+    assert (len(listing.tools), listing.failure) == (kept, reason)
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("--dies-at", "its connection closed before it answered tools/list (page 2)"),
+        ("--hangs-at", "gave no answer to tools/list (page 2) within 8 s"),
+    ],
+)
+def test_what_came_before_a_failure_over_http_is_kept(option: str, reason: str) -> None:
+    with over_http("pages", option, "2") as address:
+        listing = _list(HttpTarget(f"{address}/mcp"))
+
+    assert listing.failure == f"{reason}; tools kept from before that: 2"
+    assert [tool["name"] for tool in listing.tools] == ["tool_0", "tool_1"]
+
+
+def _list(server: Target) -> Listing:
+    return run_to_end(lambda: list_tools(server, PATIENCE_S))

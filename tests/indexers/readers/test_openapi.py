@@ -1,0 +1,344 @@
+"""OpenAPI 3 and Swagger 2: what becomes of an operation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.indexers.readers.conformance import ReaderConformance, split
+from toolcrib.indexers.readers.base import Reader, Source
+from toolcrib.indexers.readers.openapi import OpenApiReader
+from toolcrib.indexers.readers.registry import read_source
+from toolcrib.records import Refusal, ToolSpec
+
+OK: dict[str, Any] = {"responses": {"200": {"description": "ok"}}}
+STRING = {"type": "string"}
+INTEGER = {"type": "integer"}
+
+
+def document(paths: dict[str, Any], version: str = "3.1.0", **rest: Any) -> dict[str, Any]:
+    key = "swagger" if version.startswith("2") else "openapi"
+    return {key: version, "info": {"title": "Shop", "version": "1"}, "paths": paths, **rest}
+
+
+def write(folder: Path, content: Any) -> str:
+    path = folder / "shop.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return str(path)
+
+
+def read(folder: Path, content: Any) -> tuple[list[ToolSpec], list[Refusal]]:
+    return split(read_source(write(folder, content)))
+
+
+class TestOpenApiReader(ReaderConformance):
+    reader: ClassVar[Reader] = OpenApiReader()
+
+    def mixed(self, folder: Path) -> Source:
+        dangling = {"parameters": [{"$ref": "#/components/parameters/Nope"}]}
+        return Source.named(write(folder, document({"/a": {"get": OK, "put": dangling}})))
+
+    def nothing(self, folder: Path) -> Source:
+        return Source.named(write(folder, document({})))
+
+
+def test_one_tool_an_operation(tmp_path: Path) -> None:
+    operation = {
+        **OK,
+        "operationId": "createOrder",
+        "summary": "Place an order",
+        "description": "Charges the customer.",
+        "tags": ["orders", "money"],
+    }
+    tools, refusals = read(tmp_path, document({"/orders": {"post": operation, "get": OK}}))
+    assert refusals == []
+    listing, order = tools
+    assert (listing.id, listing.name) == ("shop/get_orders", "get_orders")
+    assert (order.id, order.category, order.tags) == (
+        "shop/createOrder",
+        "orders",
+        ("orders", "money"),
+    )
+    assert order.description == "Place an order\n\nCharges the customer."
+    assert order.annotations == {"httpMethod": "POST", "path": "/orders"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "name"),
+    [
+        ("get", "/orders/{id}/items", "get_orders_id_items"),
+        ("post", "/v1/user-groups/{groupId}.json", "post_v1_user_groups_groupId_json"),
+        ("get", "/", "get"),
+        ("patch", "/straße", "patch_straße"),
+    ],
+)
+def test_names_without_an_operation_id(tmp_path: Path, method: str, path: str, name: str) -> None:
+    tools, _ = read(tmp_path, document({path: {method: OK}}))
+    assert [tool.name for tool in tools] == [name]
+
+
+@pytest.mark.parametrize(
+    ("summary", "description", "expected"),
+    [
+        ("List.", None, "List."),
+        (None, "Lists.", "Lists."),
+        ("List.", "All orders.", "List.\n\nAll orders."),
+        ("List orders", "List orders of a customer.", "List orders of a customer."),
+        ("", "Lists.", "Lists."),
+        (None, None, ""),
+    ],
+)
+def test_descriptions(tmp_path: Path, summary: Any, description: Any, expected: str) -> None:
+    operation = {**OK, "summary": summary, "description": description}
+    tools, _ = read(tmp_path, document({"/x": {"get": operation}}))
+    assert tools[0].description == expected
+
+
+def test_annotations_say_what_a_method_promises(tmp_path: Path) -> None:
+    item: dict[str, Any] = dict.fromkeys(("get", "head", "delete", "put"), OK)
+    item["patch"] = {**OK, "deprecated": True}
+    tools, _ = read(tmp_path, document({"/x": item}))
+    hints = {tool.annotations.pop("httpMethod"): tool.annotations for tool in tools}
+    assert hints == {
+        "GET": {"path": "/x", "readOnlyHint": True},
+        "HEAD": {"path": "/x", "readOnlyHint": True},
+        "DELETE": {"path": "/x", "destructiveHint": True},
+        "PUT": {"path": "/x"},
+        "PATCH": {"path": "/x", "deprecated": True},
+    }
+
+
+@pytest.mark.parametrize(
+    ("responses", "expected"),
+    [
+        ({"200": {"content": {"application/json": {"schema": STRING}}}}, STRING),
+        ({"204": {}, "201": {"content": {"application/json": {"schema": STRING}}}}, STRING),
+        ({"2XX": {"content": {"application/json": {"schema": STRING}}}}, STRING),
+        ({"404": {"content": {"application/json": {"schema": STRING}}}}, {}),
+        ({"200": {"schema": INTEGER}}, INTEGER),
+        ({"200": None, "201": {"content": []}, "202": {"content": {"a/b": {}}}}, {}),
+        ({"200": {"$ref": "#/components/responses/R"}}, INTEGER),
+        ({}, {}),
+    ],
+)
+def test_the_first_success_is_the_output(tmp_path: Path, responses: Any, expected: Any) -> None:
+    shared = {"responses": {"R": {"content": {"application/json": {"schema": INTEGER}}}}}
+    paths = {"/x": {"get": {"responses": responses}}}
+    tools, refusals = read(tmp_path, document(paths, components=shared))
+    assert refusals == []
+    assert tools[0].output_schema == expected
+
+
+def test_yaml_status_codes_and_versions_are_numbers_to_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(
+        "openapi: 3.1\npaths:\n  /x:\n    get:\n      responses:\n"
+        "        200: {content: {application/json: {schema: {type: string}}}}\n",
+    )
+    tools, refusals = split(read_source(str(path)))
+    assert refusals == []
+    assert tools[0].output_schema == STRING
+
+
+def test_extensions_and_webhooks_are_no_tools(tmp_path: Path) -> None:
+    paths = {"/x": {"get": OK, "x-internal": True, "summary": "All about x"}, "x-note": "n"}
+    tools, refusals = read(tmp_path, document(paths, webhooks={"paid": {"post": OK}}))
+    assert ([tool.name for tool in tools], refusals) == (["get_x"], [])
+
+
+@pytest.mark.parametrize(
+    ("item", "place", "reason"),
+    [
+        ({"get": []}, "GET /bad", "an operation must be an object, not a list"),
+        ({"get": {"parameters": "x"}}, "GET /bad", "parameters: must be a list"),
+        (
+            {"get": {"parameters": [{"name": "a"}]}},
+            "GET /bad",
+            "parameters[0]: needs the fields `name` and `in`",
+        ),
+        (
+            {"parameters": ["x"], "get": {"parameters": []}},
+            "GET /bad",
+            "a parameter of the path: needs the fields `name` and `in`",
+        ),
+        ({"get": {"operationId": 7}}, "GET /bad", "name: must be text, not a number"),
+        ({"get": {"responses": "x"}}, "GET /bad", "responses: must be an object, not text"),
+        ("x", "/bad", "must be an object, not text"),
+        ({"parameters": "x"}, "/bad", "parameters: must be a list, not text"),
+        ({"$ref": "#/nope"}, "/bad", "$ref '#/nope' leads nowhere: there is no 'nope'"),
+    ],
+)
+def test_a_bad_operation_is_refused_alone(
+    tmp_path: Path, item: Any, place: str, reason: str
+) -> None:
+    name = write(tmp_path, document({"/bad": item, "/good": {"get": OK}}))
+    tools, refusals = split(read_source(name))
+    assert [tool.name for tool in tools] == ["get_good"]
+    assert refusals == [Refusal(name, place, reason)]
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "reason"),
+    [
+        ({"openapi": "4.0.0"}, "openapi", "version '4.0.0' is not known; 2.0 and 3.x are read"),
+        ({"swagger": "1.2"}, "swagger", "version '1.2' is not known; 2.0 and 3.x are read"),
+        ({"openapi": None}, "openapi", "version None is not known; 2.0 and 3.x are read"),
+        ({"openapi": "3.0.0", "paths": [1]}, "paths", "must be an object, not a list"),
+        ({"openapi": "3.0.0"}, "", "holds no tools"),
+    ],
+)
+def test_a_document_that_cannot_be_read(
+    tmp_path: Path, content: Any, place: str, reason: str
+) -> None:
+    name = write(tmp_path, content)
+    assert list(read_source(name)) == [Refusal(name, place, reason)]
+
+
+def takes(folder: Path, operation: dict[str, Any], version: str = "3.1.0", **rest: Any) -> Any:
+    """Read one POST operation and give its input schema."""
+    paths = {"/x": {"post": {**OK, **operation}}}
+    tools, refusals = read(folder, document(paths, version, **rest))
+    assert refusals == []
+    return tools[0].input_schema
+
+
+def json_body(schema: Any, **rest: Any) -> dict[str, Any]:
+    return {"requestBody": {"content": {"application/json": {"schema": schema}}, **rest}}
+
+
+def test_parameters_of_path_and_operation_and_body_are_one_object(tmp_path: Path) -> None:
+    shared = [
+        {"name": "id", "in": "path", "required": True, "schema": STRING},
+        {"name": "lang", "in": "query", "schema": STRING, "description": "of the path"},
+        {"name": "Authorization", "in": "header", "schema": STRING},
+    ]
+    own = {"name": "lang", "in": "query", "schema": {"enum": ["de"]}, "description": "Language"}
+    filter_ = {
+        "name": "filter",
+        "in": "query",
+        "content": {"application/json": {"schema": INTEGER}},
+    }
+    body = {
+        "type": "object",
+        "required": ["amount", "created"],
+        "properties": {
+            "amount": INTEGER,
+            "note": STRING,
+            "created": {"type": "string", "readOnly": True},
+        },
+    }
+    put = {**OK, "parameters": [own, filter_], **json_body(body)}
+    tools, refusals = read(tmp_path, document({"/x/{id}": {"parameters": shared, "put": put}}))
+    assert refusals == []
+    assert tools[0].input_schema == {
+        "type": "object",
+        "properties": {
+            "id": STRING,
+            "lang": {"enum": ["de"], "description": "Language"},
+            "filter": INTEGER,
+            "amount": INTEGER,
+            "note": STRING,
+        },
+        "required": ["id", "amount"],
+    }
+
+
+def test_a_body_that_would_hide_a_parameter_becomes_one_property(tmp_path: Path) -> None:
+    body = {"type": "object", "properties": {"id": INTEGER}}
+    parameters = [{"name": "id", "in": "query", "schema": STRING}]
+    schema = takes(tmp_path, {"parameters": parameters, **json_body(body, required=True)})
+    assert schema == {
+        "type": "object",
+        "properties": {"id": STRING, "body": body},
+        "required": ["body"],
+    }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"type": "array", "items": STRING}, STRING, {"oneOf": [STRING, INTEGER]}, {"type": "object"}],
+)
+def test_a_body_without_properties_becomes_one_property(tmp_path: Path, body: Any) -> None:
+    assert takes(tmp_path, json_body(body)) == {"type": "object", "properties": {"body": body}}
+
+
+def test_the_parts_of_an_all_of_are_one_body(tmp_path: Path) -> None:
+    parts = [True, {"$ref": "#/components/schemas/Base"}, {"properties": {"b": INTEGER}}]
+    base = {"type": "object", "properties": {"a": STRING}, "required": ["a"]}
+    schema = takes(tmp_path, json_body({"allOf": parts}), components={"schemas": {"Base": base}})
+    assert schema == {
+        "type": "object",
+        "properties": {"a": STRING, "b": INTEGER},
+        "required": ["a"],
+    }
+
+
+def test_two_parameters_of_one_name_in_two_places(tmp_path: Path) -> None:
+    parameters = [{"name": "v", "in": place, "schema": STRING} for place in ("query", "header")]
+    schema = takes(tmp_path, {"parameters": parameters})
+    assert schema["properties"] == {"v": STRING, "header_v": STRING}
+
+
+def test_json_is_preferred_among_media_types(tmp_path: Path) -> None:
+    content = {"text/csv": {"schema": STRING}, "application/vnd.x+json": {"schema": INTEGER}}
+    schema = takes(tmp_path, {"requestBody": {"content": content}})
+    assert schema["properties"] == {"body": INTEGER}
+
+
+def test_nullable_and_exclusive_bounds_become_json_schema(tmp_path: Path) -> None:
+    properties = {
+        "a": {"type": "string", "nullable": True},
+        "b": {"type": "string", "nullable": True, "enum": ["x"]},
+        "c": {"allOf": [INTEGER], "nullable": True},
+        "d": {"type": "number", "minimum": 0, "exclusiveMinimum": True, "xml": {"name": "d"}},
+        "e": {"type": "number", "maximum": 9, "exclusiveMaximum": False},
+        "nullable": {"type": "boolean", "default": {"nullable": True}},
+    }
+    schema = takes(tmp_path, json_body({"type": "object", "properties": properties}), "3.0.3")
+    assert schema["properties"] == {
+        "a": {"type": ["string", "null"]},
+        "b": {"type": ["string", "null"], "enum": ["x", None]},
+        "c": {"anyOf": [{"allOf": [INTEGER]}, {"type": "null"}]},
+        "d": {"type": "number", "exclusiveMinimum": 0},
+        "e": {"type": "number", "maximum": 9},
+        "nullable": {"type": "boolean", "default": {"nullable": True}},
+    }
+
+
+def test_swagger_2(tmp_path: Path) -> None:
+    parameters = [
+        {"name": "q", "in": "query", "type": "array", "items": STRING, "collectionFormat": "csv"},
+        {"name": "photo", "in": "formData", "type": "file", "required": True},
+        {"$ref": "#/parameters/Page"},
+    ]
+    page = {"name": "page", "in": "query", "type": "integer", "minimum": 1}
+    schema = takes(tmp_path, {"parameters": parameters}, "2.0", parameters={"Page": page})
+    assert schema == {
+        "type": "object",
+        "properties": {
+            "q": {"type": "array", "items": STRING},
+            "photo": {"type": "string", "format": "binary"},
+            "page": {"type": "integer", "minimum": 1},
+        },
+        "required": ["photo"],
+    }
+
+
+def test_a_parameter_without_a_schema_takes_anything(tmp_path: Path) -> None:
+    parameters = [
+        {"name": "a", "in": "query", "content": {}},
+        {"name": "b", "in": "query", "schema": True},
+        {"name": "c", "in": "query"},
+    ]
+    schema = takes(tmp_path, {"parameters": parameters})
+    assert schema["properties"] == {"a": {}, "b": {}, "c": {}}
+
+
+def test_swagger_2_body(tmp_path: Path) -> None:
+    pet = {"type": "object", "properties": {"name": STRING}, "required": ["name"]}
+    body = {"name": "pet", "in": "body", "schema": {"$ref": "#/definitions/Pet"}}
+    schema = takes(tmp_path, {"parameters": [body]}, "2.0", definitions={"Pet": pet})
+    assert schema == pet

@@ -1,0 +1,327 @@
+"""Python functions and LangChain tools, imported by name."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, ClassVar
+
+import docstring_parser
+import pytest
+
+from tests.indexers.readers.conformance import ReaderConformance, split
+from toolcrib.indexers.readers.base import Reader, Source
+from toolcrib.indexers.readers.python import PythonReader
+from toolcrib.indexers.readers.registry import read_source
+from toolcrib.records import Refusal, ToolSpec
+
+
+def write(folder: Path, code: str, attribute: str = "TOOLS") -> str:
+    path = folder / "home.py"
+    path.write_text(dedent(code), encoding="utf-8")
+    return f"{path}:{attribute}"
+
+
+def only(name: str) -> ToolSpec:
+    tools, refusals = split(read_source(name))
+    assert refusals == []
+    assert len(tools) == 1
+    return tools[0]
+
+
+def reason(name: str) -> str:
+    (refusal,) = read_source(name)
+    assert isinstance(refusal, Refusal)
+    return refusal.reason
+
+
+class TestPythonReader(ReaderConformance):
+    reader: ClassVar[Reader] = PythonReader()
+
+    def mixed(self, folder: Path) -> Source:
+        code = """
+            def good(x: int): "Good."
+            def bad(x: "Missing"): "Bad."
+            TOOLS = [good, bad, 3]
+        """
+        return Source.named(write(folder, code))
+
+    def nothing(self, folder: Path) -> Source:
+        return Source.named(write(folder, "TOOLS = []"))
+
+
+def test_a_function_with_everything(tmp_path: Path) -> None:
+    code = '''
+        from __future__ import annotations
+        from typing import Annotated, Literal
+        from pydantic import BaseModel, Field
+
+        class Point(BaseModel):
+            """A place on the map."""
+            x: float
+            title: str = ""
+
+        def move(
+            to: Point,
+            how: Literal["fly", "walk"] = "walk",
+            speed: Annotated[int, "In metres a second."] = 3,
+            why: Annotated[str | None, Field(description="Kept in the log.")] = None,
+            note: str = "",
+        ) -> bool:
+            """Move the robot.
+
+            It avoids walls.
+
+            Args:
+                to: Where to.
+                note: What the operator
+                    wrote.
+                why: Not used, as the field says it.
+
+            Returns:
+                Whether it arrived.
+            """
+    '''
+    tool = only(write(tmp_path, code, "move"))
+    assert (tool.id, tool.description) == ("home/move", "Move the robot.\n\nIt avoids walls.")
+    assert tool.input_schema == {
+        "type": "object",
+        "properties": {
+            "to": {
+                "type": "object",
+                "description": "A place on the map.",
+                "properties": {
+                    "x": {"type": "number"},
+                    "title": {"type": "string", "default": ""},
+                },
+                "required": ["x"],
+            },
+            "how": {"type": "string", "enum": ["fly", "walk"], "default": "walk"},
+            "speed": {"type": "integer", "default": 3, "description": "In metres a second."},
+            "why": {
+                "anyOf": [{"type": "string"}, {"type": "null"}],
+                "default": None,
+                "description": "Kept in the log.",
+            },
+            "note": {"type": "string", "default": "", "description": "What the operator\nwrote."},
+        },
+        "required": ["to"],
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "Do it.\n\nArgs:\n    x: The number.\n",
+        "Do it.\n\n:param x: The number.\n:returns: nothing\n",
+        "Do it.\n\nParameters\n----------\nx : int\n    The number.\n",
+    ],
+)
+def test_styles_of_docstring(tmp_path: Path, docstring: str) -> None:
+    code = f"def f(x: int): pass\nf.__doc__ = {docstring!r}\n"
+    tool = only(write(tmp_path, code, "f"))
+    assert tool.description == "Do it."
+    assert tool.input_schema["properties"]["x"]["description"] == "The number."
+
+
+def test_a_docstring_that_cannot_be_parsed_is_kept_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(text: str) -> Any:
+        raise docstring_parser.ParseError(text)
+
+    monkeypatch.setattr(docstring_parser, "parse", fail)
+    assert only(write(tmp_path, "def f(): 'All: of it.'\n", "f")).description == "All: of it."
+
+
+def test_lists_dicts_methods_and_coroutines(tmp_path: Path) -> None:
+    code = """
+        class Lamp:
+            def dim(self, percent: int): "Dim."
+        async def later(): "Later."
+        class Box: TOOLS = (Lamp().dim, later)
+        BY_NAME = {"renamed": later, 7: Lamp().dim}
+    """
+    name = write(tmp_path, code, "Box.TOOLS")
+    tools, refusals = split(read_source(name))
+    assert ([tool.name for tool in tools], refusals) == (["dim", "later"], [])
+    assert list(tools[0].input_schema["properties"]) == ["percent"]
+    tools, _ = split(read_source(name.replace("Box.TOOLS", "BY_NAME")))
+    assert [tool.name for tool in tools] == ["renamed", "dim"]
+
+
+def test_a_dotted_module_is_found_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "toolcrib_pack").mkdir()
+    (tmp_path / "toolcrib_pack" / "garden.py").write_text("def water(): 'Water.'\n")
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    assert only("toolcrib_pack.garden:water").id == "garden/water"
+    assert sys.path == before
+
+
+def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "toolcrib_neighbour.py").write_text("def ring(): 'Ring.'\n")
+    assert only(write(tmp_path, "from toolcrib_neighbour import ring\n", "ring")).id == "home/ring"
+
+
+def test_what_a_module_prints_stays_out_of_our_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only(write(tmp_path, "print('hello')\ndef f(): 'F.'\n", "f"))
+    assert capsys.readouterr() == ("", "hello\n")
+
+
+def test_a_default_that_json_cannot_write_is_left_out(tmp_path: Path) -> None:
+    code = "def f(a: float = float('inf'), b=object(), c: float = 1.5): 'F.'\n"
+    properties = only(write(tmp_path, code, "f")).input_schema["properties"]
+    assert properties == {"a": {"type": "number"}, "b": {}, "c": {"type": "number", "default": 1.5}}
+
+
+def test_annotations_that_cannot_be_resolved_are_refused_alone(tmp_path: Path) -> None:
+    code = """
+        import threading
+        def good(): "Good."
+        def lost(x: "Missing"): "Lost."
+        def odd(x: threading.Lock): "Odd."
+        def places(x, /): "Places."
+        def many(*xs: int): "Many."
+        TOOLS = [lost, odd, places, many, len, 3, good]
+    """
+    name = write(tmp_path, code)
+    tools, refusals = split(read_source(name))
+    assert [tool.name for tool in tools] == ["good"]
+    assert [(refusal.place, refusal.reason) for refusal in refusals[:1] + refusals[2:4]] == [
+        (
+            "[0]",
+            (
+                "lost: no schema can be made of its signature: "
+                "NameError: name 'Missing' is not defined"
+            ),
+        ),
+        ("[2]", "places: takes positional-only parameters or *args; a tool is called by name"),
+        ("[3]", "many: takes positional-only parameters or *args; a tool is called by name"),
+    ]
+    assert refusals[1].reason.startswith("odd: no schema can be made of its signature: Pydantic")
+    assert refusals[4].reason.startswith("len: no schema can be made of its signature: Pydantic")
+    assert refusals[5].reason == "is a int; expected a function or a LangChain tool"
+    assert all("\n" not in refusal.reason for refusal in refusals)
+
+
+@pytest.mark.parametrize(
+    ("code", "place", "expected"),
+    [
+        ("\nimport toolcrib_missing\n", "line 2", "ModuleNotFoundError: No module named"),
+        ("def f(:\n", "", "SyntaxError: "),
+        ("\n\nraise SystemExit(3)", "line 3", "SystemExit: 3"),
+        ("def go():\n  1/0\n\ngo()\n", "line 2", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_an_import_that_fails(tmp_path: Path, code: str, place: str, expected: str) -> None:
+    (refusal,) = read_source(write(tmp_path, code))
+    assert isinstance(refusal, Refusal)
+    assert refusal.place == place
+    assert refusal.reason.startswith(f"cannot be imported: {expected}")
+    assert "Traceback" not in refusal.reason
+
+
+def test_names_that_lead_nowhere(tmp_path: Path) -> None:
+    name = write(tmp_path, "TOOLS = []", "TOLS")
+    assert reason(name) == "there is no attribute 'TOLS'; did you mean 'TOOLS'?"
+    assert reason("nowhere.py:TOOLS") == "there is no file nowhere.py"
+    missing = "cannot be imported: ModuleNotFoundError: No module named 'toolcrib_missing'"
+    assert reason("toolcrib_missing:TOOLS") == missing
+    assert reason(name.partition(":")[0]) == f"name what to read in it, as {name[:-5]}:ATTRIBUTE"
+
+
+def test_an_attribute_that_fails(tmp_path: Path) -> None:
+    code = "def __getattr__(name): raise ImportError('no lazy ' + name)"
+    expected = "attribute 'TOOLS' cannot be had: ImportError: no lazy TOOLS"
+    assert reason(write(tmp_path, code)) == expected
+
+
+def test_another_format_forced_to_be_python(tmp_path: Path) -> None:
+    path = tmp_path / "tools.json"
+    path.write_text("[]")
+    (refusal,) = read_source(str(path), format="python")
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason == "must be named as module:attribute or path/to/file.py:ATTRIBUTE"
+
+
+def test_nothing_is_imported_to_recognise(tmp_path: Path) -> None:
+    name = write(tmp_path, "raise AssertionError")
+    assert PythonReader().recognises(Source.named(name))
+
+
+def test_langchain_tools(tmp_path: Path) -> None:
+    pytest.importorskip("langchain_core")
+    code = '''
+        from typing import Annotated
+        from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, tool
+        from pydantic import BaseModel
+
+        class Where(BaseModel):
+            """A city."""
+            city: str
+
+        @tool
+        def forecast(where: Where, user: Annotated[str, InjectedToolArg]) -> str:
+            """Tell the weather."""
+
+        class Alarm(BaseTool):
+            name: str = "alarm"
+            description: str = "Set an alarm."
+            tags: list[str] = ["clock"]
+            metadata: dict = {"room": "attic"}
+            def _run(self, minutes: int): ...
+
+        given = {"type": "object", "properties": {"q": {"type": "string"}}}
+        search = StructuredTool(name="search", description="Search.", args_schema=given, func=print)
+        TOOLS = [forecast, Alarm(), search, Alarm]
+    '''
+    name = write(tmp_path, code)
+    tools, refusals = split(read_source(name))
+    assert refusals == [Refusal(name, "[3]", "Alarm: is a class; name an object made of it")]
+    forecast, alarm, search = tools
+    assert (forecast.name, forecast.description) == ("forecast", "Tell the weather.")
+    assert forecast.input_schema == {
+        "type": "object",
+        "properties": {
+            "where": {
+                "type": "object",
+                "description": "A city.",
+                "properties": {"city": {"type": "string"}},
+                "required": ["city"],
+            },
+        },
+        "required": ["where"],
+    }
+    assert (alarm.tags, alarm.annotations) == (("clock",), {"room": "attic"})
+    assert alarm.input_schema["properties"] == {"minutes": {"type": "integer"}}
+    assert search.input_schema["properties"] == {"q": {"type": "string"}}
+
+
+def test_a_langchain_tool_is_told_without_langchain(tmp_path: Path) -> None:
+    code = """
+        class Looks:
+            name, description, tags, metadata = "looks", "Looks like one.", None, None
+            args_schema = {"type": "object", "description": "Looks like one."}
+        class Broken(Looks):
+            args_schema = None
+        class Fails(Looks):
+            description = None
+            @property
+            def tool_call_schema(self): raise KeyError("lost")
+        class OfPydantic1(Looks):
+            class args_schema:
+                def schema(): return {"type": "object", "title": "X", "properties": {}}
+        TOOLS = [Looks(), Broken(), OfPydantic1(), Fails()]
+    """
+    tools, refusals = split(read_source(write(tmp_path, code)))
+    schemas: list[Any] = [tool.input_schema for tool in tools]
+    assert schemas == [{"type": "object"}, {"type": "object", "properties": {}}]
+    assert refusals[0].reason.startswith("looks: no schema can be made of its signature: ")
+    assert refusals[1].reason == "looks: no schema can be made of its signature: KeyError: 'lost'"

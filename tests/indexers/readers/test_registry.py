@@ -1,0 +1,281 @@
+"""The one way in: files, folders, forced formats, and that nothing is ever silent."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.indexers.readers.conformance import SAMPLES, split, write_sample
+from toolcrib.errors import MissingExtraError
+from toolcrib.indexers.readers import registry
+from toolcrib.indexers.readers.base import Source
+from toolcrib.indexers.readers.registry import read_sent, read_source, readers
+from toolcrib.records import Refusal, ToolSpec
+
+FORMATS = ("mcp-servers", "mcp", "openapi", "functions", "toolspec", "python", "mcp-live")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_sample_is_recognised_by_one_reader(tmp_path: Path, name: str) -> None:
+    source = write_sample(tmp_path, name)
+    assert [reader.format for reader in readers() if reader.recognises(source)] == [name]
+
+
+def test_a_folder_is_read_sorted_and_to_its_depths(tmp_path: Path) -> None:
+    (tmp_path / "b" / "c").mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    for path, tool in [
+        ("z.json", "last"),
+        ("b/c/y.jsonl", "deep"),
+        ("b/x.yml", "middle"),
+        ("a.ndjson", "first"),
+        (".git/hidden.json", "hidden"),
+        ("README.md", "readme"),
+        ("setup.py", "code"),
+        ("b/data.tar.gz", "archive"),
+    ]:
+        (tmp_path / path).write_text(json.dumps({"name": tool, "tags": []}))
+    tools, refusals = split(read_source(str(tmp_path)))
+    assert [tool.name for tool in tools] == ["first", "last", "middle", "deep"]
+    assert refusals == []
+
+
+def test_a_bad_file_in_a_folder_loses_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"what": 1}')
+    (tmp_path / "b.json").write_text("{")
+    (tmp_path / "c.json").write_text('{"name": "good"}')
+    (tmp_path / "d.yaml").write_text("")
+    tools, refusals = split(read_source(str(tmp_path)))
+    assert [tool.name for tool in tools] == ["good"]
+    assert [Path(refusal.source).name for refusal in refusals] == ["a.json", "b.json", "d.yaml"]
+
+
+def test_nothing_is_started_from_a_folder(tmp_path: Path) -> None:
+    mark = tmp_path / "started"
+    config = {"mcpServers": {"x": {"command": "touch", "args": [str(mark)]}}}
+    (tmp_path / ".mcp.json").write_text(json.dumps(config))
+    assert list(read_source(str(tmp_path))) == [
+        Refusal(
+            str(tmp_path / ".mcp.json"),
+            "",
+            "reading it would start the servers in it; name it by itself",
+        ),
+    ]
+    assert not mark.exists()
+
+
+def test_a_folder_with_nothing_in_it(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing")
+    assert list(read_source(str(tmp_path))) == [
+        Refusal(
+            str(tmp_path),
+            "",
+            "the folder holds no file that ends in .gz, .json, .jsonl, .ndjson, .yaml, .yml",
+        ),
+    ]
+
+
+def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def walk(folder: Path, onerror: Any) -> Any:
+        onerror(PermissionError(13, "Permission denied", str(folder)))
+        return iter(())
+
+    monkeypatch.setattr(registry.os, "walk", walk)
+    assert list(read_source(str(tmp_path))) == [
+        Refusal(str(tmp_path), "", "cannot be read: Permission denied"),
+    ]
+
+
+def test_format_is_forced(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text('[{"name": "a", "input_schema": {"type": "object"}}]')
+    assert split(read_source(str(path)))[0][0].id == "t/a"
+    assert split(read_source(str(path), format="toolspec"))[0][0].id == "a"
+
+
+def test_unknown_format(tmp_path: Path) -> None:
+    name = str(tmp_path / "t.json")
+    assert list(read_source(name, format="xml")) == [
+        Refusal(name, "", f"there is no format 'xml'; known are {', '.join(FORMATS)}"),
+    ]
+
+
+def test_server_is_overridden_in_a_folder(tmp_path: Path) -> None:
+    for name in ("toolspec", "functions", "openapi", "mcp"):
+        write_sample(tmp_path, name)
+    tools, refusals = split(read_source(str(tmp_path), server="s"))
+    assert refusals == []
+    assert {tool.server for tool in tools} == {"s"}
+    assert len(tools) == 8
+
+
+def test_a_missing_extra_is_a_refusal_among_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NeedsMore:
+        format = "mcp"
+        reaches_out = False
+
+        def recognises(self, source: Source) -> bool:
+            return source.name.endswith("a.json")
+
+        def read(self, source: Source, server: str | None) -> Any:
+            raise MissingExtraError("reading live MCP servers", "mcp")
+
+    known = (NeedsMore(), *readers())
+    monkeypatch.setattr(registry, "readers", lambda: known)
+    (tmp_path / "a.json").write_text("{}")
+    (tmp_path / "b.json").write_text('{"name": "good"}')
+    tools, refusals = split(read_source(str(tmp_path)))
+    assert [tool.name for tool in tools] == ["good"]
+    assert [refusal.reason for refusal in refusals] == [
+        "reading live MCP servers needs the extra 'mcp': pip install 'toolcrib[mcp]'",
+    ]
+
+
+def test_asking_for_the_readers_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, toolcrib.indexers.readers.registry as r; "
+        "print([m for m in ('mcp', 'langchain_core', 'docstring_parser') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+# fmt: off
+KEYS = st.sampled_from([
+    "name", "tools", "functions", "function", "type", "parameters", "input_schema", "inputSchema",
+    "$ref", "get", "openapi", "swagger", "paths", "/x", "description", "tags", "annotations",
+    "requestBody", "content", "schema", "responses", "200", "properties", "in", "server", "id",
+])
+# fmt: on
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=5),
+    st.sampled_from(["3.0.0", "2.0", "function", "#/paths", "#", "body"]),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(), inner, max_size=6)
+    ),
+    max_leaves=25,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(value=VALUES, ending=st.sampled_from(["json", "yaml", "jsonl"]))
+def test_any_json_is_read_or_refused_and_never_silent(
+    tmp_path: Path, value: Any, ending: str
+) -> None:
+    path = tmp_path / f"any.{ending}"
+    path.write_text(json.dumps(value), encoding="utf-8")
+    for name in (None, "toolspec", "functions", "openapi", "mcp"):
+        items = list(read_source(str(path), format=name))
+        assert items
+        for item in items:
+            assert isinstance(item, ToolSpec) or "\n" not in item.reason
+            if isinstance(item, ToolSpec):
+                assert item.digest
+
+
+OPERATIONS = st.dictionaries(
+    st.sampled_from(["operationId", "summary", "tags", "parameters", "requestBody", "responses"]),
+    VALUES | st.dictionaries(st.sampled_from(["200", "content"]), VALUES) | st.lists(VALUES),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(operation=OPERATIONS, version=st.sampled_from(["3.0.0", "2.0"]))
+def test_any_operation_is_read_or_refused(tmp_path: Path, operation: Any, version: str) -> None:
+    path = tmp_path / "any.json"
+    path.write_text(json.dumps({"openapi": version, "paths": {"/x": {"post": operation}}}))
+    assert len(list(read_source(str(path)))) == 1
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(content=st.binary(max_size=60), ending=st.sampled_from(["json", "yaml", "jsonl", "gz"]))
+def test_any_bytes_are_read_or_refused(tmp_path: Path, content: bytes, ending: str) -> None:
+    path = tmp_path / f"any.{ending}"
+    path.write_bytes(content)
+    assert list(read_source(str(path)))
+
+
+OURS = {"name": "a", "version": "1"}
+MCP = {"name": "b", "inputSchema": {"type": "object"}}
+OPENAI = {"type": "function", "function": {"name": "c", "parameters": {}}}
+ANTHROPIC = {"name": "d", "input_schema": {}}
+OPENAPI = {"openapi": "3.0.0", "paths": {"/p": {"get": {"operationId": "e"}}}}
+
+
+def read(content, format=None, server=None):
+    return [item for _, item in read_sent(content, format, server)]
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ([OURS], "a"),
+        ({"tools": [OURS]}, "a"),
+        (OURS, "a"),
+        ([MCP], "b"),
+        ({"tools": [MCP], "nextCursor": None}, "b"),
+        ({"jsonrpc": "2.0", "id": 1, "result": {"tools": [MCP]}}, "b"),
+        ([OPENAI], "c"),
+        ([ANTHROPIC], "d"),
+        (OPENAPI, "e"),
+    ],
+)
+def test_every_format_of_data_is_recognised(content, name):
+    [spec] = read(content)
+    assert isinstance(spec, ToolSpec)
+    assert (spec.name, spec.server) == (name, "")
+
+
+@pytest.mark.parametrize("content", [[OURS], [MCP], [OPENAI], [ANTHROPIC], OPENAPI])
+def test_the_server_that_is_named_overrides(content):
+    assert [spec.server for spec in read(content, server="mine")] == ["mine"]
+
+
+def test_an_empty_list_holds_nothing():
+    assert read([]) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ({}, "not a shape that is known; say which `format`: mcp, openapi, functions, toolspec"),
+        ([{"x": 1}], "not a shape that is known"),
+        ({"openapi": "9", "paths": {}}, "version '9' is not known"),
+        ({"openapi": "3.0.0", "paths": {}}, "holds no tools"),
+        ({"jsonrpc": "2.0", "id": 1, "error": {"message": "no"}}, "there is nothing to read"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(content, reason):
+    [refusal] = read(content)
+    assert isinstance(refusal, Refusal)
+    assert refusal.source == "the request"
+    assert reason in refusal.reason
+
+
+def test_a_format_that_is_named_is_used():
+    [refusal] = read([MCP], format="openapi")
+    assert "must be an object" in refusal.reason
+
+
+def test_servers_that_a_document_names_are_not_started(tmp_path):
+    mark = tmp_path / "started"
+    config = {"mcpServers": {"x": {"command": "touch", "args": [str(mark)]}}}
+    [refusal] = read(config)
+    assert "not a shape that is known" in refusal.reason
+    assert not mark.exists()

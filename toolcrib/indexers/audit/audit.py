@@ -1,0 +1,266 @@
+"""Audit of tools: what all rules find in one specification, and what only shows between several."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from toolcrib.indexers.audit.characters import hidden_signs, is_suspect, skeleton, visible
+from toolcrib.indexers.audit.findings import SEVERITIES, Finding, Severity, Sign, Text, texts_of
+from toolcrib.indexers.audit.normalise import (
+    SEPARATOR,
+    decoded,
+    fold,
+    may_be_coded,
+    normalise,
+    unseen,
+    words_of,
+)
+from toolcrib.indexers.audit.rules import signs_in
+from toolcrib.records import ToolSpec
+
+__all__ = ["audit", "audit_all"]
+
+# -- one specification -----------------------------------------------------------------------------
+
+_DIRECTS = re.compile(
+    r"\b(?:model|assistant|agent|llm|ai|gpt|claude)s?\b.{0,60}\b(?:must|should|shall|call|read|put"
+    r"|pass|send|attach|give|hand|include|never|always|do not)\b"
+    r"|\b(?:you|always) (?:must|should|call|read|pass|send|include|attach)\b"
+)
+"""How a comment speaks that is written for a model: authors leave other notes to themselves."""
+
+
+RUDE = frozenset({"authority", "conduct"})
+"""Tools that want to be called first and to say little are rude; alone that harms nobody."""
+
+
+def audit(spec: ToolSpec) -> list[Finding]:
+    """What is wrong with one specification, the worst first; empty where nothing is."""
+    texts = texts_of(spec)
+    topic = f"{words_of(spec.server)} {words_of(spec.name)} {spec.category}".lower()
+    found = [*_in_words(texts, topic)]
+    # Nearly all tools end here: what follows looks closer at what is out of the ordinary.
+    everything = SEPARATOR.join(text.text.replace(SEPARATOR, "\x01") for text in texts)
+    if is_suspect(everything):
+        for text in texts:
+            found += ((text, sign) for sign in hidden_signs(text.text, is_name=text.is_name))
+    if may_be_coded(everything):
+        for text in texts:
+            found += ((text, sign) for sign in _in_code(text.text, topic))
+    if "<" in everything or "]:" in everything:
+        for text in texts:
+            found += ((text, sign) for sign in _out_of_sight(text.text, topic))
+    return _findings(spec, _strengthened(found))
+
+
+def _findings(spec: ToolSpec, found: list[tuple[Text, Sign]]) -> list[Finding]:
+    """One finding for each rule and place: the worst."""
+    worst: dict[tuple[str, str], Finding] = {}
+    for text, sign in sorted(found, key=lambda each: -SEVERITIES.index(each[1].severity)):
+        worst.setdefault(
+            (sign.rule, text.place),
+            Finding(sign.severity, sign.rule, spec.id, text.place, sign.excerpt, sign.why),
+        )
+    return list(worst.values())
+
+
+def _in_words(texts: list[Text], topic: str) -> Iterator[tuple[Text, Sign]]:
+    joined = SEPARATOR.join(
+        words_of(text.text) if text.is_name else text.text.replace(SEPARATOR, " ") for text in texts
+    )
+    names = [text.is_name for text in texts]
+    for number, sign in _read(joined, topic, names):
+        yield texts[number], sign
+
+
+def _read(joined: str, topic: str, names: list[bool]) -> Iterator[tuple[int, Sign]]:
+    """Read texts as they are, and with letters of other scripts turned into those of English."""
+    clear = f"{SEPARATOR}{normalise(joined)}{SEPARATOR}"
+    for shown in dict.fromkeys((fold(clear), clear)):
+        low = shown.lower()
+        yield from signs_in(low, shown if len(shown) == len(low) else low, topic, names)
+
+
+def _in_code(text: str, topic: str) -> Iterator[Sign]:
+    for kind, said in decoded(text):
+        for _, sign in _read(said.replace(SEPARATOR, " "), topic, [False]):
+            if sign.severity != "info":
+                why = f"{sign.why}; it is written in {kind}, so that nobody sees it"
+                yield Sign(f"encoded/{sign.rule}", "block", sign.excerpt, why)
+
+
+def _out_of_sight(text: str, topic: str) -> Iterator[Sign]:
+    for piece in unseen(text):
+        said = piece.text.replace(SEPARATOR, " ")
+        directs = _DIRECTS.search(normalise(said).lower()) is not None or any(
+            sign.severity != "info" for _, sign in _read(said, topic, [False])
+        )
+        shown = visible(text[max(0, piece.start - 20) : piece.start + 160])
+        if piece.kind == "element" or directs:
+            why = f"a hidden {piece.kind} holds text that no page shows"
+            why += " and that speaks to the model" if directs else ""
+            yield Sign("hidden-markup", "block", shown, why)
+        else:
+            yield Sign("hidden-markup", "info", shown, "a comment, which no page shows")
+
+
+def _strengthened(found: list[tuple[Text, Sign]]) -> list[tuple[Text, Sign]]:
+    """Warnings of two groups become blocking: together they are no accident."""
+    groups = {sign.group for _, sign in found if sign.severity != "info"} - {""}
+    if groups <= RUDE or len(groups) == 1:
+        return found
+    return [
+        (text, replace(sign, severity="block", why=f"{sign.why}, and more than that"))
+        if sign.severity == "warning" and sign.group
+        else (text, sign)
+        for text, sign in found
+    ]
+
+
+# -- between tools ---------------------------------------------------------------------------------
+
+MIN_NAME_CHARS = 6
+"""Shorter names, and names of one word, stand in any sentence without meaning the tool."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
+_SENTENCE = re.compile(r"(?:[^.!?\n]|[.!?](?=\S)|\n(?=[a-z]))+")
+
+_SPEAKS_ILL = re.compile(
+    r"\b(?:is|are|was|been|be) (?:\w+ )?(?:broken|unsafe|compromised|insecure|malicious|hacked"
+    r"|infected)|\bno longer (?:safe|trusted|secure)|\bnot the one\b|\bofficial\b"
+    r"|\bbounce otherwise|\bmust not be used|\bnever (?:use|call) it\b|\bin place of\b"
+    r"|\bonly wastes\b"
+)
+_ARGUMENTS = (
+    r"(?:recipients?|account|amount|payee|destination|path|parameters?|arguments?|statements?"
+    r"|quer(?:y|ies)|b?cc|label|prefix|body|what it returns|answers?)"
+)
+_TAMPERS = re.compile(
+    rf"\b{_ARGUMENTS}\b.{{0,80}}?\b(?:has to|have to|must|is to|are to|should be|shall|expects?"
+    r"|always|multiplied|changed|replaced|whatever)\b"
+    rf"|\b(?:set|change|replace|add|append|insert|expects?|always)\b.{{0,40}}?\b{_ARGUMENTS}\b"
+)
+_HANDS_ON = re.compile(
+    r"\b(?:results?|outputs?|responses?|returns)\b.{0,60}?"
+    r"\b(?:must|have to|has to|are to|is to|always)\b"
+    r"|\bpass (?:its|the) (?:whole|entire|full|complete) (?:output|result|response)"
+    r"|\bwhenever\b.{0,80}?\b(?:pass|hand|send|give|forward)\b"
+)
+_STEERS = re.compile(
+    r"\b(?:must|always|never|whenever|has to|have to|do not (?:use|call)|don't (?:use|call)"
+    r"|instead|replaces?|skip|in (?:its|their) place|not be used)\b"
+)
+
+
+def audit_all(specs: Iterable[ToolSpec], beside: Iterable[ToolSpec] = ()) -> list[Finding]:
+    """What is wrong with each specification, and with all of them side by side.
+
+    Those `beside` them are what else is there, such as the tools of other servers: nothing is
+    said of them.
+    """
+    tools = list(specs)
+    known = [*tools, *beside]
+    findings = [finding for spec in tools for finding in audit(spec)]
+    findings += _names_alike(tools, known)
+    findings += _servers_alike(tools, known)
+    findings += _about_others(tools, known)
+    return findings
+
+
+def _names_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
+    """Tools of different servers whose names cannot be told apart by eye."""
+    shapes: dict[str, list[ToolSpec]] = defaultdict(list)
+    for spec in known:
+        shapes[skeleton(spec.name)].append(spec)
+    for spec in tools:
+        others = [each for each in shapes[skeleton(spec.name)] if each.server != spec.server]
+        if others:
+            yield _name_alike(spec, others)
+
+
+def _name_alike(spec: ToolSpec, others: list[ToolSpec]) -> Finding:
+    other = next((each for each in others if each.name.lower() != spec.name.lower()), None)
+    if other is None:
+        why = f"the server {others[0].server!r} has a tool of this name too"
+        return _cross_tool("info", "same-name", spec, "name", spec.name, why)
+    why = f"it is hard to tell from {other.name!r} of the server {other.server!r}"
+    severity: Severity = "warning" if spec.name.isascii() else "block"
+    return _cross_tool(severity, "shadow-name", spec, "name", spec.name, why)
+
+
+def _servers_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
+    """Servers whose names cannot be told apart by eye; said once, of the first tool."""
+    shapes: dict[str, set[str]] = defaultdict(set)
+    for spec in known:
+        shapes[skeleton(spec.server)].add(spec.server)
+    first = {spec.server: spec for spec in reversed(tools)}
+    for server, spec in first.items():
+        others = sorted(shapes[skeleton(server)] - {server})
+        if others and not server.isascii():
+            why = f"the server's name is hard to tell from {others[0]!r}"
+            yield _cross_tool("block", "shadow-server", spec, "server", server, why)
+
+
+def _about_others(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
+    """Texts that name a tool of another server and change how it is used."""
+    owners: dict[str, set[str]] = defaultdict(set)
+    for spec in known:
+        if len(spec.name) >= MIN_NAME_CHARS and _IDENTIFIER.fullmatch(spec.name):
+            owners[spec.name].add(spec.server)
+    for spec in tools:
+        texts = texts_of(spec)
+        own = {text.text for text in texts if text.is_name} - {spec.name}
+        for text in texts:
+            if not text.is_name:
+                yield from _steering(spec, text, owners, own)
+
+
+def _steering(
+    spec: ToolSpec, text: Text, owners: Mapping[str, set[str]], own: set[str]
+) -> Iterator[Finding]:
+    for name in dict.fromkeys(_IDENTIFIER.findall(text.text)):
+        servers = owners.get(name, set()) - {spec.server}
+        # What a server says of its own tools and parameters is its business, whoever else has
+        # something of that name.
+        if not servers or name in own or (spec.server in owners[name] and name != spec.name):
+            continue
+        clear = fold(normalise(text.text))
+        about = " ".join(each for each in _SENTENCE.findall(clear) if name in each).lower()
+        severity = _severity(about, name, spec.name, servers)
+        if severity:
+            listed = ", ".join(sorted(map(repr, servers))[:3])
+            why = f"it says how {name!r} of the server {listed} is to be used"
+            yield _cross_tool(severity, "cross-tool", spec, text.place, about, why)
+            return
+
+
+def _severity(about: str, name: str, own_name: str, servers: set[str]) -> Severity | None:
+    """How bad what is said of another server's tool is; nothing where it is only mentioned."""
+    if _SPEAKS_ILL.search(about) or _one_apart(name, own_name):
+        return "block"
+    named = any(server.lower() in about for server in servers if server)
+    if name == own_name:
+        return "block" if named and _STEERS.search(about) else None
+    if _TAMPERS.search(about) or _HANDS_ON.search(about):
+        return "block"
+    return "warning" if _STEERS.search(about) else None
+
+
+def _one_apart(name: str, other: str) -> bool:
+    """Whether two names differ by one letter: one more, one less, or another."""
+    if name == other or abs(len(name) - len(other)) > 1:
+        return False
+    start = next((n for n, (a, b) in enumerate(zip(name, other, strict=False)) if a != b), None)
+    if start is None:
+        return True
+    longer, shorter = sorted((name[start:], other[start:]), key=len, reverse=True)
+    return longer[1:] == (shorter if len(longer) > len(shorter) else shorter[1:])
+
+
+def _cross_tool(
+    severity: Severity, rule: str, spec: ToolSpec, place: str, text: str, why: str
+) -> Finding:
+    return Finding(severity, rule, spec.id, place, visible(text), why)

@@ -1,0 +1,148 @@
+"""Findings of an audit, and the texts of a specification that they are about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias, cast
+
+from toolcrib.records import ToolSpec
+
+__all__ = ["SEVERITIES", "Finding", "Severity", "Sign", "Text", "blocks", "texts_of"]
+
+# -- findings --------------------------------------------------------------------------------------
+
+Severity: TypeAlias = Literal["info", "warning", "block"]
+
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "block")
+"""From the least to the worst: an oddity, what an honest tool might say, what none would say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """What a rule found in one text, before it is known whose text that is.
+
+    `excerpt` shows hidden characters. Signs of different `group` in one tool strengthen each
+    other; those without one stand for themselves.
+    """
+
+    rule: str
+    severity: Severity
+    excerpt: str
+    why: str
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found, ready to be shown.
+
+    `tool` is the tool's id, `place` the way to the text within its specification, such as
+    `input_schema.properties.path.description`.
+    """
+
+    severity: Severity
+    rule: str
+    tool: str
+    place: str
+    excerpt: str
+    why: str
+
+    def as_dict(self) -> dict[str, str]:
+        """The finding as JSON shows it."""
+        return asdict(self)
+
+
+def blocks(findings: Iterable[Finding]) -> bool:
+    """Whether any of these keeps a tool from being served."""
+    return any(finding.severity == "block" for finding in findings)
+
+
+# -- texts of a specification ----------------------------------------------------------------------
+
+FIELDS = ("name", "server", "id", "description", "category", "version")
+LISTS = ("success_examples", "anti_patterns", "tags", "safety_tags", "requires", "provides")
+OBJECTS = ("input_schema", "output_schema", "annotations")
+
+NAMES = frozenset({"name", "server", "id", "required", "tags", "category"})
+"""Fields whose texts are names: their words hang together by underscores and capitals."""
+
+MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keys of a schema whose own keys are names that the author chose."""
+
+KEYWORDS = frozenset(
+    {
+        *("$anchor", "$comment", "$id", "$ref", "$schema", "additionalItems"),
+        *("additionalProperties", "allOf", "anyOf", "const", "contains", "contentEncoding"),
+        *("contentMediaType", "contentSchema", "default", "dependentRequired", "deprecated"),
+        *("description", "discriminator", "else", "enum", "example", "examples"),
+        *("exclusiveMaximum", "exclusiveMinimum", "externalDocs", "format", "if", "items"),
+        *("maxContains", "maxItems", "maxLength", "maxProperties", "maximum", "minContains"),
+        *("minItems", "minLength", "minProperties", "minimum", "multipleOf", "not", "nullable"),
+        *("oneOf", "pattern", "prefixItems", "propertyNames", "readOnly", "required", "then"),
+        *("title", "type", "unevaluatedItems", "unevaluatedProperties", "uniqueItems"),
+        *("url", "writeOnly", "xml", *MAPS),
+    }
+)
+"""Keys of JSON Schema and OpenAPI: they are nobody's words."""
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_$][\w$-]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One text and where it stands; `is_name` where words hang together as identifiers do."""
+
+    place: str
+    text: str
+    is_name: bool = False
+
+
+def texts_of(spec: ToolSpec) -> list[Text]:
+    """The texts of a specification, each once, at the first place where it stands.
+
+    Of an object's keys those are texts that its author chose: names of properties, and whatever
+    is no key word of JSON Schema.
+    """
+    found: dict[tuple[str, bool], Text] = {}
+    for text in _all_texts(spec):
+        if text.text:
+            found.setdefault((text.text, text.is_name), text)
+    return list(found.values())
+
+
+def _all_texts(spec: ToolSpec) -> Iterator[Text]:
+    for field in FIELDS:
+        yield Text(field, getattr(spec, field), field in NAMES)
+    for field in LISTS:
+        for number, value in enumerate(cast("tuple[str, ...]", getattr(spec, field))):
+            yield Text(f"{field}[{number}]", value, field in NAMES)
+    for field in OBJECTS:
+        yield from _within(field, getattr(spec, field))
+
+
+def _within(place: str, value: Any) -> Iterator[Text]:
+    # No recursion: a schema may be nested deeper than Python allows calls to be. The key that
+    # leads to a value says what it is: names under `required`, schemas under `properties`.
+    stack: list[tuple[str, str, Any]] = [(place, place, value)]
+    while stack:
+        path, key, held = stack.pop()
+        if isinstance(held, str):
+            yield Text(path, held, key in NAMES)
+        elif isinstance(held, dict):
+            members = cast("dict[str, Any]", held)
+            inner = [(_step(path, name), name, members[name]) for name in members]
+            for step, name, _ in inner:
+                if key in MAPS or name not in KEYWORDS:
+                    yield Text(step, name, is_name=True)
+            stack += [
+                (step, "" if key in MAPS else name, each) for step, name, each in reversed(inner)
+            ]
+        elif isinstance(held, list | tuple):
+            items = cast("list[Any]", held)
+            stack += [(f"{path}[{n}]", key, items[n]) for n in range(len(items) - 1, -1, -1)]
+
+
+def _step(path: str, name: str) -> str:
+    return f"{path}.{name}" if _PLAIN_KEY.fullmatch(name) else f"{path}[{name!a}]"

@@ -1,0 +1,265 @@
+"""Normalising: texts as a model understands them, what disguises words taken away or decoded."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import html
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from toolcrib.indexers.audit.characters import (
+    BIDI,
+    CONTROLS,
+    LOOK_ALIKES,
+    SELECTORS,
+    TAGS,
+    ZERO_WIDTH,
+    decode_selectors,
+    decode_tags,
+    decode_zero_width,
+)
+
+__all__ = [
+    "SEPARATOR",
+    "Unseen",
+    "decoded",
+    "fold",
+    "may_be_coded",
+    "normalise",
+    "unseen",
+    "words_of",
+]
+
+# -- plain texts -----------------------------------------------------------------------------------
+
+SEPARATOR = "\x00"
+"""Stands between texts that are made plain together; no text keeps one of its own."""
+
+_DROPPED = re.compile(f"[{TAGS}{SELECTORS}{ZERO_WIDTH}{BIDI}{CONTROLS.replace(SEPARATOR, chr(1))}]")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b\x00]{0,200}\x07?")
+_ODD_BLANK = re.compile("[\u2800\u3164\u115f\u1160\uffa0]")
+_ENTITY = re.compile(r"&(?:#|[A-Za-z]{2,8};)")
+_INLINE = re.compile(
+    r"</?(?:b|i|u|em|strong|span|font|code|tt|sub|sup|small|mark|big|s|wbr)(?:\s[^<>\x00]{0,200})?/?>",
+    re.IGNORECASE,
+)
+_LINE_TAG = re.compile(
+    r"</?(?:br|p|li|ul|ol|div|tr|td|table)(?:\s[^<>\x00]{0,200})?/?>", re.IGNORECASE
+)
+_MARKUP = re.compile(r"\*+|~~+|(?<![A-Za-z0-9])_+|_+(?![A-Za-z0-9])")
+_SPACED = re.compile(r"[\x00\n .\-_|/,(\"':][^\W_](?:[ .\-_|/,]{1,3}[^\W_](?![^\W_])){4,}")
+_GAP = re.compile(r"(?<=[^\W_])[ .\-_|/,]{1,3}(?=[^\W_])")
+_APOSTROPHES = str.maketrans("`‘’", "'''")
+_BLANKS = re.compile(r"[^\S\n\x00]{2,}|[^\S\n\x00 ]")
+_LINES = re.compile(r" ?\n[ \n]*")
+_HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\-.]+")
+
+
+def normalise(texts: str) -> str:
+    """Texts without hidden characters, markup, entities and odd shapes of letters.
+
+    Letters of other scripts stay what they are. Words written letter by letter are joined;
+    blanks become one space, line ends stay.
+    """
+    if "&" in texts and _ENTITY.search(texts):
+        texts = html.unescape(texts)
+    if not texts.isascii():
+        texts = unicodedata.normalize("NFKC", _ODD_BLANK.sub(" ", texts))
+    if not texts.isascii() or not texts.isprintable():
+        texts = _DROPPED.sub("", _ESCAPES.sub("", texts))
+    if "<" in texts:
+        texts = _LINE_TAG.sub("\n", _INLINE.sub("", texts))
+    texts = _MARKUP.sub("", texts).translate(_APOSTROPHES)
+    texts = _SPACED.sub(_joined, texts)
+    return _LINES.sub("\n", _BLANKS.sub(" ", texts))
+
+
+def fold(texts: str) -> str:
+    """Plain texts with every letter that looks like one of English turned into it."""
+    return texts if texts.isascii() else texts.translate(LOOK_ALIKES)
+
+
+def words_of(name: str) -> str:
+    """An identifier as words."""
+    return _HUMPS.sub(" ", name)
+
+
+def _joined(run: re.Match[str]) -> str:
+    """A run of single letters as words: the wider gaps part them."""
+    letters = run[0][1:]
+    widest = max(map(len, _GAP.findall(letters)))
+    joined = _GAP.sub(lambda gap: " " if len(gap[0]) == widest > 1 else "", letters)
+    return f"{run[0][0]}{joined}"
+
+
+# -- texts in code ---------------------------------------------------------------------------------
+
+MIN_CHARS = 24
+"""Nothing shorter can be an order in code."""
+
+MAX_BLOB_CHARS = 20_000
+MAX_BLOBS = 8
+"""Of one text so many are decoded: certificates and pictures are long, and few."""
+
+_BASE64 = re.compile(
+    r"(?<![A-Za-z0-9+/_=-])(?=[A-Za-z+/_-]{0,40}\d)(?=[a-z0-9+/_-]{0,40}[A-Z])(?=[A-Z0-9+/_-]{0,40}[a-z])"
+    r"[A-Za-z0-9+/_-]{24,}={0,2}(?![A-Za-z0-9+/_=-])"
+)
+_HEX = re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-fA-F]{2}[ :]?){20,}(?![0-9A-Za-z])")
+_PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2}){4,}")
+_ESCAPED = re.compile(r"(?:\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})\\?){3,}")
+_ONE_ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+_LEET_HINT = re.compile(r"[013457@$!][a-z]")
+_LEET_WORD = re.compile(r"(?<![\w])(?=[\w@$!]*[A-Za-z])(?=[\w@$!]*[013457@$!])[A-Za-z0-9@$!]{2,}")
+_LEET = str.maketrans("013457@$!", "oieastasi")
+_SELECTED = re.compile(f"[{SELECTORS}]{{3,}}")
+_NO_WIDTH = re.compile(f"[{ZERO_WIDTH}]{{16,}}")
+
+_TELLING = frozenset(
+    {
+        *("always", "assistant", "before", "conversation", "credentials", "history", "ignore"),
+        *("instruction", "instructions", "key", "keys", "password", "previous", "prior", "prompt"),
+        *("read", "rules", "secret", "secrets", "send", "system", "tell", "the", "user", "your"),
+    }
+)
+_TURNED = frozenset(word[::-1] for word in _TELLING)
+_ROTATED = frozenset(codecs.encode(word, "rot13") for word in _TELLING)
+_WORD = re.compile(r"[a-z]{3,}")
+AT_LEAST = 2
+"""So many telling words must come out before a text counts as turned round: one is chance."""
+
+
+def may_be_coded(text: str) -> bool:
+    """Whether anything in a text may be code; for nearly all texts this is the end of it."""
+    return (
+        not text.isascii()
+        or ("\\" in text and _ESCAPED.search(text) is not None)
+        or ("%" in text and _PERCENT.search(text) is not None)
+        or _HEX.search(text) is not None
+        or _BASE64.search(text) is not None
+        or any(True for _ in _swapped(text.lower()))
+    )
+
+
+def decoded(text: str) -> Iterator[tuple[str, str]]:
+    """Every reading of a text that it may be meant to have besides the plain one, with its name."""
+    if not text.isascii():
+        yield from _from_hidden(text)
+    if "\\" in text and _ESCAPED.search(text):
+        yield "escaped characters", _ONE_ESCAPED.sub(lambda at: chr(int(at[1] or at[2], 16)), text)
+    if "%" in text and _PERCENT.search(text):
+        yield "percent-encoding", unquote(text, errors="replace")
+    if len(text) >= MIN_CHARS:
+        yield from _from_blobs(text)
+        yield from _swapped(text.lower())
+
+
+def _from_hidden(text: str) -> Iterator[tuple[str, str]]:
+    tags = re.findall(f"[{TAGS}]+", text)
+    if tags:
+        yield "tag characters", decode_tags("".join(tags))
+    for run in _SELECTED.findall(text)[:MAX_BLOBS]:
+        yield "variation selectors", decode_selectors(run)
+    for run in _NO_WIDTH.findall(text)[:MAX_BLOBS]:
+        yield "characters of no width", decode_zero_width(run)
+
+
+def _from_blobs(text: str) -> Iterator[tuple[str, str]]:
+    for blob in _HEX.findall(text)[:MAX_BLOBS]:
+        digits = re.sub(r"[ :]", "", blob)[:MAX_BLOB_CHARS]
+        if said := _as_text(binascii.unhexlify(digits[: len(digits) // 2 * 2])):
+            yield "hexadecimal digits", said
+    for blob in _BASE64.findall(text)[:MAX_BLOBS]:
+        letters = blob[:MAX_BLOB_CHARS].rstrip("=").replace("-", "+").replace("_", "/")
+        letters = letters[: len(letters) - (len(letters) % 4 == 1)]
+        if said := _as_text(base64.b64decode(letters + "=" * (-len(letters) % 4))):
+            yield "base64", said
+
+
+def _as_text(octets: bytes) -> str:
+    """Bytes as prose: empty unless nearly all of them are letters, signs and blanks of ASCII."""
+    text = octets.decode("ascii", "replace")
+    plain = sum(letter.isprintable() or letter in "\n\t" for letter in text if letter != "\ufffd")
+    return text if text and plain >= 0.95 * len(text) and " " in text else ""
+
+
+def _swapped(text: str) -> Iterator[tuple[str, str]]:
+    words = set(_WORD.findall(text))
+    if len(words & _ROTATED) >= AT_LEAST:
+        yield "rotated letters (ROT13)", codecs.decode(text, "rot13")
+    if len(words & _TURNED) >= AT_LEAST:
+        yield "letters in reverse", text[::-1]
+    if len(_LEET_HINT.findall(text)) >= AT_LEAST:
+        read = _LEET_WORD.sub(lambda word: word[0].translate(_LEET), text)
+        gained = set(_WORD.findall(read)) - words
+        if len(gained & _TELLING) >= AT_LEAST:
+            yield "digits for letters", read
+
+
+# -- markup that is not shown ----------------------------------------------------------------------
+
+COMMENT_OPENS, COMMENT_CLOSES = "<!--", "-->"
+_LINK_COMMENT = re.compile(
+    r"^\s{0,3}\[[^\]\n]{0,40}\]:\s*(?:#|<>)\s*[(\"'](.{0,2000})[)\"']\s*$", re.MULTILINE
+)
+_ELEMENT = re.compile(
+    r"<(?P<tag>[a-z][a-z0-9]{0,10})\b(?P<attributes>[^<>]{0,300})>(?P<inside>[^<]{1,2000})</(?P=tag)>",
+    re.IGNORECASE,
+)
+_HIDES = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|font-size\s*:\s*[01](?:px|pt|em|%)?\s*(?:[;\"']|$)"
+    r"|opacity\s*:\s*0(?:\.0\d*)?\s*(?:[;\"']|$)|text-indent\s*:\s*-\d{3,}|(?:left|top)\s*:\s*-\d{4,}"
+    r"|(?<![-\w])color\s*[:=]\s*[\"']?(?:white|transparent|#fff(?:fff)?\b|rgba?\(\s*255\s*,\s*255\s*,\s*255"
+    r"|rgba\([^)]*,\s*0\s*\))|(?:^|\s)hidden(?=\s|=|/|$)|height\s*:\s*0(?:px)?\s*[;\"']|\bsize\s*=\s*[\"']?0\b",
+    re.IGNORECASE,
+)
+_WORDS = re.compile(r"[^\W\d_]{2,}")
+ENOUGH_WORDS = 4
+"""So many make a sentence; a lone constant or label is nobody's order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Text that a page would not show; `kind` names how it is kept from sight."""
+
+    kind: str
+    text: str
+    start: int
+
+
+def unseen(text: str) -> Iterator[Unseen]:
+    """What a text holds that a reader of the rendered page would not see."""
+    yield from _comments(text)
+    if "]:" in text:
+        for comment in _LINK_COMMENT.finditer(text):
+            yield from _if_words("comment", comment[1], comment.start())
+    if "</" in text:
+        for element in _ELEMENT.finditer(text):
+            if _HIDES.search(element["attributes"]) and not _is_code(text, element.start()):
+                yield from _if_words("element", element["inside"], element.start())
+
+
+def _comments(text: str) -> Iterator[Unseen]:
+    start = text.find(COMMENT_OPENS)
+    while start >= 0:
+        end = text.find(COMMENT_CLOSES, start)
+        end = len(text) if end < 0 else end
+        yield from _if_words("comment", text[start + len(COMMENT_OPENS) : end], start)
+        start = text.find(COMMENT_OPENS, end)
+
+
+def _if_words(kind: str, text: str, start: int) -> Iterator[Unseen]:
+    if len(_WORDS.findall(text)) >= ENOUGH_WORDS:
+        yield Unseen(kind, text.strip(), start)
+
+
+def _is_code(text: str, start: int) -> bool:
+    """Whether a place stands within code: between back-ticks, or behind an open fence."""
+    before = text[:start]
+    line = before[before.rfind("\n") + 1 :]
+    return line.count("`") % 2 == 1 or before.count("```") % 2 == 1

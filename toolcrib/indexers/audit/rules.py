@@ -1,0 +1,425 @@
+r"""Rules about words: what phrases they look for, read once, and where they match.
+
+A phrase is written in a small language, and compiled to a regular expression:
+
+    pass ~3 (entire|full|all previous) (conversation|chat)     alternatives; up to three words
+    ignore <earlier> instruction*                              a vocabulary; any ending
+    before .. {path}                                           the same sentence; a pattern
+    ^ the? system prompt $                                     the text's ends; a word left out
+    new rules /\s?:/                                           a regular expression, as it is
+
+`..` is up to 60 characters of one sentence, `....` up to 120 of any. A blank is what may stand
+between two words, a line's end too. Texts are lower-case, have been normalised, and stand
+between separators.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from toolcrib.indexers.audit.characters import visible
+from toolcrib.indexers.audit.findings import Severity, Sign
+from toolcrib.indexers.audit.normalise import SEPARATOR
+
+__all__ = ["Phrase", "RawPattern", "Rule", "Rulebook", "read_phrase", "rulebook", "signs_in"]
+
+# -- phrases ---------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(r"\.{2,4}(?=\s)|~\d|[\^$](?=\s|$)|\{\w+\}|/[^/\s]+/|\([^()]*\)\??|[^\s()]+")
+_BETWEEN = r"(?:[^\w.!?;\x00]|_){1,4}"
+_ANY_WORD = r"[\w'-]+"
+_END_OF_WORD = r"(?!\w)"
+_SENTENCE = r"(?:[^.!?\n\x00]|[.!?](?=\w)|\n(?=\w)){0,60}?(?<!\w)"
+_ANYTHING = r"[^\x00]{0,120}?(?<!\w)"
+_GAPS = {"..": _SENTENCE, "....": _ANYTHING}
+_MARKS = {"^": SEPARATOR, "$": f"(?=[.!]?{SEPARATOR})"}
+_BRACKETS = re.compile(r"\([^()]*\)")
+_VOCABULARY = re.compile(r"<(\w+)>")
+
+COMMON = frozenset(
+    (  # noqa: SIM905 -- shorter than a list of literals
+        "about after all and any are at before by call data each every file for from has have "
+        "in is not of on or other over request server that the this to tool tools use user "
+        "was when with you your"
+    ).split()
+)
+"""Words of nearly every tool: a phrase is not looked for by these if it has others."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawPattern:
+    """A regular expression with a name; one of `needles` stands wherever it matches.
+
+    One without needles takes no room: it only looks around.
+    """
+
+    regex: str
+    needles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """What to look for.
+
+    Of each tuple of `needles` one must be there: beginnings of words, or signs. The first tuple
+    is the one that fewest texts hold.
+    """
+
+    text: str
+    regex: str
+    needles: tuple[tuple[str, ...], ...]
+
+    def search(self, text: str, start: int = 0) -> re.Match[str] | None:
+        """The next match at or after a place that begins where a word does."""
+        pattern = _compiled(self.regex)
+        while found := pattern.search(text, start):
+            at = found.start()
+            # Scripts without blanks between words have no such places.
+            is_letter = text[at].isascii() and text[at].isalnum()
+            if at == 0 or not (is_letter and text[at - 1].isalnum()):
+                return found
+            start = at + 1
+        return None
+
+
+@cache
+def _compiled(regex: str) -> re.Pattern[str]:
+    return re.compile(regex)
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Puts a regular expression together, element by element."""
+
+    patterns: Mapping[str, RawPattern]
+    regex: str = ""
+    after_word: bool = False
+    ends_word: bool = False
+    needles: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+
+    def add(self, token: str) -> None:
+        if token in _MARKS:
+            self.look(_MARKS[token])
+        elif token in _GAPS:
+            self.look(_GAPS[token])
+            self.after_word = False
+        elif token[0] == "~":
+            self.element(_ANY_WORD, f"{{0,{token[1:]}}}?")
+        elif token[0] == "/":
+            self.look(token[1:-1])
+        elif token[0] == "{":
+            self.pattern(self.patterns[token[1:-1]])
+        else:
+            self.words(token)
+
+    def element(self, regex: str, times: str = "") -> None:
+        """Something and what parts it from its neighbours; `times` where it may be missing."""
+        before, behind = (_BETWEEN, "") if self.after_word else ("", _BETWEEN)
+        if times:
+            self.regex += f"(?:{before}{regex}{behind}){times}"
+        else:
+            self.regex += f"{before}{regex}"
+            self.after_word = self.ends_word = True
+
+    def look(self, regex: str) -> None:
+        """Something behind the last word, without a gap."""
+        self.regex += (_END_OF_WORD if self.ends_word else "") + regex
+        self.ends_word = False
+
+    def pattern(self, raw: RawPattern) -> None:
+        if not raw.needles:
+            self.look(raw.regex)
+            return
+        self.element(f"(?:{raw.regex})")
+        self.ends_word = False
+        self.needles.append(raw.needles)
+
+    def words(self, token: str) -> None:
+        choices = token.removesuffix("?").strip("()").split("|")
+        # The longest first: a shorter one would hide what follows it.
+        regexes = sorted((_choice(choice) for choice in choices), key=len, reverse=True)
+        regex = f"(?:{'|'.join(regexes)})"
+        if token.endswith("?"):
+            self.element(regex, "?")
+        else:
+            self.element(regex)
+            self.needles.append(tuple(_needle(choice) for choice in choices))
+
+
+def read_phrase(text: str, words: Mapping[str, str], patterns: Mapping[str, RawPattern]) -> Phrase:
+    """Compile a phrase.
+
+    Raises:
+        KeyError: it names an unknown vocabulary or pattern.
+        ValueError: it cannot be read, or nothing in it must be there, so that it could not be
+            looked for.
+    """
+    full = _with_vocabulary(text, words)
+    tokens = _TOKEN.findall(full)
+    if "".join("".join(tokens).split()) != "".join(full.split()):
+        raise ValueError(f"the phrase {text!r} cannot be read")
+    writer = _Writer(patterns)
+    for token in tokens:
+        writer.add(token)
+    if not writer.needles:
+        raise ValueError(f"nothing in the phrase {text!r} has to be there")
+    writer.look("")
+    needles = sorted(writer.needles, key=_rarity, reverse=True)
+    return Phrase(text, writer.regex, tuple(needles))
+
+
+def _with_vocabulary(text: str, words: Mapping[str, str]) -> str:
+    """The phrase with vocabularies written out, in brackets unless they stand in some."""
+
+    def within(group: re.Match[str]) -> str:
+        return _VOCABULARY.sub(lambda name: words[name[1]], group[0])
+
+    return _VOCABULARY.sub(lambda name: f"({words[name[1]]})", _BRACKETS.sub(within, text))
+
+
+def _choice(choice: str) -> str:
+    return _BETWEEN.join(_word(word) for word in choice.split())
+
+
+def _word(word: str) -> str:
+    return r"\w*".join(re.escape(part) for part in word.split("*"))
+
+
+def _needle(choice: str) -> str:
+    """The beginning of the longest word of a choice that is not common."""
+    heads = [head[0] for word in choice.split() if (head := re.search(r"[^\W\d_]+", word))]
+    return max(heads, key=lambda head: (head not in COMMON, len(head)))
+
+
+def _rarity(needles: tuple[str, ...]) -> tuple[bool, int]:
+    """How well a phrase is looked for by these: few texts should hold any."""
+    return not any(needle in COMMON for needle in needles), -len(needles)
+
+
+# -- rules -----------------------------------------------------------------------------------------
+
+FOLDER = Path(__file__).parent / "rules"
+SHARED = "words.yaml"
+MAX_KNOWN_WORDS = 100_000
+
+_WORD = re.compile(r"[a-z]{2,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One kind of thing that a text may say.
+
+    `group` is who strengthens it (see `judge`). In a tool whose own name matches `own` the same
+    wish is its business, so that it weighs less. `names` rules look at identifiers alone.
+    """
+
+    name: str
+    group: str
+    severity: Severity
+    why: str
+    own: re.Pattern[str] | None
+    names: bool
+
+
+class Rulebook:
+    """Phrases of all rules, found by the words of a text instead of one by one."""
+
+    def __init__(self, phrases: list[tuple[Rule, Phrase]]) -> None:
+        self._phrases = phrases
+        needles = {needle for _, phrase in phrases for each in phrase.needles for needle in each}
+        self._words = {needle for needle in needles if _WORD.fullmatch(needle)}
+        self._longest = max(map(len, self._words), default=0)
+        self._signs: dict[str, list[str]] = defaultdict(list)
+        for needle in sorted(needles - self._words):
+            self._signs[_rarest(needle)].append(needle)
+        self._by_needle: dict[str, list[int]] = defaultdict(list)
+        for number, (_, phrase) in enumerate(phrases):
+            for needle in phrase.needles[0]:
+                self._by_needle[needle].append(number)
+        self._beginnings = lru_cache(MAX_KNOWN_WORDS)(self._needles_of)
+
+    def __iter__(self) -> Iterator[tuple[Rule, Phrase]]:
+        return iter(self._phrases)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all rules."""
+        return frozenset(rule.name for rule, _ in self._phrases)
+
+    def possible(self, text: str) -> Iterator[tuple[Rule, Phrase]]:
+        """The phrases that a text may hold: of all that must be there something is."""
+        there: set[str] = set()
+        for word in set(_WORD.findall(text)):
+            there.update(self._beginnings(word))
+        for sign, needles in self._signs.items():
+            if sign in text:
+                there.update(needle for needle in needles if needle in text)
+        numbers = {
+            number
+            for needle in there & self._by_needle.keys()
+            for number in self._by_needle[needle]
+        }
+        for number in sorted(numbers):
+            if not any(there.isdisjoint(needles) for needles in self._phrases[number][1].needles):
+                yield self._phrases[number]
+
+    def _needles_of(self, word: str) -> tuple[str, ...]:
+        """The needles that a word begins with; texts share most of their words."""
+        ends = range(2, min(len(word), self._longest) + 1)
+        return tuple(head for end in ends if (head := word[:end]) in self._words)
+
+
+def _rarest(needle: str) -> str:
+    """The sign of a needle by which most texts are passed over."""
+    return next((letter for letter in needle if not letter.isalnum()), needle[0])
+
+
+@cache
+def rulebook() -> Rulebook:
+    """The rules that ship."""
+    shared = _load(FOLDER / SHARED)
+    words: dict[str, str] = shared["words"]
+    patterns = _patterns(shared)
+    phrases: list[tuple[Rule, Phrase]] = []
+    for file in sorted(FOLDER.glob("*.yaml")):
+        if file.name != SHARED:
+            book = _load(file)
+            own = {**patterns, **_patterns(book)}
+            phrases += (
+                (rule, read_phrase(text, words, own))
+                for rule, texts in _rules(book)
+                for text in texts
+            )
+    return Rulebook(phrases)
+
+
+def _rules(book: Mapping[str, Any]) -> Iterator[tuple[Rule, list[str]]]:
+    for name, given in cast("dict[str, dict[str, Any]]", book["rules"]).items():
+        rule = Rule(
+            name=name,
+            group=given.get("group", book["group"]),
+            severity=given["severity"],
+            why=given["why"],
+            own=re.compile("|".join(given["own"])) if "own" in given else None,
+            names=given.get("names") == "true",
+        )
+        yield rule, given["phrases"]
+
+
+def _patterns(book: Mapping[str, Any]) -> dict[str, RawPattern]:
+    given: dict[str, dict[str, Any]] = book.get("patterns") or {}
+    return {
+        name: RawPattern("|".join(each["regex"]), tuple(each["needles"]))
+        for name, each in given.items()
+    }
+
+
+def _load(file: Path) -> Mapping[str, Any]:
+    # The loader of plain texts, and the fast one where there is one: `yes` and `on` stay words.
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    return yaml.load(file.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 -- plain data
+
+
+# -- matches ---------------------------------------------------------------------------------------
+
+AROUND = 50
+"""So much of the text is shown on each side of what was found."""
+
+MAX_PLACES = 8
+"""One phrase is reported at so many places of a tool, and no more."""
+
+MIN_WORDS = 5
+"""A name of so many words is a sentence, and read as one."""
+
+_SENTENCE_END = re.compile(r"[.!?。!?](?=\s|$)|[\n。!?]")
+_QUOTES = re.compile(r"[\"“”„«»「」『』]|(?<!\w)['‘’`]|['‘’`](?!\w)")
+_SPEAKS_OF_ATTACKS = re.compile(
+    r"\b(?:detect|flag|scan|block|catch|identif|recogni[sz]|classif|moderat|filter|sanitis|sanitiz"
+    r"|look(?:s|ing)? for|check(?:s|ing)? (?:for|that)|search(?:es|ing)? for|guard|protect|inject"
+    r"|jailbreak|attack|malicious|suspicious|poison|adversarial|phish|explain|red.?team"
+    r"|contains? \"|test (?:payload|case)|(?:phrases?|texts?|prompts?) (?:such as|like))"
+)
+"""How a tool talks that is made to find what these rules look for."""
+
+
+def signs_in(
+    texts: str, shown: str, topic: str, names: Sequence[bool]
+) -> Iterator[tuple[int, Sign]]:
+    """What rules find, each with the number of its text.
+
+    `texts` are plain and lower-case, each between two separators, `shown` the same with their
+    capitals, `topic` what the tool is called; `names` says which texts are identifiers.
+    """
+    starts = list(_separators(texts))
+    for rule, phrase in rulebook().possible(texts):
+        for found in _matches(phrase, texts):
+            number = bisect.bisect_right(starts, found.start()) - 1
+            if _fits(rule, texts, starts, number, names[number]):
+                yield number, _sign(rule, texts, shown, found, topic)
+
+
+def _separators(texts: str) -> Iterator[int]:
+    at = texts.find(SEPARATOR)
+    while at >= 0:
+        yield at
+        at = texts.find(SEPARATOR, at + 1)
+
+
+def _matches(phrase: Phrase, texts: str) -> Iterator[re.Match[str]]:
+    at = 0
+    for _ in range(MAX_PLACES):
+        found = phrase.search(texts, at)
+        if found is None:
+            return
+        yield found
+        at = max(found.end(), found.start() + 1)
+
+
+def _fits(rule: Rule, texts: str, starts: Sequence[int], number: int, is_name: bool) -> bool:  # noqa: FBT001
+    """Whether a rule is for this text: those of names for names, others for what is no name."""
+    if not is_name or rule.names:
+        return rule.names == is_name
+    return texts.count(" ", starts[number], starts[number + 1]) + 1 >= MIN_WORDS
+
+
+def _sign(rule: Rule, texts: str, shown: str, found: re.Match[str], topic: str) -> Sign:
+    start, end = found.start(), min(found.end(), found.start() + 120)
+    left = max(texts.rfind(SEPARATOR, 0, start + 1) + 1, start - AROUND)
+    right = min(texts.index(SEPARATOR, max(end, left)), end + AROUND)
+    excerpt = visible(shown[left:right])
+    excuse = _excuse(rule, texts, found, topic)
+    if excuse:
+        less: Severity = "warning" if rule.severity == "block" else "info"
+        return Sign(rule.name, less, excerpt, f"{rule.why} ({excuse})")
+    return Sign(rule.name, rule.severity, excerpt, rule.why, rule.group)
+
+
+def _excuse(rule: Rule, texts: str, found: re.Match[str], topic: str) -> str:
+    if _is_quoted(texts, found.start(), found.end()):
+        return "quoted, by a tool that looks for such texts"
+    if rule.own is not None and rule.own.search(topic):
+        return "close to what this tool is for"
+    return ""
+
+
+def _is_quoted(texts: str, start: int, end: int) -> bool:
+    """Whether the words at a place are what a tool looks for, not what it says itself."""
+    before = texts[max(0, start - 200, texts.rfind(SEPARATOR, 0, start) + 1) : start]
+    ends = [stop.end() for stop in _SENTENCE_END.finditer(before)]
+    sentence = before[ends[-1] :] if ends else before
+    if _SPEAKS_OF_ATTACKS.search(sentence):
+        return True
+    opened = len(_QUOTES.findall(sentence)) % 2 == 1 or texts[start] in "\"'“«"
+    after = itertools.takewhile(lambda letter: letter != SEPARATOR, texts[end - 1 : end + 120])
+    closed = _QUOTES.search("".join(after)) is not None
+    return opened and closed and _SPEAKS_OF_ATTACKS.search(before) is not None

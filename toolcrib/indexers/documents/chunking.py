@@ -1,0 +1,198 @@
+"""Chunking: text becomes parts of a bounded size, cut where the author cut it.
+
+Markdown is cut at its headings first: no part crosses one of the first three levels. What is
+between two headings, and any other text, is cut by semantic-text-splitter between blocks, then
+sentences, then words, so that parts are as large as the capacity lets them be.
+
+Tokens are counted by weighing bytes, not by a tokenizer: over Markdown the weights cut like
+BERT's word pieces (passages of at most 200 have 143 on average and 269 at most, where exact
+counting has 130 and 200), seven times as fast; over plain text, fifty times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from string import ascii_letters, digits, whitespace
+from typing import Any, Literal, TypeAlias
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from toolcrib.extras import import_extra
+
+__all__ = ["Counter", "Part", "TextKind", "approximate_tokens", "require_docs", "split"]
+
+
+Counter: TypeAlias = Callable[[str], int]
+"""Says how many tokens a text has."""
+
+TextKind: TypeAlias = Literal["markdown", "text"]
+
+CUTTING_LEVEL = 3
+"""Headings down to this level begin a new part; deeper ones only name what is below them."""
+
+MAX_HEADING_CHARS = 300
+"""A longer heading is a paragraph that happens to stand above a line of dashes."""
+
+_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[^`\n]*\s*").fullmatch
+"""A code block that is too large is cut into its lines, the one that opens it included."""
+
+WINDOW = 32_768
+"""Characters given to the splitter at once: its time grows with the square of a long line."""
+
+_TENTHS: dict[int, int] = {
+    **dict.fromkeys(ascii_letters.encode(), 2),
+    **dict.fromkeys(digits.encode(), 5),
+    **dict.fromkeys(whitespace.encode(), 1),
+    # What follows the first byte of a character beyond ASCII.
+    **dict.fromkeys(range(0x80, 0xC0), 0),
+}
+_WEIGHTS = bytes(_TENTHS.get(byte, 10) for byte in range(256))
+"""The tenths of a token that each byte stands for."""
+
+
+def approximate_tokens(text: str) -> int:
+    """Estimate the word pieces of a text: five letters are one, and so is any sign."""
+    return -(-sum(text.encode().translate(_WEIGHTS)) // 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A slice of a text: `source[start : start + len(text)] == text`.
+
+    `title` holds the headings above it, outermost first.
+    """
+
+    text: str
+    title: tuple[str, ...]
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Heading:
+    level: int
+    title: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """What is below a heading that cuts, up to the next one."""
+
+    head: _Heading
+    deeper: Sequence[_Heading]
+    end: int
+
+
+def require_docs() -> Any:
+    """Import the splitter, which the extra `docs` brings.
+
+    Raises:
+        MissingExtraError: the extra is not installed.
+    """
+    return import_extra("semantic_text_splitter", "reading documents", "docs")
+
+
+def split(
+    text: str,
+    kind: TextKind,
+    capacity: int,
+    *,
+    title: str = "",
+    count: Counter = approximate_tokens,
+) -> Iterator[Part]:
+    r"""Yield the parts of a text in their order, each of at most `capacity` tokens.
+
+    `text` has no line ends but `\n`. `title` is the document's own; the first heading of level
+    1 takes its place. A heading of level 1 to 3 is in the title of what is below it and not in
+    its text; what has neither letters nor digits, or only headings, is left out.
+
+    Raises:
+        MissingExtraError: the extra `docs` is not installed.
+        ValueError: `capacity` is less than 1.
+    """
+    if capacity < 1:
+        raise ValueError(f"a part must hold at least one token, not {capacity}")
+    library = require_docs()
+    markdown = kind == "markdown"
+    splitter = library.MarkdownSplitter if markdown else library.TextSplitter
+    chunks = splitter.from_callback(count, capacity).chunk_indices
+    path: list[_Heading] = []
+    # As though the document began with its own title.
+    headings = [_Heading(1, title, 0, 0), *(_headings(text) if markdown else ())]
+    for section in _sections(headings, len(text)):
+        deeper = deque(section.deeper)
+        path = _under(path, section.head)
+        for start, end in _windows(text, section.head.end, section.end):
+            for offset, chunk in chunks(text[start:end]):
+                begin = start + offset
+                while deeper and deeper[0].start < begin:
+                    path = _under(path, deeper.popleft())
+                if _says_something(chunk, begin, deeper) and not (markdown and _FENCE(chunk)):
+                    yield Part(chunk, tuple(h.title for h in path if h.title), begin)
+
+
+def _sections(headings: Sequence[_Heading], end: int) -> Iterator[_Section]:
+    cuts = [i for i, heading in enumerate(headings) if heading.level <= CUTTING_LEVEL]
+    for cut, following in zip(cuts, [*cuts[1:], len(headings)], strict=True):
+        until = headings[following].start if following < len(headings) else end
+        yield _Section(headings[cut], headings[cut + 1 : following], until)
+
+
+def _under(path: Sequence[_Heading], heading: _Heading) -> list[_Heading]:
+    """Give the headings that are above what follows `heading`, itself the last."""
+    return [*(above for above in path if above.level < heading.level), heading]
+
+
+def _windows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the ends of slices of at most `WINDOW` characters, cut after a line or a space."""
+    while end - start > WINDOW:
+        ends = (text.rfind(mark, start, start + WINDOW) + 1 for mark in ("\n\n", "\n", " "))
+        cut = next((after for after in ends if after > start), start + WINDOW)
+        yield start, cut
+        start = cut
+    yield start, end
+
+
+def _says_something(chunk: str, begin: int, headings: Iterable[_Heading]) -> bool:
+    """Whether there are letters or digits in a chunk beside the headings that are in it."""
+    kept, last = "", 0
+    for heading in headings:
+        if heading.start >= begin + len(chunk):
+            break
+        kept += chunk[last : max(0, heading.start - begin)]
+        last = heading.end - begin
+    return any(character.isalnum() for character in kept + chunk[last:])
+
+
+def _headings(text: str) -> list[_Heading]:
+    parser = MarkdownIt("commonmark")
+    lines = [0, *(found.end() for found in re.finditer("\n", text)), len(text)]
+    # The texts of paragraphs are not needed, and parsing them takes three quarters of the time.
+    tokens = MarkdownIt("commonmark").disable("inline").parse(text)
+    found: list[_Heading] = []
+    for opening, content in pairwise(tokens):
+        is_heading = opening.type == "heading_open" and opening.level == 0
+        if is_heading and opening.map and len(content.content) <= MAX_HEADING_CHARS:
+            title = _plain(parser.parseInline(content.content))
+            first, last = opening.map
+            found.append(_Heading(int(opening.tag[1:]), title, lines[first], lines[last]))
+    return found
+
+
+def _plain(tokens: Iterable[Token]) -> str:
+    """Give the words of parsed inline Markdown in one line."""
+    words: list[str] = []
+    for token in tokens:
+        if token.children:
+            words.append(_plain(token.children))
+        elif token.type in {"text", "code_inline", "text_special"}:
+            words.append(token.content)
+        elif token.type.endswith("break"):
+            words.append(" ")
+    return " ".join("".join(words).split())

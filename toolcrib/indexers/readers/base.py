@@ -1,0 +1,474 @@
+"""Base of the readers: a source, the tool objects in it, specifications and refusals."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import unicodedata
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, ClassVar, Literal, Protocol, TypeAlias, TypeGuard, cast
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from toolcrib.errors import SourceError
+from toolcrib.indexers.readers.parsing import decode, parse_json, parse_yaml
+from toolcrib.records import Refusal, ToolSpec
+
+__all__ = [
+    "DATA_SUFFIXES",
+    "MAX_SOURCE_BYTES",
+    "Dialect",
+    "Reader",
+    "Reading",
+    "Source",
+    "build_spec",
+    "dialect_of",
+    "dialects_in",
+    "entries",
+    "is_list",
+    "is_object",
+    "kind_of",
+    "refuse_foreign",
+    "specs_in",
+]
+
+MAX_SOURCE_BYTES = 32 * 2**20
+"""Larger documents are refused unread; JSON Lines have no limit but this one for each line."""
+
+SAMPLE_LINES = 20
+"""How many lines of JSON Lines are looked at to recognise the format."""
+
+LINE_SUFFIXES = frozenset({".jsonl", ".ndjson"})
+YAML_SUFFIXES = frozenset({".yaml", ".yml"})
+DATA_SUFFIXES = LINE_SUFFIXES | YAML_SUFFIXES | {".json", ".gz"}
+"""The endings of files that may hold tools; in a folder, others are passed over."""
+
+Reading: TypeAlias = Iterator[ToolSpec | Refusal]
+"""What a reader yields: good specifications and, in between, what had to be refused."""
+
+
+class Reader(Protocol):
+    """Reads one format; stateless, one instance is shared."""
+
+    format: ClassVar[str]
+    """The name that `--format` takes."""
+
+    reaches_out: ClassVar[bool]
+    """Whether reading imports, connects to or starts what the source names, instead of data."""
+
+    def recognises(self, source: Source) -> bool:
+        """Whether the content is of this format; never raises for content of another.
+
+        Looks at `source.sample`, which is None for what cannot be parsed.
+        """
+        ...
+
+    def read(self, source: Source, server: str | None) -> Reading:
+        """Yield every tool, and a refusal for each that is wrong; `server` overrides its server.
+
+        Raises:
+            SourceError: the source as a whole cannot be read (on).
+        """
+        ...
+
+
+# -- parsed values ----------------------------------------------------------------------------
+
+
+KINDS: dict[type, str] = {
+    type(None): "null",
+    bool: "true or false",
+    str: "text",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    tuple: "a list",
+    dict: "an object",
+}
+
+
+def kind_of(value: object) -> str:
+    """Name what a value is, in the words of JSON: "a list", "text", "null"."""
+    return KINDS.get(type(value)) or f"a Python {type(value).__name__}"
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a parsed value is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Whether a parsed value is a JSON array."""
+    return isinstance(value, list)
+
+
+# -- sources ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Source:
+    """One thing to read: a file, or a name that only some readers understand.
+
+    `name` is what the user typed; `path` is set when it names an existing file.
+    A gzip-compressed file is read as what it holds.
+    """
+
+    name: str
+    path: Path | None = None
+
+    @classmethod
+    def named(cls, name: str) -> Source:
+        """Give the source that `name` stands for, with its path when that is a file."""
+        # Unlike pathlib, this says no to names that no file can have, instead of raising.
+        return cls(name, Path(name) if os.path.isfile(name) else None)  # noqa: PTH113
+
+    @classmethod
+    def parsed(cls, name: str, data: Any) -> Source:
+        """Give a source of what was parsed already: one document, and no file."""
+        source = cls(name)
+        source.__dict__.update(data=data, is_lines=False)
+        return source
+
+    @property
+    def stem(self) -> str:
+        """The file name before its first dot: the server, when nothing else says it."""
+        return self.path.name.lstrip(".").split(".", 1)[0] if self.path else ""
+
+    @cached_property
+    def text(self) -> str:
+        """The whole file as text.
+
+        Raises:
+            SourceError: it is missing, empty, larger than `MAX_SOURCE_BYTES` or not UTF-8.
+        """
+        with self._opened() as file:
+            content = file.read(MAX_SOURCE_BYTES + 1)
+        if len(content) > MAX_SOURCE_BYTES:
+            size = self.path.stat().st_size if self.path else 0
+            raise self.error(
+                f"larger than {MAX_SOURCE_BYTES:,} bytes ({size:,} on disk), which "
+                "is the most that is read as one document: split it, or write one tool a line "
+                "(.jsonl)",
+            )
+        try:
+            text = decode(content)
+        except ValueError as error:
+            raise self.error(str(error)) from None
+        if not text.strip():
+            raise self.error("the file is empty")
+        return text
+
+    @cached_property
+    def data(self) -> Any:
+        """The file parsed as JSON or YAML, by its ending and its first character.
+
+        Raises:
+            SourceError: it is neither; the reason has line and column.
+        """
+        braced = self.text.lstrip()[0] in "[{"
+        is_yaml = self._suffix in YAML_SUFFIXES
+        try:
+            if braced and is_yaml:
+                # JSON is YAML, and forty times faster to read as JSON.
+                with suppress(ValueError):
+                    return parse_json(self.text)
+            is_json = not is_yaml and (braced or self._suffix == ".json")
+            return parse_json(self.text) if is_json else parse_yaml(self.text)
+        except ValueError as error:
+            raise self.error(str(error)) from None
+
+    @cached_property
+    def sample(self) -> Any:
+        """What `recognises` looks at: `data`, or the first objects of JSON Lines as a list.
+
+        None when nothing can be parsed; `data` then says why.
+        """
+        try:
+            return list(self._first_objects()) if self.is_lines else self.data
+        except SourceError:
+            return None
+
+    @cached_property
+    def is_lines(self) -> bool:
+        """Whether this is JSON Lines: by its ending, or as its first two lines are objects.
+
+        Raises:
+            SourceError: the file cannot be read.
+        """
+        if self.path is None or self._suffix in YAML_SUFFIXES:
+            return False
+        first, second = ([line for _, line in islice(self.lines(), 2)] + [b"", b""])[:2]
+        if self._suffix in LINE_SUFFIXES:
+            # Unless it is a document that was only given the wrong ending.
+            return not (first.startswith(b"[") or first == b"{")
+        return _is_object(first) and _is_object(second)
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Stream number, from 1, and stripped bytes of each line that is not blank.
+
+        A line longer than `MAX_SOURCE_BYTES` is cut to one byte more than that.
+
+        Raises:
+            SourceError: the file cannot be read (on).
+        """
+        with self._opened() as file:
+            number = 0
+            while line := file.readline(MAX_SOURCE_BYTES + 1):
+                number += 1
+                stripped = line.removeprefix(b"\xef\xbb\xbf" if number == 1 else b"").strip()
+                if stripped:
+                    yield number, stripped
+                while len(line) > MAX_SOURCE_BYTES and not line.endswith(b"\n"):
+                    line = file.readline(MAX_SOURCE_BYTES + 1)
+
+    def error(self, reason: str, place: str = "") -> SourceError:
+        """Make a `SourceError` about this source, to raise."""
+        return SourceError(self.name, place, reason)
+
+    def refusal(self, reason: str, place: str = "") -> Refusal:
+        """Make a `Refusal` of something in this source, to yield."""
+        return Refusal(self.name, place, reason)
+
+    @property
+    def _suffix(self) -> str:
+        suffixes = [suffix.lower() for suffix in self.path.suffixes] if self.path else []
+        if suffixes and suffixes[-1] == ".gz":
+            suffixes.pop()
+        return suffixes[-1] if suffixes else ""
+
+    @contextmanager
+    def _opened(self) -> Generator[IO[bytes]]:
+        if self.path is None:
+            raise self.error("no such file")
+        try:
+            with self.path.open("rb") as file:
+                packed = file.peek(2)[:2] == b"\x1f\x8b"
+                with cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if packed else file as opened:
+                    yield opened
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise self.error(f"damaged gzip file: {error}") from None
+        except OSError as error:
+            raise self.error(f"cannot be read: {error.strerror or error}") from None
+
+    def _first_objects(self) -> Iterator[dict[str, Any]]:
+        for _, line in islice(self.lines(), SAMPLE_LINES):
+            if len(line) > MAX_SOURCE_BYTES:
+                # Who knows how long it is; what came before must do.
+                return
+            yield from _object_in(line)
+
+
+def _object_in(line: bytes) -> list[dict[str, Any]]:
+    """Give the object that a line is, if it is one."""
+    try:
+        value = parse_json(decode(line))
+    except ValueError:
+        return []
+    return [value] if is_object(value) else []
+
+
+def _is_object(line: bytes) -> bool:
+    return line.startswith(b"{") and line.endswith(b"}") and bool(_object_in(line))
+
+
+# -- tools in a file --------------------------------------------------------------------------
+
+
+LIST_KEYS = ("tools", "functions")
+"""Keys under which an object holds its list of tools."""
+
+Located: TypeAlias = tuple[str, dict[str, Any]]
+"""Where an object stands (`line 17`, `tools[3]`) and the object."""
+
+Dialect: TypeAlias = Literal["toolspec", "function", "anthropic", "mcp"]
+
+DIALECTS: dict[Dialect, str] = {
+    "toolspec": "a ToolSpec, which --format toolspec",
+    "function": "a function definition, which --format functions",
+    "anthropic": "a function definition, which --format functions",
+    "mcp": "an MCP tool, which --format mcp",
+}
+
+SHARED_FIELDS = frozenset({"name", "description", "input_schema"})
+OWN_FIELDS = frozenset(ToolSpec.model_fields) - SHARED_FIELDS
+"""Fields that only a ToolSpec has; the shared ones are an Anthropic definition as well."""
+
+
+def dialect_of(tool: dict[str, Any]) -> Dialect | None:
+    """Tell whose way of writing a tool this is; None when it is nobody's."""
+    if "inputSchema" in tool:
+        return "mcp"
+    if isinstance(tool.get("function"), dict) or ("name" in tool and "parameters" in tool):
+        return "function"
+    if "name" in tool and OWN_FIELDS & tool.keys():
+        return "toolspec"
+    if "type" in tool and ("name" in tool or "custom" in tool):
+        return "function"
+    if "input_schema" in tool and "name" in tool:
+        return "anthropic"
+    return "toolspec" if "name" in tool else None
+
+
+def refuse_foreign(tool: dict[str, Any], *foreign: Dialect) -> None:
+    """Raise ValueError for a tool of these dialects: read as another it would lose fields."""
+    dialect = dialect_of(tool)
+    if dialect in foreign:
+        raise ValueError(f"this is {DIALECTS[dialect]} reads")
+
+
+def dialects_in(source: Source) -> set[Dialect]:
+    """Collect the dialects of the tools in the source's sample; empty when it holds none."""
+    if source.sample is None:
+        return set()
+    _, values = _listed(source.sample)
+    return {dialect for tool in values if is_object(tool) and (dialect := dialect_of(tool))}
+
+
+def entries(source: Source) -> Iterator[Located | Refusal]:
+    """Yield every tool object of JSON Lines, a list, an object with a list, or a single one.
+
+    Raises:
+        SourceError: the source cannot be read, or is no list and no object.
+    """
+    if source.is_lines:
+        yield from _line_entries(source)
+        return
+    data = source.data
+    if not (is_list(data) or is_object(data)):
+        raise source.error(f"must be a list or an object, not {kind_of(data)}")
+    where, values = _listed(data)
+    for index, value in enumerate(values):
+        yield _entry(source, f"{where}[{index}]" if where is not None else "", value)
+
+
+def specs_in(source: Source, fields: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Reading:
+    """Yield a specification for each tool object; what `fields` raises ValueError for is refused.
+
+    Raises:
+        SourceError: the source cannot be read (on), or is no list and no object.
+    """
+    for entry in entries(source):
+        if isinstance(entry, Refusal):
+            yield entry
+            continue
+        place, tool = entry
+        try:
+            yield build_spec(source.name, place, fields(tool))
+        except ValueError as error:
+            yield source.refusal(str(error), place)
+
+
+def _listed(data: object) -> tuple[str | None, list[object]]:
+    """Give the key under which the list stands ("" for a bare list, None for one object)."""
+    if is_list(data):
+        return "", data
+    if not is_object(data):
+        return None, []
+    return next(((key, data[key]) for key in LIST_KEYS if is_list(data.get(key))), (None, [data]))
+
+
+def _line_entries(source: Source) -> Iterator[Located | Refusal]:
+    for number, line in source.lines():
+        place = f"line {number}"
+        if len(line) > MAX_SOURCE_BYTES:
+            yield source.refusal(f"longer than {MAX_SOURCE_BYTES:,} bytes", place)
+            continue
+        try:
+            value = parse_json(decode(line))
+        except ValueError as error:
+            # The parser sees one line, so its own count of lines says nothing.
+            yield source.refusal(str(error).replace("at line 1 column", "at column"), place)
+        else:
+            yield _entry(source, place, value)
+
+
+def _entry(source: Source, place: str, value: object) -> Located | Refusal:
+    if is_object(value):
+        return place, value
+    return source.refusal(f"a tool must be an object, not {kind_of(value)}", place)
+
+
+# -- specifications ---------------------------------------------------------------------------
+
+
+HIDDEN = frozenset({"Cc", "Cf", "Zl", "Zp"})
+"""Unicode categories that show nothing: controls, zero-width and direction marks, separators."""
+
+EXPECTED = {
+    "string_type": "text",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+}
+"""What a field must be, by pydantic's name of the error."""
+
+
+def build_spec(source: str, place: str, fields: Mapping[str, Any]) -> ToolSpec | Refusal:
+    """Validate `fields` as a `ToolSpec`, or say in one line what is wrong with them.
+
+    None stands for "not given". Descriptions are kept as they are; in a name, server or id
+    invisible characters are refused, since they make two tools look alike.
+    """
+    given = {key: value for key, value in fields.items() if value is not None}
+    try:
+        spec = ToolSpec.model_validate(given)
+        _check_is_json(given)
+        _check_is_visible(spec)
+    except ValidationError as error:
+        reason = "; ".join(_in_words(detail) for detail in error.errors(include_url=False))
+        return Refusal(source, place, reason)
+    except ValueError as error:
+        return Refusal(source, place, str(error))
+    return spec
+
+
+def _check_is_json(fields: Mapping[str, Any]) -> None:
+    # Digest, store and service write specs as JSON; what cannot be written must stop here.
+    try:
+        json.dumps(fields, allow_nan=False, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("holds half of a surrogate pair, which is no character") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"holds a value that JSON cannot: {error}") from None
+
+
+def _check_is_visible(spec: ToolSpec) -> None:
+    for field, value in (("name", spec.name), ("server", spec.server), ("id", spec.id)):
+        for position, character in enumerate(value):
+            if unicodedata.category(character) in HIDDEN:
+                name = unicodedata.name(character, "control character")
+                raise ValueError(
+                    f"{field}: invisible character U+{ord(character):04X} ({name}) "
+                    f"at position {position}; remove it",
+                )
+
+
+def _in_words(detail: ErrorDetails) -> str:
+    field = "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"]
+    ).removeprefix(".")
+    match detail["type"]:
+        case "missing":
+            return f"{field}: missing"
+        case "string_too_short":
+            return f"{field}: empty"
+        case "string_too_long":
+            limit = detail.get("ctx", {})["max_length"]
+            return f"{field}: {len(detail['input']):,} characters; at most {limit:,} are accepted"
+        case "extra_forbidden":
+            return f"{field}: unknown field"
+        case kind if kind in EXPECTED:
+            return f"{field}: must be {EXPECTED[kind]}, not {kind_of(detail['input'])}"
+        case _:
+            return f"{field}: {detail['msg'].removeprefix('Value error, ')}"

@@ -1,0 +1,200 @@
+"""JSON Schema: where schemas stand in one and where data does; `$ref`s written out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+from toolcrib.indexers.readers.base import is_list, is_object
+
+__all__ = ["DATA_KEYWORDS", "SCHEMA_MAPS", "References", "is_reference", "rewritten"]
+
+# -- schemas as trees ------------------------------------------------------------------------------
+
+SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+"""Keywords whose keys are names, not keywords."""
+
+DATA_KEYWORDS = frozenset({"example", "examples", "default", "enum", "const"})
+"""Keywords whose content is data, whatever it looks like."""
+
+
+def rewritten(value: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """Copy a schema, each schema in it passed through `change`, the inner ones first."""
+    if is_list(value):
+        return [rewritten(item, change) for item in value]
+    if not is_object(value):
+        return value
+    return change(_each_keyword(value, partial(rewritten, change=change)))
+
+
+def _each_keyword(schema: dict[str, Any], copy: Callable[[Any], Any]) -> dict[str, Any]:
+    """Copy an object of keywords, what stands under each by `copy`; data stays as it is."""
+    copied: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in DATA_KEYWORDS:
+            copied[key] = value
+        elif key in SCHEMA_MAPS and is_object(value):
+            copied[key] = {name: copy(item) for name, item in value.items()}
+        else:
+            copied[key] = copy(value)
+    return copied
+
+
+# -- references ------------------------------------------------------------------------------------
+
+MAX_REFERENCE_DEPTH = 8
+"""How many references within references are written out before the rest is cut."""
+
+MAX_VALUES = 2_000
+"""A schema that grows beyond this many values is written out one reference less deep."""
+
+MAX_OWN_VALUES = 100_000
+"""A schema with more values of its own, nothing written out, is refused."""
+
+MAX_NESTING = 100
+"""Deeper schemas are refused, before the interpreter's stack refuses them."""
+
+MAX_CHAIN = 50
+"""A reference that leads to a reference, and so on; longer chains lead in a circle."""
+
+
+class _TooLargeError(Exception):
+    """The schema has more values than it may when written out this deep."""
+
+
+@dataclass
+class _Walk:
+    """One attempt at writing a schema out: how deep it may follow, and how far it came."""
+
+    max_references: int
+    max_values: int
+    following: list[str]
+    values: int = 0
+    was_shortened: bool = False
+
+    def count(self, depth: int) -> None:
+        """Take note of one more value, `depth` levels deep."""
+        if depth > MAX_NESTING:
+            raise ValueError(f"the schema is nested deeper than {MAX_NESTING} levels")
+        self.values += 1
+        if self.values > self.max_values:
+            raise _TooLargeError
+
+
+class References:
+    """Follows and writes out the references of one parsed document.
+
+    Everything is inlined, since not every provider takes `$defs` in a tool's schema and
+    what reads a schema for words should not have to look elsewhere for them. What does not
+    end, or grows too large, is cut: {"type": "object", "description": "Pet (recursive)"},
+    which every provider takes and a model understands. `follow` and `written_out` raise
+    ValueError for a reference that leads outside of the document, nowhere, or in a circle.
+    """
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self._document = document
+
+    def follow(self, value: Any) -> Any:
+        """Give what `value` stands for: itself, unless it is a reference.
+
+        Keys beside the `$ref` (a description) win over what it leads to.
+        """
+        siblings: dict[str, Any] = {}
+        for _ in range(MAX_CHAIN):
+            if not is_reference(value):
+                return {**value, **siblings} if siblings and is_object(value) else value
+            siblings = {**{k: v for k, v in value.items() if k != "$ref"}, **siblings}
+            value = self._look_up(value["$ref"])
+        raise ValueError(f"$ref {value['$ref']!r} leads in a circle")
+
+    def written_out(self, schema: Any) -> Any:
+        """Copy `schema` with the references in it replaced by what they lead to.
+
+        Raises ValueError also for what is deeper than `MAX_NESTING`.
+        """
+        top = [schema["$ref"] if is_reference(schema) else "#"]
+        schema = self.follow(schema)
+        walk = _Walk(0, MAX_OWN_VALUES, top)
+        try:
+            copy = self._copy(schema, walk, 0)
+        except _TooLargeError:
+            raise ValueError(f"the schema has more than {MAX_OWN_VALUES:,} values") from None
+        # From shallow to deep, as each try costs no more than what it may hold.
+        while walk.was_shortened and walk.max_references < MAX_REFERENCE_DEPTH:
+            walk = _Walk(walk.max_references + 1, MAX_VALUES, top)
+            try:
+                copy = self._copy(schema, walk, 0)
+            except _TooLargeError:
+                break
+        return copy
+
+    def _look_up(self, reference: str) -> Any:
+        if not reference.startswith("#"):
+            raise ValueError(
+                f"$ref {reference!r} leads to another file; bundle all files into one first "
+                "(for example with `redocly bundle`)",
+            )
+        target: Any = self._document
+        start, *steps = reference[1:].split("/")
+        for step in [start, *steps] if start else steps:
+            key = unquote(step).replace("~1", "/").replace("~0", "~")
+            target = _child(target, key)
+            if target is None:
+                raise ValueError(f"$ref {reference!r} leads nowhere: there is no {key!r}")
+        return target
+
+    def _copy(self, value: Any, walk: _Walk, depth: int) -> Any:
+        walk.count(depth)
+        if is_list(value):
+            return [self._copy(item, walk, depth + 1) for item in value]
+        if not is_object(value):
+            return value
+        if is_reference(value):
+            return self._copy_target(value, walk, depth)
+        return _each_keyword(value, partial(self._copy, walk=walk, depth=depth + 1))
+
+    def _copy_target(self, schema: dict[str, Any], walk: _Walk, depth: int) -> Any:
+        reference: str = schema["$ref"]
+        # Followed even where it is cut: one that leads nowhere is never passed over.
+        target = self.follow(schema)
+        if reference in walk.following:
+            return _cut(reference, "recursive", target)
+        if len(walk.following) > walk.max_references and not _is_scalar(target):
+            walk.was_shortened = True
+            return _cut(reference, "shortened", target)
+        walk.following.append(reference)
+        copy = self._copy(target, walk, depth + 1)
+        walk.following.pop()
+        return copy
+
+
+def is_reference(value: Any) -> bool:
+    """Whether `value` is an object with a `$ref`; a property may be called that as well."""
+    return is_object(value) and isinstance(value.get("$ref"), str)
+
+
+def _child(value: Any, key: str) -> Any:
+    if is_object(value):
+        return value.get(key)
+    # By comparing text, as int() refuses thousands of digits.
+    items = value if is_list(value) and key.isascii() and key.isdecimal() else []
+    return next((item for index, item in enumerate(items) if str(index) == key), None)
+
+
+def _is_scalar(schema: Any) -> bool:
+    scalars = ("string", "integer", "number", "boolean")
+    return is_object(schema) and schema.get("type") in scalars
+
+
+def _cut(reference: str, why: str, target: Any) -> dict[str, Any]:
+    cut: dict[str, Any] = {
+        "type": "object",
+        "description": f"{unquote(reference.rpartition('/')[2])} ({why})",
+    }
+    if is_object(target) and target.get("type") == "array":
+        # An array without items is what OpenAI refuses.
+        return {**cut, "type": "array", "items": {"type": "object"}}
+    return cut

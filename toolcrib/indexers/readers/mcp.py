@@ -1,0 +1,384 @@
+"""MCP tools: a saved answer to `tools/list`, one live server, all servers of an mcp.json."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shlex
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar, TypeGuard, TypeVar
+from urllib.parse import urlsplit
+
+from toolcrib.errors import SourceError
+from toolcrib.extras import needs_extra
+from toolcrib.indexers.readers.base import (
+    Reading,
+    Source,
+    build_spec,
+    dialect_of,
+    dialects_in,
+    is_object,
+    kind_of,
+    refuse_foreign,
+    specs_in,
+)
+from toolcrib.indexers.readers.mcp_config import (
+    HttpTarget,
+    Listing,
+    McpLimits,
+    ServerEntry,
+    StdioTarget,
+    Target,
+    server_entries,
+    servers_of,
+)
+from toolcrib.indexers.readers.mcp_session import (
+    Talk,
+    explain,
+    explain_silence,
+    follow,
+    last_line,
+    quiet_sdk,
+)
+from toolcrib.records import Refusal, ToolSpec
+
+__all__ = [
+    "McpListReader",
+    "McpLiveReader",
+    "McpServersReader",
+    "list_tools",
+    "require_sdk",
+    "run_to_end",
+    "tool_specs",
+]
+
+# -- saved lists -----------------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+DEFAULT_LIMITS = McpLimits()
+
+STDIO_PREFIX = "stdio:"
+
+logger = logging.getLogger(__name__)
+
+RESULT_KEYS = frozenset({"tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope"})
+"""What a `tools/list` result may hold; other formats have `tools` too, beside other keys."""
+
+
+class McpListReader:
+    """Reads a saved `tools/list` answer: the result, the JSON-RPC response, or the bare tools.
+
+    Tags and version that FastMCP hides in `_meta` become the tool's; nothing else in `_meta`,
+    and no icon, is kept.
+    """
+
+    format: ClassVar[str] = "mcp"
+    reaches_out: ClassVar[bool] = False
+
+    def recognises(self, source: Source) -> bool:
+        """Whether the content holds MCP tools (some have `inputSchema`) or says there are none."""
+        sample = source.sample
+        if _is_response(sample):
+            return "error" in sample or _is_result(sample.get("result"))
+        return "mcp" in dialects_in(source) or _is_result(sample)
+
+    def read(self, source: Source, server: str | None) -> Reading:
+        """Yield every tool, and a refusal for each wrong one and for a list that goes on.
+
+        The server is `server` or else the file's stem.
+
+        Raises:
+            SourceError: it cannot be read (on), is a saved error, or holds no list of tools.
+        """
+        name = source.stem if server is None else server
+        data = None if source.is_lines else source.data
+        if _is_response(data):
+            data = _result_of(source, data)
+            yield from tool_specs(source.name, "result.tools", data["tools"], name)
+        else:
+            yield from specs_in(source, lambda tool: _own_fields(tool, name))
+        if is_object(data) and data.get("nextCursor"):
+            yield source.refusal(
+                "the list is incomplete: the server has more pages after this one; "
+                "save them all, or read the live server",
+                "nextCursor",
+            )
+
+
+def tool_specs(
+    source: str, place: str, tools: list[Any], server: str
+) -> Iterator[ToolSpec | Refusal]:
+    """Yield a specification, or a refusal at `place[i]`, for each tool of a `tools/list` answer."""
+    for number, tool in enumerate(tools):
+        where = f"{place}[{number}]"
+        if is_object(tool):
+            yield build_spec(source, where, _fields(tool, server))
+        else:
+            yield Refusal(source, where, f"a tool must be an object, not {kind_of(tool)}")
+
+
+def _own_fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
+    refuse_foreign(tool, "function")
+    return _fields(tool, server)
+
+
+def _fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
+    marks = _fastmcp_marks(tool.get("_meta"))
+    return {
+        "name": tool.get("name"),
+        "description": tool.get("description"),
+        "server": server,
+        # The Python SDK writes its models with underscores unless told otherwise.
+        "input_schema": tool.get("inputSchema", tool.get("input_schema")),
+        "output_schema": tool.get("outputSchema", tool.get("output_schema")),
+        "annotations": _titled(tool.get("annotations"), tool.get("title")),
+        "tags": marks.get("tags"),
+        "version": marks.get("version"),
+    }
+
+
+def _titled(annotations: Any, title: Any) -> Any:
+    """Give the annotations as they are, with the tool's title unless they have one."""
+    if title is None:
+        return annotations
+    if annotations is None:
+        return {"title": title}
+    if is_object(annotations) and not annotations.get("title"):
+        return {**annotations, "title": title}
+    return annotations
+
+
+def _fastmcp_marks(meta: Any) -> dict[str, Any]:
+    """FastMCP's tags and version: MCP itself has no field for either."""
+    found = [meta.get(key) for key in ("fastmcp", "_fastmcp")] if is_object(meta) else []
+    return next(filter(is_object, found), dict[str, Any]())
+
+
+def _result_of(source: Source, response: dict[str, Any]) -> dict[str, Any]:
+    if "error" in response:
+        error = response["error"]
+        said = error.get("message") if is_object(error) else error
+        reason = f"the server answered tools/list with the error {said!r}; there is nothing to read"
+        raise source.error(reason, "error")
+    result = response["result"]
+    if not isinstance(result.get("tools"), list):
+        reason = "expected a list of tools; save the whole answer to tools/list"
+        raise source.error(reason, "result.tools")
+    return result
+
+
+def _is_response(data: Any) -> TypeGuard[dict[str, Any]]:
+    """Tell a JSON-RPC response; some programs save it without its `jsonrpc` line."""
+    if not is_object(data):
+        return False
+    return is_object(data.get("result")) or ("jsonrpc" in data and "error" in data)
+
+
+def _is_result(data: Any) -> bool:
+    if not is_object(data) or not isinstance(data.get("tools"), list):
+        return False
+    tools: list[Any] = data["tools"]
+    has_mcp = any(is_object(tool) and dialect_of(tool) == "mcp" for tool in tools)
+    return has_mcp or (not tools and data.keys() <= RESULT_KEYS)
+
+
+# -- one live server -------------------------------------------------------------------------------
+
+
+class _LiveReader:
+    """What asks running servers; `env` None is the environment of the process.
+
+    The settings know nothing of the variables that a file from elsewhere names, and a command is
+    to start as the user's shell would start it: so this boundary may look at the environment.
+    """
+
+    reaches_out: ClassVar[bool] = True
+
+    def __init__(
+        self, limits: McpLimits = DEFAULT_LIMITS, env: Mapping[str, str] | None = None
+    ) -> None:
+        self._limits = limits
+        self._env = os.environ if env is None else env
+
+
+class McpLiveReader(_LiveReader):
+    """Asks one running (HTTP) or started (stdio) server for its tools.
+
+    The server's name is `server`, or else what it calls itself. `env` is the environment
+    that a started command gets, all of it, as a shell would hand it on.
+    """
+
+    format: ClassVar[str] = "mcp-live"
+
+    def recognises(self, source: Source) -> bool:
+        """Whether the name is a URL or starts with `stdio:`; nothing is connected to."""
+        name = source.name.lower()
+        return source.path is None and name.startswith((STDIO_PREFIX, "http://", "https://"))
+
+    def read(self, source: Source, server: str | None) -> Reading:
+        """Yield every tool; a refusal at the end if the server failed after the first page.
+
+        Raises:
+            MissingExtraError: the extra `mcp` is not installed.
+            SourceError: the server failed before it gave any tool, or the name has no command.
+        """
+        target = self._target(source)
+        require_sdk()
+        limits = self._limits
+        listing = run_to_end(lambda: list_tools(target, limits.timeout_s, limits.max_pages))
+        if listing.failure and not listing.tools:
+            raise source.error(listing.failure, listing.server)
+        name = server if server is not None else listing.server or _fallback_name(target)
+        yield from tool_specs(source.name, "tools", list(listing.tools), name)
+        if listing.failure:
+            yield source.refusal(listing.failure, name)
+
+    def _target(self, source: Source) -> Target:
+        if not source.name.lower().startswith(STDIO_PREFIX):
+            return HttpTarget(source.name)
+        try:
+            words = shlex.split(source.name[len(STDIO_PREFIX) :])
+        except ValueError as error:
+            reason = f"the command cannot be split into words: {error}; check its quotes"
+            raise source.error(reason) from None
+        if not words:
+            raise source.error("names no command; write stdio:COMMAND ARGS")
+        return StdioTarget(words[0], tuple(words[1:]), env=dict(self._env))
+
+
+async def list_tools(
+    target: Target,
+    timeout_s: float = DEFAULT_LIMITS.timeout_s,
+    max_pages: int = DEFAULT_LIMITS.max_pages,
+) -> Listing:
+    """Ask one server for all its tools; never raises for what the server does or fails to do.
+
+    `timeout_s` seconds hold for the whole conversation; a started process is gone on return,
+    also when the caller is cancelled.
+    """
+    import anyio
+
+    talk = Talk(target)
+    failure = ""
+    # A file, not a pipe: no one has to read it for the server to go on, and the screen stays clean.
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as stderr, quiet_sdk():
+        with anyio.CancelScope() as scope:
+            scope.deadline = anyio.current_time() + timeout_s
+            try:
+                await follow(talk, stderr, max_pages)
+            # Whatever a server provokes is that server's failure: others must go on.
+            except Exception as error:
+                if talk.complete or scope.cancel_called:
+                    logger.debug("closing the connection failed", exc_info=True)
+                else:
+                    failure = explain(talk, error, last_line(stderr))
+        if scope.cancel_called and not talk.complete:
+            failure = explain_silence(talk, timeout_s, last_line(stderr))
+    return Listing(talk.server, tuple(talk.tools), failure)
+
+
+def require_sdk() -> None:
+    """Raise `MissingExtraError` unless the MCP SDK can be imported."""
+    with needs_extra("reading live MCP servers", "mcp"):
+        # `MCPError` is new in the SDK's second version, the oldest that this is written for.
+        from mcp import MCPError as _  # noqa: F401
+
+
+def run_to_end(work: Callable[[], Awaitable[T]]) -> T:
+    """Run `work` in an event loop of its own; in a thread of its own if this one has a loop."""
+    import anyio
+
+    if not _loop_runs_here():
+        return anyio.run(work)
+    with ThreadPoolExecutor(max_workers=1) as fresh_thread:
+        return fresh_thread.submit(anyio.run, work).result()
+
+
+def _loop_runs_here() -> bool:
+    import anyio
+
+    # The first knows asyncio also outside a task; the second knows trio, and a thread that
+    # `asyncio.to_thread` handed a copy of the loop's context, in which anyio would not run.
+    for probe in (asyncio.get_running_loop, anyio.get_cancelled_exc_class):
+        with suppress(RuntimeError):
+            probe()
+            return True
+    return False
+
+
+def _fallback_name(target: Target) -> str:
+    """Name a server that does not say its own name, as the newest protocol allows."""
+    is_http = isinstance(target, HttpTarget)
+    return urlsplit(target.url).hostname or "" if is_http else Path(target.command).name
+
+
+# -- all servers of a configuration ----------------------------------------------------------------
+
+
+class McpServersReader(_LiveReader):
+    """Connects to all servers of an `mcp.json`; one that fails is refused, the others go on.
+
+    `env` is what placeholders are filled from.
+    """
+
+    format: ClassVar[str] = "mcp-servers"
+
+    def recognises(self, source: Source) -> bool:
+        """Whether the file names MCP servers; never raises, and connects to nothing."""
+        if source.path is None:
+            return False
+        try:
+            return servers_of(source) is not None
+        except SourceError:
+            return False
+
+    def read(self, source: Source, server: str | None) -> Reading:
+        """Yield the tools of every server in the order of the file, and a refusal for each failure.
+
+        Servers that are switched off (`disabled: true`, `enabled: false`) are left out.
+
+        Raises:
+            MissingExtraError: the extra `mcp` is not installed.
+            SourceError: the file cannot be parsed or names no servers.
+        """
+        servers = servers_of(source)
+        if not servers:
+            reason = "names no MCP servers; put them under 'mcpServers' (VS Code: 'servers')"
+            raise source.error(reason)
+        require_sdk()
+        configured = list(server_entries(servers, self._env))
+        listings = run_to_end(lambda: _list_all(configured, self._limits))
+        for entry in configured:
+            listing = listings.get(entry.name)
+            if listing is None:
+                yield source.refusal(entry.problem, entry.name)
+                continue
+            name = entry.name if server is None else server
+            place = f"{entry.name}: tools"
+            yield from tool_specs(source.name, place, list(listing.tools), name)
+            if listing.failure:
+                yield source.refusal(listing.failure, entry.name)
+
+
+async def _list_all(configured: list[ServerEntry], limits: McpLimits) -> dict[str, Listing]:
+    """Collect what each server with a target gave, by the server's name in the file."""
+    import anyio
+
+    listings: dict[str, Listing] = {}
+    places = anyio.CapacityLimiter(limits.at_once)
+
+    async def one(name: str, target: Target) -> None:
+        async with places:
+            listings[name] = await list_tools(target, limits.timeout_s, limits.max_pages)
+
+    async with anyio.create_task_group() as servers:
+        for entry in configured:
+            if entry.target is not None:
+                servers.start_soon(one, entry.name, entry.target)
+    return listings

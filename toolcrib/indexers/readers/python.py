@@ -1,0 +1,269 @@
+"""Python objects: functions and LangChain tools, named as `module:attribute`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import json
+import re
+import sys
+import traceback
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, redirect_stdout
+from difflib import get_close_matches
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, ClassVar, cast, get_args, get_origin
+
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticErrorMixin
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import PydanticSerializationError
+
+from toolcrib.indexers.readers.base import Reading, Source, build_spec
+from toolcrib.indexers.readers.json_schema import References, rewritten
+from toolcrib.records import Refusal
+
+__all__ = ["PythonReader", "read_objects"]
+
+# -- objects ---------------------------------------------------------------------------------------
+
+NAME = re.compile(r"(?P<module>[^\W\d][\w.]*|.+\.py):(?P<attribute>[^\W\d][\w.]*)")
+
+
+class PythonReader:
+    """Reads `module:attribute` and `path/to/file.py:ATTRIBUTE`, by importing it.
+
+    The attribute is a function, a LangChain tool, or a list or dict of these; in a dict, a
+    function is named by its key. Importing runs the module, so this happens only to what
+    a user names, never to files found in a folder.
+    """
+
+    format: ClassVar[str] = "python"
+    reaches_out: ClassVar[bool] = True
+
+    def recognises(self, source: Source) -> bool:
+        """Whether the name is of that form; nothing is imported."""
+        match = NAME.fullmatch(source.name)
+        # `stdio:COMMAND` names an MCP server.
+        return source.path is None and match is not None and match["module"] != "stdio"
+
+    def read(self, source: Source, server: str | None) -> Reading:
+        """Yield every tool; its server is `server` or else the module's last name.
+
+        Raises:
+            SourceError: the name is of another form, the import fails, or it has no
+                such attribute.
+        """
+        match = NAME.fullmatch(source.name)
+        if match is None:
+            raise source.error("must be named as module:attribute or path/to/file.py:ATTRIBUTE")
+        module_name = match["module"]
+        found: Any = _attribute(source, _imported(source, module_name), match["attribute"])
+        stem = Path(module_name).stem if module_name.endswith(".py") else module_name
+        own = stem.rpartition(".")[2] if server is None else server
+        yield from read_objects(source.name, found, own)
+
+
+def read_objects(source: str, found: Any, server: str | None) -> Reading:
+    """Yield the tool that an object is, or those that a list or dict holds."""
+    for place, name, tool in _listed(found):
+        try:
+            yield build_spec(source, place, {**_fields(name, tool), "server": server})
+        except ValueError as error:
+            label = name or getattr(tool, "__name__", None) or getattr(tool, "name", None)
+            reason = f"{label}: {error}" if isinstance(label, str) else str(error)
+            yield Refusal(source, place, reason)
+
+
+def _listed(found: Any) -> Iterator[tuple[str, str | None, Any]]:
+    """Give place, name if a dict says it, and object of each tool."""
+    if isinstance(found, dict):
+        for key, tool in cast("dict[object, Any]", found).items():
+            yield f"[{key!r}]", key if isinstance(key, str) else None, tool
+    elif isinstance(found, list | tuple):
+        for index, tool in enumerate(cast("list[Any]", found)):
+            yield f"[{index}]", None, tool
+    else:
+        yield "", None, found
+
+
+def _fields(name: str | None, tool: Any) -> dict[str, Any]:
+    if isinstance(tool, type):
+        raise ValueError("is a class; name an object made of it")  # noqa: TRY004
+    if _is_langchain_tool(tool):
+        return _langchain_fields(tool)
+    if inspect.isroutine(tool):
+        return _function_fields(tool, name or tool.__name__)
+    raise ValueError(f"is a {type(tool).__name__}; expected a function or a LangChain tool")
+
+
+def _attribute(source: Source, module: ModuleType, dotted: str) -> Any:
+    value: Any = module
+    for name in dotted.split("."):
+        try:
+            value = getattr(value, name)
+        except AttributeError:
+            near = get_close_matches(name, dir(value), 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise source.error(f"there is no attribute {name!r}{hint}") from None
+        except Exception as error:  # noqa: BLE001 -- a module may make its attributes up
+            reason = f"{type(error).__name__}: {error}"
+            raise source.error(f"attribute {name!r} cannot be had: {reason}") from None
+    return value
+
+
+def _imported(source: Source, name: str) -> ModuleType:
+    path = Path(name) if name.endswith(".py") else None
+    if path and not path.is_file():
+        raise source.error(f"there is no file {name}")
+    try:
+        with _import_path((path or Path("module.py")).absolute().parent):
+            return _run(path) if path else importlib.import_module(name)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- it is code that anyone wrote
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [
+            frame.lineno for frame in frames if path and frame.filename == str(path.absolute())
+        ]
+        place = f"line {lines[-1]}" if lines else ""
+        raise source.error(f"cannot be imported: {type(error).__name__}: {error}", place) from None
+
+
+def _run(path: Path) -> ModuleType:
+    name = f"toolcrib_source:{path.absolute()}"
+    spec = ModuleSpec(name, SourceFileLoader(name, str(path.absolute())), origin=str(path))
+    spec.has_location = True
+    module = importlib.util.module_from_spec(spec)
+    # Annotations written as text are resolved through this table.
+    sys.modules[name] = module
+    try:
+        cast("SourceFileLoader", spec.loader).exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@contextmanager
+def _import_path(folder: Path) -> Generator[None]:
+    """Let the module import its neighbours, and keep what it prints out of our own output."""
+    before = list(sys.path)
+    sys.path.insert(0, str(folder))
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.path[:] = before
+
+
+# -- fields ----------------------------------------------------------------------------------------
+
+
+def _is_langchain_tool(value: object) -> bool:
+    """Whether it looks like LangChain's `BaseTool`, which is not imported to find out."""
+    return all(hasattr(value, name) for name in ("name", "description", "args_schema"))
+
+
+def _langchain_fields(tool: Any) -> dict[str, Any]:
+    """Name, description, schema, tags and metadata of a LangChain tool.
+
+    Raises ValueError when its schema cannot be made.
+    """
+    schema = _self_contained(lambda: _arguments_of(tool))
+    if inspect.cleandoc(str(schema.get("description"))) == inspect.cleandoc(str(tool.description)):
+        schema = {key: value for key, value in schema.items() if key != "description"}
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": schema,
+        "tags": getattr(tool, "tags", None),
+        "annotations": getattr(tool, "metadata", None),
+    }
+
+
+def _function_fields(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    """Name, description and schema of a function, from its signature and docstring.
+
+    Parameters are described by `Field(description=...)`, a text in `Annotated`, or the
+    docstring (Google, reST or NumPy style), in this order.
+    Raises ValueError when an annotation cannot be resolved or written as JSON Schema, and
+    for parameters that cannot be passed by name.
+    """
+    # pydantic takes a function for the type of its arguments; its annotations know only types.
+    taken: Any = function
+    schema = _self_contained(lambda: TypeAdapter[Any](taken).json_schema(schema_generator=_Schema))
+    if schema.get("type") != "object":
+        raise ValueError("takes positional-only parameters or *args; a tool is called by name")
+    # Slow to import, and only needed once there is a function.
+    import docstring_parser
+
+    text = inspect.getdoc(function) or ""
+    try:
+        parsed = docstring_parser.parse(text)
+    except docstring_parser.ParseError:
+        description, described = text, {}
+    else:
+        description = parsed.description or ""
+        described = {parameter.arg_name: parameter.description for parameter in parsed.params}
+    notes = {**described, **{k: v for k, v in _annotated_texts(function).items() if v}}
+    for parameter, field in schema.get("properties", {}).items():
+        if notes.get(parameter) and "description" not in field:
+            field["description"] = notes[parameter]
+    return {"name": name, "description": description.strip(), "input_schema": schema}
+
+
+class _Schema(GenerateJsonSchema):
+    """Leaves out, without a warning, defaults that JSON has no way to write."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+    def encode_default(self, dft: Any) -> Any:
+        encoded = super().encode_default(dft)
+        try:
+            json.dumps(encoded, allow_nan=False)
+        except ValueError as error:
+            raise PydanticSerializationError(str(error)) from None
+        return encoded
+
+
+def _arguments_of(tool: Any) -> dict[str, Any]:
+    # Unlike `args_schema`, the first one leaves out what LangChain injects.
+    model = getattr(tool, "tool_call_schema", None) or tool.args_schema
+    if isinstance(model, dict):
+        return cast("dict[str, Any]", model)
+    if hasattr(model, "model_json_schema"):
+        return model.model_json_schema(schema_generator=_Schema)
+    # LangChain still takes models of pydantic 1.
+    return model.schema()
+
+
+def _self_contained(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Make a schema and write its references out; titles only repeat the names."""
+    try:
+        made = make()
+    except Exception as error:  # noqa: BLE001 -- annotations are code that anyone wrote
+        raise ValueError(f"no schema can be made of its signature: {_brief(error)}") from None
+    top = {key: value for key, value in made.items() if key not in ("$defs", "definitions")}
+    return rewritten(References(made).written_out(top), _without_title)
+
+
+def _brief(error: Exception) -> str:
+    # pydantic adds paragraphs of advice to programmers.
+    text = error.message if isinstance(error, PydanticErrorMixin) else str(error)
+    return f"{type(error).__name__}: {text.strip().splitlines()[0] if text.strip() else ''}"
+
+
+def _without_title(schema: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key != "title"}
+
+
+def _annotated_texts(function: Callable[..., Any]) -> dict[str, str]:
+    """Give the first plain text in each parameter's `Annotated`."""
+    texts: dict[str, str] = {}
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        if get_origin(parameter.annotation) is Annotated:
+            notes = get_args(parameter.annotation)[1:]
+            texts[name] = next((note for note in notes if isinstance(note, str)), "")
+    return texts

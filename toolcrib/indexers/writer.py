@@ -1,0 +1,208 @@
+"""Writer: drafts into the store, page by page, and what lexical vectors rest on beside them."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
+
+from toolcrib.encoders.base import DenseEncoder, FloatArray
+from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.indexers.points import Draft, shared_prefix
+from toolcrib.records import IndexProgress
+from toolcrib.store.base import Point, Record, Store, point_id
+
+__all__ = ["PAGE", "LexicalContext", "Listener", "Writer", "ignore", "pages", "shared_prefixes"]
+
+# -- the lexical context ---------------------------------------------------------------------------
+
+DRIFT = 0.1
+"""How far, relatively, the average length may stray before all lexical vectors are renewed."""
+
+Prefixes: TypeAlias = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalContext:
+    """Kept with the index, in its small document under `lexical`.
+
+    `average`: mean field-weighted terms a tool, 0 for an empty index. `prefixes`: the name
+    terms that a server's tools share. `stale`: servers whose vectors still rest on older
+    values; `all_stale`: every server's do.
+    """
+
+    average: float = 0.0
+    prefixes: Prefixes = field(default_factory=dict[str, tuple[str, ...]])
+    stale: frozenset[str] = frozenset()
+    all_stale: bool = False
+
+    @classmethod
+    def from_meta(cls, meta: Mapping[str, Any]) -> LexicalContext:
+        """Read it from the index's small document."""
+        kept = meta.get("lexical", {})
+        return cls(
+            average=kept.get("average", 0.0),
+            prefixes={server: tuple(terms) for server, terms in kept.get("prefixes", {}).items()},
+            stale=frozenset(kept.get("stale", ())),
+            all_stale=kept.get("all_stale", False),
+        )
+
+    def as_meta(self) -> dict[str, Any]:
+        """The entry of the small document."""
+        return {
+            "average": self.average,
+            "prefixes": {server: list(terms) for server, terms in self.prefixes.items()},
+            "stale": sorted(self.stale),
+            "all_stale": self.all_stale,
+        }
+
+    def with_prefixes(self, prefixes: Prefixes, kept: Collection[str]) -> LexicalContext:
+        """Take over new prefixes; where they differ, servers of `kept` tools become stale."""
+        moved = {s for s in set(kept) if self.prefixes.get(s, ()) != prefixes.get(s, ())}
+        return replace(self, prefixes=prefixes, stale=self.stale | moved)
+
+    def with_lengths(self, kept: Sequence[float], new: Sequence[float]) -> LexicalContext:
+        """Take over a new average, if the mean length has drifted from the one in use."""
+        count = len(kept) + len(new)
+        mean = (sum(kept) + sum(new)) / count if count else self.average
+        if abs(mean - self.average) <= DRIFT * self.average:
+            return self
+        return replace(self, average=mean, all_stale=self.all_stale or bool(kept))
+
+    def is_stale(self, server: str) -> bool:
+        """Whether a server's older vectors must be weighed anew."""
+        return self.all_stale or server in self.stale
+
+    def renewed(self) -> LexicalContext:
+        """The same, with nothing stale."""
+        return replace(self, stale=frozenset(), all_stale=False)
+
+
+def shared_prefixes(
+    names: Iterable[tuple[str, str]],
+    lexical: LexicalEncoder,
+) -> dict[str, tuple[str, ...]]:
+    """The shared name prefix of each server that has one, from (server, name) pairs."""
+    by_server: defaultdict[str, list[list[str]]] = defaultdict(list)
+    for server, name in names:
+        if server:
+            by_server[server].append(lexical.terms(name))
+    found = {server: shared_prefix(terms) for server, terms in by_server.items()}
+    return {server: prefix for server, prefix in found.items() if prefix}
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+PAGE = 128
+"""Things encoded and written together: half a second of encoding, so progress is seen to move."""
+
+Item = TypeVar("Item")
+
+Listener: TypeAlias = Callable[[IndexProgress], None]
+"""Who hears how far a run is."""
+
+
+def ignore(_progress: IndexProgress) -> None:
+    """Listen to nothing: the default."""
+
+
+class Writer:
+    """Encodes and writes what is prepared, and tells how far it is."""
+
+    def __init__(self, store: Store, dense: DenseEncoder, lexical: LexicalEncoder) -> None:
+        self._store = store
+        self._dense = dense
+        self._lexical = lexical
+
+    def write(self, drafts: Sequence[Draft], average: float, progress: Listener) -> None:
+        """Write all; `average` is the mean length that lexical vectors are weighed by.
+
+        Raises:
+            StoreError: the store refused; what was reported before is durable.
+        """
+        done = 0
+        progress(IndexProgress(done, len(drafts)))
+        # Texts of like length are encoded together: padding is what slows an encoder down.
+        ordered = sorted(drafts, key=lambda draft: (len(draft.texts[0]), draft.id))
+        for page, vectors in self._encoded(ordered):
+            points: list[Point] = []
+            start = 0
+            for each in page:
+                end = start + len(each.texts)
+                points.append(each.point(vectors[start:end], self._lexical, average))
+                start = end
+            self._store.upsert(points)
+            done += len(page)
+            progress(IndexProgress(done, len(drafts), tuple(each.id for each in page)))
+
+    def apply(
+        self,
+        drafts: Sequence[Draft],
+        removed: Iterable[str],
+        contexts: tuple[LexicalContext, LexicalContext],
+        counts: Callable[[Record], Mapping[str, float]],
+        progress: Listener,
+    ) -> None:
+        """Bring the store from one lexical context to the next, safe to die at any moment.
+
+        The next context is kept first, with its mark on what is stale; then drafts are written,
+        then what is `removed` (by id) goes; then stale points are weighed anew, by the
+        `counts` of their payloads, and the mark goes.
+
+        Raises:
+            StoreError: the store refused; what was reported before is durable.
+        """
+        before, context = contexts
+        if context != before:
+            self._keep(context)
+        self.write(drafts, context.average, progress)
+        self._store.delete([point_id(item_id) for item_id in removed])
+        if context.stale or context.all_stale:
+            self._reweigh(context, {draft.id for draft in drafts}, counts)
+            self._keep(context.renewed())
+        progress(IndexProgress(len(drafts), len(drafts), stage="optimise"))
+        self._store.optimise()
+
+    def _reweigh(
+        self,
+        context: LexicalContext,
+        fresh: set[str],
+        counts: Callable[[Record], Mapping[str, float]],
+    ) -> None:
+        """Renew the lexical vectors of stale points; needs no dense encoding."""
+        stale = [
+            record
+            for record in self._store.scroll()
+            if record.payload["id"] not in fresh
+            and context.is_stale(record.payload.get("server", ""))
+        ]
+        for page in pages(stale, PAGE):
+            vectors = {
+                record.id: self._lexical.encode_document(counts(record), context.average)
+                for record in page
+            }
+            self._store.set_sparse("lexical", vectors)
+
+    def _keep(self, context: LexicalContext) -> None:
+        self._store.write_meta({**self._store.read_meta(), "lexical": context.as_meta()})
+
+    def _encoded(self, drafts: Sequence[Draft]) -> Iterator[tuple[Sequence[Draft], FloatArray]]:
+        """Encode page by page, one ahead of the writing, so that neither waits for the other."""
+        with ThreadPoolExecutor(1, "toolcrib-ahead") as ahead:
+            coming: deque[tuple[Sequence[Draft], Future[FloatArray]]] = deque()
+            for page in pages(drafts, PAGE):
+                texts = [text for each in page for text in each.texts]
+                coming.append((page, ahead.submit(self._dense.encode_documents, texts)))
+                if len(coming) > 1:
+                    ready, vectors = coming.popleft()
+                    yield ready, vectors.result()
+            for ready, vectors in coming:
+                yield ready, vectors.result()
+
+
+def pages(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    """The items in runs of `size`."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
