@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STORE := .toolcrib-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz check format bench clean
+.PHONY: help demo test fuzz check format docs bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,10 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-site: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[service,site]'
 	@touch $@ $(VENV)/.installed
 
 demo: $(VENV)/.installed ## Index the sample registry and answer a handful of queries
@@ -52,9 +56,14 @@ format: $(VENV)/.installed-test ## Rewrite files as the checks want them
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(VENV)/.installed-site ## Write the reference, build the documentation into site/
+	$(BIN)/python scripts/reference.py
+	$(BIN)/zensical build --clean --strict
+	@echo "Look at it: python3 -m http.server --directory site"
+
 bench: $(VENV)/.installed-test ## Measure speed against peers (about an hour)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,bench]'
 	$(BIN)/python benchmarks/engines.py --sizes 1000 10000 100000
 
 clean: ## Remove the environment, the demo's store and caches
-	rm -rf $(VENV) $(STORE) .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) $(STORE) site .cache .pytest_cache .ruff_cache .hypothesis .coverage

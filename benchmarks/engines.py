@@ -5,7 +5,7 @@
     python benchmarks/engines.py --sizes 10000 --tools TOOLS.jsonl.gz --queries QUERIES.jsonl
 
 Every size runs in a process of its own and writes `benchmarks/results/engines-SIZE.json`.
-What is measured, and how fair it is: docs/benchmarks.md.
+What is measured, and how fair it is: docs/explanation/benchmarks.md.
 """
 
 from __future__ import annotations

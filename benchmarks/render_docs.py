@@ -1,4 +1,4 @@
-"""Write the tables in docs/benchmarks.md from the committed results; no figure is typed by hand.
+"""Write the tables in docs/explanation/benchmarks.md from the committed results.
 
 python benchmarks/render_docs.py           # rewrite the block between the markers
 python benchmarks/render_docs.py --check   # fail when it is not what the results say
@@ -18,7 +18,7 @@ from speed.report import Table, tables
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "explanation" / "benchmarks.md"
 NONE = "No results are committed yet."
 
 
@@ -94,7 +94,7 @@ def _replaced(text: str, name: str, block: str) -> str:
     before, _, rest = text.partition(begin)
     _, found, after = rest.partition(end)
     if not found:
-        raise SystemExit(f"docs/benchmarks.md lacks the lines {begin} and {end}")
+        raise SystemExit(f"docs/explanation/benchmarks.md lacks the lines {begin} and {end}")
     return f"{before}{begin}\n\n{block}\n\n{end}{after}"
 
 
@@ -113,7 +113,9 @@ def main() -> None:
     wanted = _replaced(wanted, "service", render_service(parts))
     if "--check" in sys.argv:
         if text != wanted:
-            raise SystemExit("docs/benchmarks.md is not what the results say: run this without it")
+            raise SystemExit(
+                "docs/explanation/benchmarks.md is not what the results say: run this without it"
+            )
     else:
         PAGE.write_text(wanted, encoding="utf-8")
 

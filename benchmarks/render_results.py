@@ -1,4 +1,4 @@
-"""Write the tables in docs/results.md from the committed results; no figure is typed by hand.
+"""Write the tables in docs/explanation/results.md from the committed results.
 
 python benchmarks/render_results.py           # rewrite the blocks between the markers
 python benchmarks/render_results.py --check   # fail when they are not what the results say
@@ -15,7 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "results.md"
+PAGE = ROOT / "docs" / "explanation" / "results.md"
 BLOCK = re.compile(r"(<!-- (\w+)\(([\w-]+)\) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 MEASURES = ("ndcg@10", "completeness@10", "recall@5", "hit@1", "mrr")
@@ -173,7 +173,9 @@ def main() -> None:
     wanted = BLOCK.sub(_render, text)
     if "--check" in sys.argv:
         if text != wanted:
-            raise SystemExit("docs/results.md is not what the results say: run this without it")
+            raise SystemExit(
+                "docs/explanation/results.md is not what the results say: run this without it"
+            )
     else:
         PAGE.write_text(wanted, encoding="utf-8")
 

@@ -6,7 +6,7 @@
 
 A real `toolcrib serve` answers over an index of generated tools; the load comes from a process
 of its own. Every part writes `benchmarks/results/service-PART.json`. What is measured, and how
-fair it is: docs/benchmarks.md.
+fair it is: docs/explanation/benchmarks.md.
 """
 
 from __future__ import annotations

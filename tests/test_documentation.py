@@ -1,98 +1,175 @@
-"""Every command and every example in the documentation runs, and every link leads somewhere."""
+"""The documentation is true: its examples run, its links lead somewhere, its tables are generated.
+
+Commands run in this process, in an empty folder for each page. A fenced block with a `title` is
+a file of that folder. What stands below a command is what it prints, with `...` for what varies.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import runpy
+import shlex
 import subprocess
 import sys
+import tomllib
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+import toolcrib
+from tests.cli.conftest import Shell
+from toolcrib.cli.app import COMMANDS
+
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 
 BLOCK = re.compile(
-    r"(?:<!-- file: (?P<file>[\w./-]+) -->\n)?^```(?P<language>\w+)\n(?P<body>.*?)^```",
+    r'^```(?P<language>\w+)(?: title="(?P<file>[\w./-]+)")?\n(?P<body>.*?)^```',
     re.DOTALL | re.MULTILINE,
 )
-LINK = re.compile(r"\]\((?!https?:|#)(?P<target>[^)#\s]+)")
-
-COMMANDS = {
-    *("index", "search", "list", "show", "remove", "doctor", "calibrate", "eval", "train"),
-    *("index-docs", "collections", "route", "report"),
-    *("serve", "gateway", "keys", "audit", "approve"),
-}
+LINK = re.compile(r"\]\((?!https?:)(?P<target>[^)#\s]*)(?:#(?P<anchor>[^)\s]+))?\)")
+HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Block:
     """One fenced block of a page."""
 
-    file: str | None
     language: str
+    file: str | None
     body: str
 
 
 def blocks(page: Path) -> list[Block]:
-    return [Block(**match.groupdict()) for match in BLOCK.finditer(page.read_text())]
+    return [Block(**match.groupdict()) for match in BLOCK.finditer(page.read_text("utf-8"))]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_examples_of_a_page_run(name, tmp_path):
-    found = blocks(ROOT / name)
+RUN = [name for name in NAMES if {"console", "python"} & {b.language for b in blocks(ROOT / name)}]
+
+
+@pytest.mark.parametrize("name", RUN)
+@pytest.mark.filterwarnings("default")
+def test_the_examples_of_a_page_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     # Pages show the sample data under the path that it has in a clone.
     (tmp_path / "data").symlink_to(ROOT / "data")
-    for block in found:
+    for block in blocks(ROOT / name):
         if block.file:
-            (tmp_path / block.file).write_text(block.body)
-    for block in found:
-        if block.language == "console":
-            for line in block.body.splitlines():
-                if line.startswith("$ "):
-                    run(["bash", "-c", line[2:]], tmp_path)
-        elif block.language == "python" and not block.file:
-            run([sys.executable, "-c", block.body], tmp_path)
+            (tmp_path / block.file).write_text(block.body, "utf-8")
+        elif block.language == "python":
+            exec(compile(block.body, name, "exec"), {"__name__": "example"})
+        elif block.language == "console":
+            for command, shown in steps(block.body):
+                printed = run(command, tmp_path)
+                assert matches(shown, printed), f"$ {command}\nprints\n{printed}\nnot\n{shown}"
 
 
-def run(command: list[str], folder: Path) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
+def steps(body: str) -> list[tuple[str, str]]:
+    """The commands of a block, each with what is shown below it."""
+    parts = [part.partition("\n") for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]]
+    return [(command, shown) for command, _, shown in parts]
+
+
+def matches(shown: str, printed: str) -> bool:
+    """Whether this was printed; a page that shows nothing says nothing about it."""
+    pattern = "".join(
+        r"(?:.*\n)*?"
+        if line == "..."
+        else ".*?".join(map(re.escape, line.split("..."))) + r"[ ]*\n"
+        for line in shown.splitlines()
     )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return not shown or re.fullmatch(pattern, printed) is not None
+
+
+def run(line: str, folder: Path) -> str:
+    """Run one line: `NAME=VALUE`s, a command, `> FILE` or `|| true`; return what it prints."""
+    words = shlex.split(line)
+    may_fail = words[-2:] == ["||", "true"]
+    words = words[:-2] if may_fail else words
+    env = {}
+    while re.match(r"[A-Z_]+=", words[0]):
+        name, _, env[name] = words.pop(0).partition("=")
+    *words, target = (*words[:-2], words[-1]) if ">" in words else (*words, None)
+    program, *arguments = words
+    if program == "python":
+        with redirect_stdout(StringIO()) as out:
+            runpy.run_path(arguments[0], run_name="__main__")
+        return out.getvalue()
+    assert program == "toolcrib", f"only toolcrib and python run here, not {program}"
+    env = {"TOOLCRIB_ENCODER__DENSE": "bundled", "COLUMNS": "120", **env}
+    done = Shell(folder)(*arguments, **env)
+    assert may_fail or done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+    if target:
+        (folder / target).write_text(done.stdout, "utf-8")
+    return done.stdout
+
+
+def prose(page: Path) -> str:
+    """A page without its blocks."""
+    return re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """What can stand behind the `#` of a link to a page."""
+    plain = (re.sub(r"[^\w\s-]", "", each).strip().lower() for each in HEADING.findall(prose(page)))
+    return {re.sub(r"[\s-]+", "-", each) for each in plain}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_link_leads_somewhere(name):
-    page = ROOT / name
-    targets = [match["target"] for match in LINK.finditer(page.read_text())]
-    assert [t for t in targets if not (page.parent / t).exists()] == []
+    page, broken = ROOT / name, []
+    for match in LINK.finditer(prose(page)):
+        target = (page.parent / match["target"]).resolve() if match["target"] else page
+        # The site holds the pages alone: one that links out of docs/ would be broken there.
+        reached = target.exists() and (page.parent == ROOT or target.is_relative_to(DOCS))
+        if not reached or (match["anchor"] and match["anchor"] not in anchors(target)):
+            broken.append(match[0])
+    assert broken == []
 
 
-def test_every_command_is_shown_somewhere():
-    text = "\n".join(page.read_text() for page in PAGES)
-    assert {command for command in COMMANDS if f"toolcrib {command}" not in text} == set()
+def test_every_page_is_in_the_navigation_of_the_site():
+    def pages(entries: list) -> list[str]:
+        found = []
+        for entry in entries:
+            value = entry if isinstance(entry, str) else next(iter(entry.values()))
+            found += [value] if isinstance(value, str) else pages(value)
+        return found
+
+    site = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))
+    listed = pages(site["project"]["nav"])
+    assert sorted(listed) == [page.relative_to(DOCS).as_posix() for page in PAGES[1:]]
 
 
-def test_every_setting_is_documented():
-    from toolcrib import Settings
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_explained_on_a_page_written_by_hand(command):
+    pages = [page for page in PAGES if page.name != "commands.md"]
+    assert any(f"toolcrib {command}" in page.read_text("utf-8") for page in pages)
 
-    text = (ROOT / "docs" / "settings.md").read_text()
-    undocumented = []
-    for name, value in Settings().model_dump().items():
-        fields = value if isinstance(value, dict) else {name: value}
-        undocumented += [field for field in fields if f"{field}:" not in text]
-    assert undocumented == []
+
+def test_the_reference_is_what_the_code_says(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["reference.py", "--check"])
+    runpy.run_path(str(ROOT / "scripts" / "reference.py"), run_name="__main__")
+
+
+def test_the_python_reference_has_every_public_name():
+    page = (DOCS / "reference" / "python.md").read_text("utf-8")
+    named = set(re.findall(r"^::: toolcrib\.(\w+)$", page, re.MULTILINE))
+    assert named == set(toolcrib.__all__) - {"__version__"}
+
+
+def test_every_setting_says_what_it_is_for():
+    rows = re.findall(
+        r"^\| `.*\|$", (DOCS / "reference" / "settings.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert len(rows) > 80
+    assert [row for row in rows if row.endswith("|  |")] == []
 
 
 def test_the_demo_runs(tmp_path):

@@ -1,4 +1,4 @@
-"""docs/operations.md says what is true: every error, metric, alert, figure, command and setting."""
+"""What docs say of operating is true: every error, metric, alert, figure, command and setting."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 from toolcrib.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
+PAGE, ERRORS = (
+    (ROOT / "docs" / page).read_text("utf-8")
+    for page in ("how-to/operate.md", "reference/errors.md")
+)
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 ALERTS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text("utf-8"))
 
 
-def table(heading: str) -> list[list[str]]:
+def table(heading: str, page: str = PAGE) -> list[list[str]]:
     """The rows of the first table whose head begins with this, cells without their marks."""
-    _, _, rest = PAGE.partition(f"\n| {heading}")
+    _, _, rest = page.partition(f"\n| {heading}")
     rows = re.match(r"[^\n]*\n\| ---[^\n]*\n((?:\|[^\n]*\n)+)", rest)
     assert rows is not None
     return [
@@ -40,7 +43,7 @@ def table(heading: str) -> list[list[str]]:
     ]
 
 
-ROWS = {row[0].lstrip("| ").strip("`"): row[1:] for row in table("problem")}
+ROWS = {row[0].lstrip("| ").strip("`"): row[1:] for row in table("problem", ERRORS)}
 
 
 @pytest.mark.parametrize("name", errors.__all__)

@@ -1,7 +1,7 @@
 """Connection to one upstream server, from its handshake to its end, and the calls over it.
 
 FastMCP's own proxies relay one request of a client over a session of its own, and only where
-both sides speak one era of the protocol. `docs/gateway.md` says which cases they lose.
+both sides speak one era of the protocol. `docs/explanation/gateway.md` says which cases they lose.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class FusionWeights:
-    """How legs are combined; the defaults were fitted on development splits (docs/models.md).
+    """How legs are combined; defaults fitted on development splits (docs/explanation/models.md).
 
     `dense` and `lexical` are the convex weights, both >= 0. `bm25_scale` is the BM25 score at
     which the lexical leg is worth 63 % of its weight. `clauses` is the share of the

@@ -23,7 +23,7 @@ DEPTH = 50
 
 @dataclass(frozen=True, slots=True)
 class PassageWeights:
-    """How a passage's legs are combined; fitted on development splits (docs/knowledge.md).
+    """How a passage's legs are combined; see docs/explanation/knowledge.md for the fit.
 
     `lexical` is the share of the lexical leg, the rest is the dense one's. `term_scale` is the
     BM25 score a term of the question at which that leg is worth its whole share.

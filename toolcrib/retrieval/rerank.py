@@ -33,7 +33,7 @@ class RerankSettings:
     `depth`: candidates looked at. `budget_ms`: after how long it stops, checked between batches
     of `batch` texts. `weight` in [0, 1]: its share of the final score. Where the first candidate
     leads the second by `lead` or more of the first score, nothing is looked at: the first stage
-    is sure (docs/models.md has what that saves and costs).
+    is sure (docs/explanation/models.md has what that saves and costs).
     """
 
     depth: Annotated[int, Field(ge=1)] = 20

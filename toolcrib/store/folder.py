@@ -86,7 +86,7 @@ def _locked(folder: Path, holder: Path) -> str:
         who = "another process"
     return (
         f"the store {folder} is in use by {who}; close it there, or run a Qdrant server, "
-        "which many processes can share (docs/engines.md)"
+        "which many processes can share (docs/how-to/qdrant-server.md)"
     )
 
 

@@ -1,7 +1,7 @@
 """ONNX graph of a small BERT, float or int8, written down node by node (extra `train`).
 
 It is not traced from a framework, so no exporter's version can change it. Three things keep the
-int8 vectors near the float ones; docs/models.md has the figures:
+int8 vectors near the float ones; docs/explanation/models.md has the figures:
 
 - outlier channels of the activations are scaled down, and the weights that meet them up;
 - activations have fixed ranges, so a text's vector does not depend on the texts that it shares a
