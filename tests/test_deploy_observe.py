@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from toolcrib.namespaces import Namespaces
 from toolcrib.service.http.app import make_app
-from toolcrib.service.http.callers import Anyone
-from toolcrib.service.telemetry.served import Served
+from toolcrib.service.http.authenticator import Anyone
+from toolcrib.service.telemetry import RequestSummary
 from toolcrib.settings import EncoderSettings, Settings
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
@@ -47,8 +47,8 @@ def service(tmp_path_factory) -> Any:
     settings = Settings(encoder=EncoderSettings(dense="deterministic"))
     with Namespaces.open(tmp_path_factory.mktemp("crib"), settings=settings) as namespaces:
         app = make_app(namespaces, settings, callers=Anyone())
-        app.state.house.telemetry.metrics.count(
-            Served(
+        app.state.service.telemetry.metrics.count(
+            RequestSummary(
                 request_id="r",
                 method="POST",
                 route="/v1/tools/search",
@@ -100,7 +100,7 @@ def test_every_metric_of_the_service_is_on_the_dashboard_and_explained(told):
 
 
 async def test_every_reason_that_is_looked_at_is_given(service):
-    house = service.state.house
+    house = service.state.service
     transport = httpx2.ASGITransport(service)
     async with httpx2.AsyncClient(transport=transport, base_url="http://elsewhere") as client:
         assert (await client.get("/v1/tools")).status_code == 403

@@ -16,9 +16,9 @@ from typer.main import get_command
 
 from toolcrib import errors
 from toolcrib.service.cli.app import app
-from toolcrib.service.http.faults import HTTP_PROBLEMS
+from toolcrib.service.http.errors import HTTP_PROBLEMS
 from toolcrib.service.problems import INTERNAL, PROBLEMS, slug_of
-from toolcrib.service.telemetry.metrics import Metrics
+from toolcrib.service.telemetry.telemetry import Metrics
 from toolcrib.settings import Settings
 from toolcrib.store.ledger import Entry
 from toolcrib.store.ledger_sqlite import SqliteLedger

@@ -10,6 +10,7 @@ from tests.store.qdrant_over_http import running
 from toolcrib import Collection, Passage, Settings, ToolSpec
 from toolcrib.errors import IndexMismatchError, QueryError, StoreError, UnknownToolError
 from toolcrib.namespaces import DEFAULT, Namespaces, check_name, rebuild_shared
+from toolcrib.records.codec import as_json
 from toolcrib.settings import EncoderSettings
 from toolcrib.store.ledger import Entry
 
@@ -59,7 +60,7 @@ class TestApart:
     def test_facets_count_ones_own(self, many):
         many.crib("acme").index_tools([MAIL, ROWS])
         many.crib("zoo").index_tools([ROWS])
-        assert many.crib("acme").facets().as_dict() == {
+        assert as_json(many.crib("acme").facets()) == {
             "tools": 2,
             "servers": {"mail": 1, "sql": 1},
             "categories": {},

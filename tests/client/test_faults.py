@@ -6,6 +6,7 @@ import json
 
 import httpx2
 import pytest
+from toolcrib.service.http.faults import problem_response
 
 from toolcrib import errors
 from toolcrib.client.faults import UNTELLABLE, Reply, kind_named, refusal, silence
@@ -22,7 +23,6 @@ from toolcrib.errors import (
     UnknownCollectionError,
     UnknownToolError,
 )
-from toolcrib.service.http.faults import problem_response
 from toolcrib.service.problems import slug_of
 
 PLACE = "https://example.org"

@@ -21,8 +21,7 @@ from toolcrib.namespaces import Namespaces
 from toolcrib.service.http import Callers, make_app
 from toolcrib.service.http.server import bind, make_server, url_of
 from toolcrib.service.keys import Grant, KeyRing
-from toolcrib.service.telemetry import Telemetry
-from toolcrib.service.telemetry.logs import Logs
+from toolcrib.service.telemetry import Logs, Telemetry
 
 __all__ = ["Service", "in_memory", "serving"]
 

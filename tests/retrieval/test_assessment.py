@@ -12,6 +12,7 @@ from tests.retrieval.calibrations import CURVE, EASY, calibration, flat
 from tests.retrieval.conftest import GENERAL, TOOLS, Open
 from toolcrib import Crib, Equals, FindResult, Scope, ToolSpec
 from toolcrib.errors import CalibrationError, QueryError
+from toolcrib.records.codec import as_json
 
 QUERY = "send a mail to somebody"
 
@@ -71,7 +72,7 @@ class TestConfidence:
         assert 0 < (found.confidence or 0) < 0.7
 
     def test_the_contract_names_it_all(self, open_crib: Open) -> None:
-        told = open_crib(flat, probability=0.75).find_tools(QUERY, k=1).as_dict()
+        told = as_json(open_crib(flat, probability=0.75).find_tools(QUERY, k=1))
         assert told["confidence"] == told["tools"][0]["probability"] == 0.75
         assert (told["verdict"], told["threshold"], told["fallback"]) == ("accept", 0.5, False)
         assert told["reason"] == "confidence 0.75 reaches the threshold 0.50 (as calibrated)"

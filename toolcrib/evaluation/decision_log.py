@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.loaders.rows import Located
 from toolcrib.records import Outcome, Refusal, Verdict
-from toolcrib.records.turn import RouteKind
+from toolcrib.records.turns import RouteKind
 from toolcrib.router.telemetry import Feedback
 
 __all__ = ["LogContent", "LoggedDecision", "labelled_queries", "read_decisions"]

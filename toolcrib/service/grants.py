@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolcrib.errors import ForbiddenError
 from toolcrib.records import SENSITIVITIES, Scope, Sensitivity
+from toolcrib.records.scope import Names
 
 __all__ = ["ANYONE", "DEFAULT", "Caller", "Grant", "within"]
 
@@ -28,20 +29,12 @@ class Grant(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     namespaces: tuple[Namespace, ...] = Field(default=(DEFAULT,), min_length=1)
-    servers: frozenset[str] | None = None
-    tags: frozenset[str] | None = None
-    collections: frozenset[str] | None = None
+    servers: Names | None = None
+    tags: Names | None = None
+    collections: Names | None = None
     max_sensitivity: Sensitivity | None = None
     access: Literal["read", "write"] = "read"
     rate: str | None = Field(default=None, pattern=r"^[1-9][0-9]*/(second|minute|hour)$")
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values; sets in order."""
-        found = self.model_dump(mode="json")
-        for field in ("servers", "tags", "collections"):
-            if found[field] is not None:
-                found[field].sort()
-        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from toolcrib.errors import (
     StoreDamagedError,
     UnauthenticatedError,
 )
+from toolcrib.records.validation import in_words
 from toolcrib.service.grants import ANYONE, Caller, Grant, within
 from toolcrib.store.ledger import Entry, Ledger
 
@@ -59,7 +60,7 @@ class Key(BaseModel):
             "id": self.id,
             "name": self.name,
             "state": self.state(now),
-            "grant": self.grant.as_dict(),
+            "grant": self.grant.model_dump(mode="json"),
             "created_at": _iso(self.created_at),
             "expires_at": _iso(self.expires_at),
             "revoked_at": _iso(self.revoked_at),
@@ -192,10 +193,9 @@ def _kept(entry: Entry) -> _Kept:
     try:
         return _Kept.model_validate(body)
     except ValidationError as error:
-        fault = error.errors()[0]
         raise StoreDamagedError(
-            f"the key {entry.id!r} cannot be read ({'.'.join(map(str, fault['loc']))}: "
-            f"{fault['msg']}); a newer toolcrib may have written it",
+            f"the key {entry.id!r} cannot be read ({in_words(error)}); a newer toolcrib may have "
+            "written it",
         ) from error
 
 

@@ -14,12 +14,16 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetPydanticSchema,
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
 )
+from pydantic_core import core_schema
 
 from toolcrib.errors import QueryError
+from toolcrib.records.validation import in_words
 from toolcrib.store.filters import (
     KEYWORD_FIELDS,
     NUMBER_FIELDS,
@@ -33,7 +37,7 @@ from toolcrib.store.filters import (
     validate,
 )
 
-__all__ = ["FilterJson", "filter_from_json", "filter_to_json", "read_filter"]
+__all__ = ["FilterField", "filter_from_json", "filter_to_json", "read_filter"]
 
 MAX_DEPTH = 16
 MAX_VALUES = 1_000
@@ -107,8 +111,6 @@ FilterJson: TypeAlias = EqualsJson | AnyOfJson | RangeJson | NotJson | AllJson |
 for _model in (NotJson, AllJson, AnyJson):
     _model.model_rebuild()
 
-_ADAPTER: TypeAdapter[FilterJson] = TypeAdapter(FilterJson)
-
 
 def filter_to_json(where: Filter) -> dict[str, Any]:
     """A filter as JSON.
@@ -141,11 +143,9 @@ def filter_from_json(fields: Any) -> Filter:
         QueryError: it is none, is nested too deep, or names an unknown field.
     """
     try:
-        return read_filter(_ADAPTER.validate_python(fields))
+        return TypeAdapter(FilterField).validate_python(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the whole"
-        raise QueryError(f"no filter: {place}: {first['msg']}") from error
+        raise QueryError(f"no filter: {in_words(error)}") from error
 
 
 def read_filter(given: FilterJson) -> Filter:
@@ -175,3 +175,15 @@ def _read(given: FilterJson, depth: int) -> Filter:
             return And(*(_read(part, depth + 1) for part in given.all))
         case AnyJson():
             return Or(*(_read(part, depth + 1) for part in given.any))
+
+
+def _field_schema(_source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    return core_schema.no_info_after_validator_function(
+        read_filter,
+        handler(FilterJson),
+        serialization=core_schema.plain_serializer_function_ser_schema(filter_to_json),
+    )
+
+
+FilterField: TypeAlias = Annotated[Filter, GetPydanticSchema(_field_schema)]
+"""A filter that is read from JSON, and written to it."""

@@ -20,8 +20,7 @@ from toolcrib.namespaces import Namespaces
 from toolcrib.service.http import make_app
 from toolcrib.service.http.server import bind, make_server, url_of
 from toolcrib.service.keys import Grant, KeyRing
-from toolcrib.service.telemetry import Telemetry
-from toolcrib.service.telemetry.logs import Logs
+from toolcrib.service.telemetry import Logs, Telemetry
 
 DATA = Path(__file__).parents[3] / "data"
 TOOLS = ("shop.openapi.json", "payments.openapi.yaml", "mailbox.tools.jsonl", "desk.tools.jsonl")

@@ -20,8 +20,7 @@ from toolcrib.router.context.settings import ContextSettings
 from toolcrib.service.http import make_app
 from toolcrib.service.http.server import bind, make_server, url_of
 from toolcrib.service.keys import Grant, KeyRing
-from toolcrib.service.telemetry import Telemetry
-from toolcrib.service.telemetry.logs import Logs
+from toolcrib.service.telemetry import Logs, Telemetry
 from toolcrib.settings import EncoderSettings, ServiceSettings
 
 TOOLS = [
@@ -41,10 +40,10 @@ TOOLS = [
 class Service:
     """A running service, its namespaces and its keys."""
 
-    def __init__(self, namespaces: Namespaces, url: str, house: Any, log: io.BytesIO) -> None:
+    def __init__(self, namespaces: Namespaces, url: str, state: Any, log: io.BytesIO) -> None:
         self.namespaces = namespaces
         self.url = url
-        self.house = house
+        self.state = state
         self.keys = KeyRing(namespaces.ledger)
         self._log = log
         self._numbers = itertools.count()
@@ -105,7 +104,7 @@ def running(
         try:
             while not server.started:
                 time.sleep(0.005)
-            yield Service(namespaces, url_of(listening), app.state.house, log)
+            yield Service(namespaces, url_of(listening), app.state.service, log)
         finally:
             server.should_exit = True
             thread.join()

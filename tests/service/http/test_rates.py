@@ -7,7 +7,7 @@ import time
 import pytest
 
 from toolcrib.errors import RateLimitedError
-from toolcrib.service.http.callers import Rates
+from toolcrib.service.http.authenticator import RateLimiter
 from toolcrib.service.keys import ANYONE, Caller, Grant
 
 DAY_S = 86_400
@@ -25,7 +25,7 @@ def count_until_refused(rates, caller):
 
 @pytest.mark.parametrize("jump", [DAY_S, -DAY_S, 90, -90])
 def test_a_clock_that_is_set_locks_nobody_out(monkeypatch, jump):
-    rates, caller, now = Rates("3/hour"), Caller("a", "test", Grant()), time.time
+    rates, caller, now = RateLimiter("3/hour"), Caller("a", "test", Grant()), time.time
     assert count_until_refused(rates, caller)[0] == 3
     monkeypatch.setattr(time, "time", lambda: now() + jump)
     taken, retry_after_s = count_until_refused(rates, caller)
@@ -34,7 +34,7 @@ def test_a_clock_that_is_set_locks_nobody_out(monkeypatch, jump):
 
 
 def test_a_clock_that_runs_a_little_fast_lifts_no_limit(monkeypatch):
-    rates, caller, now = Rates("3/hour"), Caller("a", "test", Grant()), time.time
+    rates, caller, now = RateLimiter("3/hour"), Caller("a", "test", Grant()), time.time
     count_until_refused(rates, caller)
     for step in range(10):
         monkeypatch.setattr(time, "time", lambda step=step: now() + step / 10)
@@ -42,11 +42,11 @@ def test_a_clock_that_runs_a_little_fast_lifts_no_limit(monkeypatch):
 
 
 def test_a_keys_own_rate_holds_for_it_alone_and_who_needs_no_key_has_none():
-    rates = Rates("1/hour")
+    rates = RateLimiter("1/hour")
     assert count_until_refused(rates, Caller("a", "test", Grant(rate="2/hour")))[0] == 2
     assert count_until_refused(rates, Caller("b", "test", Grant()))[0] == 1
     for _ in range(5):
         rates.count(ANYONE)
-    unlimited = Rates(None)
+    unlimited = RateLimiter(None)
     for _ in range(5):
         unlimited.count(Caller("a", "test", Grant()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib import Scope, Turn
+from toolcrib.records.codec import as_json
 
 
 @pytest.fixture
@@ -14,7 +15,7 @@ def crib(service, stocked):
 
 def test_a_context_is_that_of_the_embedded_crib(stocked, crib):
     answer = stocked.post("/v1/detect", json={"text": "urgent: mail ana@example.org today!"})
-    assert answer.json() == crib.detect("urgent: mail ana@example.org today!").as_dict()
+    assert answer.json() == as_json(crib.detect("urgent: mail ana@example.org today!"))
 
 
 def test_a_decision_is_that_of_the_embedded_crib(stocked, crib):
@@ -30,7 +31,7 @@ def test_a_decision_is_that_of_the_embedded_crib(stocked, crib):
     }
     found = stocked.post("/v1/route", json={**turn, "k": 2}).json()
     scope = Scope()
-    expected = crib.route(Turn.model_validate({**turn, "scope": scope}), k=2).as_dict()
+    expected = as_json(crib.route(Turn.model_validate({**turn, "scope": scope}), k=2))
     for made in (found, expected):
         assert made.pop("id")
         assert made.pop("took_ms")
@@ -68,7 +69,7 @@ def test_alternates_are_those_of_the_embedded_crib(stocked, crib):
         found = stocked.post("/v1/alternates", json=sent).json()["tools"]
         asked = Turn(text="read the mail", scope=Scope())
         expected = crib.alternates("mail/read_mail", asked, k=2)
-        assert found == [hit.as_dict() for hit in expected]
+        assert found == [as_json(hit) for hit in expected]
 
 
 def test_alternates_avoid_what_failed_before(stocked):

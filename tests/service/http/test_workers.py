@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from toolcrib.service.http.workers import Workers
+from toolcrib.service.http.state import Workers
 
 
 @pytest.fixture

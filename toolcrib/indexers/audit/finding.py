@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 __all__ = ["SEVERITIES", "Finding", "Severity", "Sign", "blocks"]
@@ -43,10 +43,6 @@ class Finding:
     place: str
     excerpt: str
     why: str
-
-    def as_dict(self) -> dict[str, str]:
-        """The finding as JSON shows it."""
-        return asdict(self)
 
 
 def blocks(findings: Iterable[Finding]) -> bool:

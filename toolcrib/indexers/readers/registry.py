@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from toolcrib.errors import MissingExtraError, SourceError, UnknownFormatError
 from toolcrib.indexers.readers.functions import FunctionsReader
@@ -19,7 +21,7 @@ from toolcrib.indexers.readers.spec import kind_of
 from toolcrib.indexers.readers.toolspec import ToolSpecReader
 from toolcrib.records import Refusal
 
-__all__ = ["READERS", "formats", "read_source"]
+__all__ = ["DATA_FORMATS", "READERS", "formats", "read_data", "read_source"]
 
 STARTS = frozenset({"mcp-servers"})
 """Formats whose files say what to run: a folder from elsewhere must not get that far."""
@@ -37,6 +39,11 @@ READERS: tuple[Reader, ...] = (
     McpLiveReader(),
 )
 """In the order in which they are asked; no two recognise the same content."""
+
+DATA_FORMATS = tuple(
+    reader.format for reader in READERS if reader.format not in {*STARTS, "python", "mcp-live"}
+)
+"""Formats of data alone: reading them imports, connects to and starts nothing."""
 
 
 def formats() -> tuple[str, ...]:
@@ -60,6 +67,41 @@ def read_source(name: str, *, format: str | None = None, server: str | None = No
         yield from _read_folder(Path(name), format, server)
     else:
         yield from _read_one(source, format, server)
+
+
+def read_data(
+    content: Any, name: str, *, format: str | None = None, server: str | None = None
+) -> Reading:
+    """Yield the tools of a parsed document or list of definitions, as of a file called `name`.
+
+    Only readers of `DATA_FORMATS` are asked, so that nothing named in it is opened.
+    """
+    if content == []:
+        return
+    source = _Parsed(name, content=content)
+    for reader in (each for each in READERS if each.format in DATA_FORMATS):
+        if reader.format == format or (format is None and reader.recognises(source)):
+            yield from _read_by(reader, source, server)
+            return
+    known = ", ".join(DATA_FORMATS)
+    yield source.refusal(f"not a shape that is known; say which `format`: {known}")
+
+
+@dataclass(frozen=True)
+class _Parsed(Source):
+    """A source that is data already."""
+
+    content: Any = None
+
+    @cached_property
+    def data(self) -> Any:
+        """The data."""
+        return self.content
+
+    @cached_property
+    def is_lines(self) -> bool:
+        """Never: it is one document."""
+        return False
 
 
 def _read_folder(folder: Path, format_name: str | None, server: str | None) -> Reading:
@@ -101,9 +143,18 @@ def _is_data(path: Path) -> bool:
 
 
 def _read_one(source: Source, format_name: str | None, server: str | None) -> Reading:
+    try:
+        reader = _reader_for(source, format_name)
+    except SourceError as error:
+        yield Refusal(error.source, error.place, error.reason)
+    else:
+        yield from _read_by(reader, source, server)
+
+
+def _read_by(reader: Reader, source: Source, server: str | None) -> Reading:
     silent = True
     try:
-        for item in _reader_for(source, format_name).read(source, server):
+        for item in reader.read(source, server):
             silent = False
             yield item
     except SourceError as error:

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from toolcrib import wiring
 from toolcrib.errors import UnknownToolError
+from toolcrib.records.codec import as_json
 from toolcrib.service.cli.audit import print_findings
 from toolcrib.service.cli.gateway import FOLDER
 from toolcrib.service.cli.opening import Json
@@ -97,7 +98,7 @@ def _write(lock: Path | None, settings: Settings, chosen: Sequence[Held]) -> Non
 
 def _show(held: Sequence[Held], *, json: bool) -> None:
     if json:
-        print_json({"held": [each.as_dict() for each in held]})
+        print_json({"held": [as_json(each) for each in held]})
         return
     for each in held:
         out.print(f"[bold]{escape(each.tool_id)}[/]  [dim]{escape(each.reason)}[/]")

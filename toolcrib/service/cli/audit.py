@@ -12,6 +12,7 @@ from rich.table import Table
 from toolcrib.indexers.audit import Finding, audit_all, blocks
 from toolcrib.indexers.sources import entries
 from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records.codec import as_json
 from toolcrib.service.cli.opening import Json
 from toolcrib.service.cli.screen import err, out, print_json
 from toolcrib.service.problems import EXIT_NOT_CLEAN
@@ -43,7 +44,7 @@ def audit(
     refused = [item for item in found if isinstance(item, Refusal)]
     findings = audit_all(tools)
     if json:
-        shown = [finding.as_dict() for finding in findings]
+        shown = [as_json(finding) for finding in findings]
         unread = [{"source": r.source, "place": r.place, "reason": r.reason} for r in refused]
         print_json({"tools": len(tools), "findings": shown, "refused": unread})
     else:

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from toolcrib.records import SENSITIVITIES, Collection
+from toolcrib.records.codec import as_json
 from toolcrib.router.catalogue import preset
 from toolcrib.service.cli.opening import Json, Store, open_crib, writing_crib
 from toolcrib.service.cli.screen import (
@@ -66,7 +67,7 @@ def index_docs(
             crib.add_collections(found)
         report = crib.index_docs(*sources, collection=collection, prune=prune, progress=listener)
     if json:
-        print_json(report.as_dict())
+        print_json(as_json(report))
     else:
         print_report(report, time.perf_counter() - started)
     read = report.added or report.changed or report.unchanged

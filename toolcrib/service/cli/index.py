@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from toolcrib.records import IndexReport
+from toolcrib.records.codec import as_json
 from toolcrib.service.cli.opening import Json, Store, writing_crib
 from toolcrib.service.cli.screen import index_progress, print_json, print_report
 from toolcrib.service.problems import EXIT_NOT_CLEAN
@@ -72,7 +73,7 @@ def index(
             progress=listener,
         )
     if json:
-        print_json(report.as_dict())
+        print_json(as_json(report))
     else:
         print_report(report, time.perf_counter() - started)
     if report.refused and (strict or not _read_anything(report)):

@@ -12,6 +12,7 @@ from rich.markup import escape
 from toolcrib.crib import Crib
 from toolcrib.errors import QueryError
 from toolcrib.records import Turn
+from toolcrib.records.codec import as_json
 from toolcrib.service.cli.decisions import print_decision
 from toolcrib.service.cli.lines import lines_of
 from toolcrib.service.cli.opening import Json, Store, open_crib
@@ -59,7 +60,7 @@ def _decide(
         return
     decision = crib.route(turn, k=k, budget_ms=budget_ms)
     if json:
-        print_json(decision.as_dict())
+        print_json(as_json(decision))
     else:
         print_decision(decision)
 

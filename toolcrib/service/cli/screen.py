@@ -16,6 +16,7 @@ from rich.text import Text
 
 from toolcrib.errors import ToolcribError
 from toolcrib.records import FindResult, IndexProgress, IndexReport, ToolHit, ToolSpec
+from toolcrib.records.codec import as_json
 
 __all__ = ["Listener", "index_progress", "print_error", "print_json", "print_report"]
 
@@ -87,7 +88,7 @@ def counting(what: str) -> Generator[Callable[[str, int, int], None]]:
 
 def print_report(report: IndexReport, took_s: float) -> None:
     """What an index run did, and what it refused."""
-    counts = report.as_dict()
+    counts = as_json(report)
     parts = [f"{counts[key]} {key}" for key in ("added", "changed", "removed", "unchanged")]
     out.print(f"[bold]{', '.join(parts)}[/] [dim]in {took_s:.1f} s[/]")
     if not report.refused:

@@ -12,6 +12,7 @@ from rich.markup import escape
 from toolcrib.errors import QueryError
 from toolcrib.integrations.formats import FORMATS, export
 from toolcrib.records import FindResult
+from toolcrib.records.codec import as_json
 from toolcrib.service.cli.lines import lines_of
 from toolcrib.service.cli.opening import Json, Servers, Store, Tags, narrowing, open_crib
 from toolcrib.service.cli.screen import out, print_json, print_result
@@ -107,6 +108,6 @@ def _print(result: FindResult, as_: str | None, *, explain: bool, json: bool) ->
     if as_ is not None:
         print_json(export((hit.tool for hit in result.tools), as_))
     elif json:
-        print_json(result.as_dict())
+        print_json(as_json(result))
     else:
         print_result(result, explain=explain)

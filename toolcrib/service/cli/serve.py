@@ -19,7 +19,7 @@ from toolcrib.service.cli.screen import index_progress, out, print_json
 from toolcrib.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
     from toolcrib.namespaces import Namespaces
 
@@ -43,7 +43,7 @@ def serve(
     json: Json = False,
 ) -> None:
     """Answer over HTTP, until a signal ends it."""
-    for module in ("fastapi", "uvicorn"):
+    for module in ("starlette", "uvicorn"):
         import_extra(module, "toolcrib serve", "service")
     from toolcrib.service.http import server
 
@@ -80,11 +80,10 @@ def _open(location: str, settings: Settings) -> Namespaces:
     return opened
 
 
-def _app(namespaces: Namespaces, settings: Settings, *, asks_for_keys: bool) -> FastAPI:
+def _app(namespaces: Namespaces, settings: Settings, *, asks_for_keys: bool) -> Starlette:
     from toolcrib.service.http import Anyone, make_app
     from toolcrib.service.keys import KeyRing
-    from toolcrib.service.telemetry import Telemetry
-    from toolcrib.service.telemetry.logs import log_everything
+    from toolcrib.service.telemetry import Telemetry, log_everything
 
     telemetry = Telemetry.of(settings.service)
     log_everything(telemetry.logs)

@@ -6,6 +6,7 @@ from typing import Any
 
 from toolcrib.crib import Crib
 from toolcrib.records import Scope
+from toolcrib.records.codec import as_json
 
 __all__ = ["Knowledge"]
 
@@ -37,7 +38,7 @@ class Knowledge:
             QueryError: a question without words.
             StoreError: the store does not answer.
         """
-        answer = self._crib.find_knowledge(query, scope=scope).as_dict()
+        answer = as_json(self._crib.find_knowledge(query, scope=scope))
         kept = ("verdict", "confidence", "reason")
         shown = ("citation", "source", "collection", "text")
         passages = [{key: each[key] for key in shown} for each in answer["passages"]]
