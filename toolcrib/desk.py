@@ -21,6 +21,7 @@ from toolcrib.errors import (
 )
 from toolcrib.library import Library
 from toolcrib.records import Context, Decision, KnowledgeResult, Scope, ToolHit, ToolSpec, Turn
+from toolcrib.records.validation import in_words
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.passage_rerank import PassageReranker
 from toolcrib.retrieval.queries import has_words
@@ -152,9 +153,7 @@ class Desk:
         try:
             given = Feedback.model_validate(said)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "feedback"
-            raise FeedbackError(f"{place}: {first['msg']}") from error
+            raise FeedbackError(in_words(error, "feedback")) from error
         if self._log.find(decision_id) is None:
             raise UnknownDecisionError(f"there is no decision {decision_id!r}")
         text = self._settings.telemetry.text

@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -247,6 +248,8 @@ class Transport:
     def _read(self, kind: type[Record], about: str, reply: Reply) -> Record:
         if not reply.is_good:
             raise refusal(reply, self.url, about)
+        if reply.status != HTTPStatus.OK:
+            raise self._foreign(ValueError(f"status {reply.status}, not 200"))
         try:
             if not reply.kind.endswith("json"):
                 raise ValueError(f"{reply.kind or 'something'} in place of JSON")  # noqa: TRY301
@@ -257,7 +260,7 @@ class Transport:
     def _read_nothing(self, about: str, reply: Reply) -> None:
         if not reply.is_good:
             raise refusal(reply, self.url, about)
-        if reply.body:
+        if reply.status != HTTPStatus.NO_CONTENT:
             raise self._foreign(ValueError(f"status {reply.status}, not 204"))
 
     def _foreign(self, error: Exception) -> FailedError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -18,6 +18,8 @@ from toolcrib.records import IndexProgress, IndexReport, Passage, Refusal, ToolS
 from toolcrib.records.codec import as_json, dump, load
 
 __all__ = ["upload"]
+
+Entry: TypeAlias = tuple[str, ToolSpec | Passage | Refusal]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class _Line:
 def upload(
     transport: Transport,
     path: str,
-    entries: Iterable[tuple[str, ToolSpec | Passage | Refusal]],
+    entries: Iterable[Entry],
     query: Mapping[str, str | None],
     progress: Listener | None,
 ) -> IndexReport:
@@ -49,27 +51,43 @@ def upload(
         return told.report
 
     given = {name: value for name, value in query.items() if value is not None}
-    return transport.stream(path, given, b"".join(map(_line, entries)), read)
+    return transport.stream(path, given, _content(entries), read)
 
 
-def _line(entry: tuple[str, ToolSpec | Passage | Refusal]) -> bytes:
-    source, item = entry
-    try:
-        written = to_json(source) + b"," + dump(item)
-        if isinstance(item, ToolSpec):
-            # A parser follows no deeper nesting, here or there.
-            from_json(written.partition(b",")[2])
-    except (PydanticSerializationError, UnicodeEncodeError):
-        return _refused(source, item, "holds half a character (a lone surrogate); mend the text")
-    except ValueError as error:
-        return _refused(source, item, f"cannot be sent: {error}")
-    return b"[" + written + b"]\n"
+def _content(entries: Iterable[Entry]) -> bytes:
+    """The lines of a body; what cannot be written comes last, as a refusal."""
+    lines: list[bytes] = []
+    refused: list[bytes] = []
+    for source, item in entries:
+        try:
+            lines.append(_line(source, item))
+        except (PydanticSerializationError, UnicodeEncodeError):
+            reason = "holds half a character (a lone surrogate); mend the text"
+            refused.append(_refused(source, item, reason))
+        except ValueError as error:
+            refused.append(_refused(source, item, f"cannot be sent: {error}"))
+    return b"".join((*lines, *refused))
+
+
+def _line(source: str, item: ToolSpec | Passage | Refusal) -> bytes:
+    line = b"[" + to_json(source) + b"," + dump(item) + b"]\n"
+    if isinstance(item, ToolSpec):
+        # As deep as here no parser follows, there either.
+        from_json(line)
+    return line
 
 
 def _refused(source: str, item: ToolSpec | Passage | Refusal, reason: str) -> bytes:
-    place = item.place if isinstance(item, Refusal) else item.id
-    refused = as_json(Refusal(*(_legible(each) for each in (source, place, reason))))
-    return to_json([_legible(source), refused]) + b"\n"
+    """The line of what cannot be sent, in the words of a sync."""
+    match item:
+        case ToolSpec():
+            told = Refusal("", item.id, reason)
+        case Passage():
+            told = Refusal(item.document, f"part {item.position + 1}", reason)
+        case Refusal():
+            told = item
+    legible = Refusal(*map(_legible, (told.source, told.place, told.reason)))
+    return to_json([_legible(source), as_json(legible)]) + b"\n"
 
 
 def _legible(text: str) -> str:

@@ -334,7 +334,7 @@ def _pruned(
             f"{len(gone)} tools are in no source, but were kept: {len(report.refused)} entries "
             "were refused and may stand for them; mend those and prune again"
         )
-        return replace(report, refused=(*report.refused, Refusal("prune", "", reason)))
+        return replace(report, refused=(*report.refused, Refusal("--prune", "", reason)))
     crib.remove_tools(*gone)
     return replace(report, removed=(*report.removed, *gone))
 

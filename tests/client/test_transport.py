@@ -1,8 +1,10 @@
-"""Calls over a wire that is not always good: what is asked again, and what is said in the end."""
+"""Requests over a bad network: what is asked again, and what is said in the end."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import threading
 
 import pytest
 import stamina
@@ -19,10 +21,8 @@ from tests.client.faulty import (
     problem,
     refuse,
 )
-from toolcrib.client import RemoteCrib, wire
-from toolcrib.client.address import Address
-from toolcrib.client.lines import Line
-from toolcrib.client.wire import Manner, Wire
+from toolcrib.client import RemoteCrib, transport
+from toolcrib.client.transport import Transport
 from toolcrib.clock import ManualClock
 from toolcrib.errors import (
     DeadlineError,
@@ -32,9 +32,12 @@ from toolcrib.errors import (
     RateLimitedError,
     ServiceError,
     ServiceUnavailableError,
+    SettingsError,
     StoreUnavailableError,
     UnauthenticatedError,
 )
+from toolcrib.records import Facets
+from toolcrib.records.codec import as_json
 
 OUTCOME = ("report_outcome", "d-1", "mail/send", "failure")
 BUSY = problem("overloaded", 503, "64 are under way", retry_after_s=0.5)
@@ -60,7 +63,7 @@ def arrived(server):
 )
 def test_what_may_pass_is_tried_again_where_that_does_no_harm(faulty, ask, fault):
     faulty.script += [fault] * 3
-    assert ask(faulty.url, "facets").as_dict() == FACETS
+    assert as_json(ask(faulty.url, "facets")) == FACETS
 
 
 @pytest.mark.parametrize(
@@ -148,8 +151,8 @@ def test_a_service_is_given_the_time_that_it_asks_for(faulty, ask):
     finally:
         stamina.instrumentation.set_on_retry_hooks(None)
     asked_for, *usual = waits
-    assert 0.05 <= asked_for <= 0.05 * (1 + wire.SPREAD)
-    assert [wire.FIRST_WAIT_S <= wait <= wire.LONGEST_WAIT_S for wait in usual] == [True, True]
+    assert 0.05 <= asked_for <= 0.05 * (1 + transport.SPREAD)
+    assert [0.1 <= wait <= 2.0 for wait in usual] == [True, True]
 
 
 @pytest.mark.parametrize("missing", ["httpx2", "stamina"])
@@ -173,15 +176,13 @@ def test_an_answer_that_does_not_come_is_not_waited_for_twice(faulty, ask):
 
 def test_an_answer_in_drops_does_not_take_for_ever(faulty):
     faulty.script.append(drip)
-    manner = Manner(timeout_s=10, clock=ManualClock(step=4))
-    with RemoteCrib(faulty.url) as crib:
-        crib._line = Line(Wire(Address.of(faulty.url, None, None), manner))
-        with pytest.raises(DeadlineError, match="within 10 s"):
-            crib.facets()
+    sender = Transport(faulty.url, timeout_s=10, clock=ManualClock(step=4))
+    with pytest.raises(DeadlineError, match="within 10 s"):
+        sender.ask(Facets, "GET", "/v1/facets")
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(faulty, ask, monkeypatch):
-    monkeypatch.setattr(wire, "MAX_ANSWER_BYTES", 100)
+    monkeypatch.setattr(transport, "MAX_ANSWER_BYTES", 100)
     faulty.script.append(answer(200, {"tools": "x" * 200}))
     with pytest.raises(ServiceError, match="more than 100 bytes"):
         ask(faulty.url, "facets")
@@ -235,3 +236,165 @@ def test_every_request_brings_key_and_namespace(faulty, ask):
     assert request.headers["authorization"] == f"Bearer {KEY}"
     assert request.headers["toolcrib-namespace"] == "ours"
     assert request.headers["accept"] == "application/json"
+
+
+# -- where a service is ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "base"),
+    [
+        ("https://tools.example.org", "https://tools.example.org"),
+        ("https://tools.example.org/", "https://tools.example.org"),
+        ("http://localhost:8642//", "http://localhost:8642"),
+        ("https://example.org/agents/tools/", "https://example.org/agents/tools"),
+        ("http://[::1]:8642", "http://[::1]:8642"),
+    ],
+)
+def test_a_url_is_taken_with_its_path_and_without_a_slash_at_its_end(url, base):
+    assert Transport(url).url == base
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "tools",
+        "./tools",
+        "/var/lib/tools",
+        ":memory:",
+        "tools.example.org",
+        "localhost:8642",
+        "ftp://example.org",
+        "https://",
+        "https://:8642",
+        "https://example.org:http",
+        "https://example.org:0",
+        "https://[::1",
+    ],
+)
+def test_what_is_no_url_of_a_service_is_refused_with_what_else_there_is(url):
+    with pytest.raises(SettingsError, match=r"is not the URL of a service.*Crib\.open"):
+        Transport(url)
+
+
+def test_a_url_with_more_behind_its_path_is_refused():
+    for url in ("https://example.org/?key=1", "https://example.org/#v1"):
+        with pytest.raises(SettingsError, match="something behind its path"):
+            Transport(url)
+
+
+@pytest.mark.parametrize("url", ["https://ana:geheim@example.org", "ftp://ana:geheim@example.org"])
+def test_a_password_in_a_url_is_refused_and_not_repeated(url):
+    with pytest.raises(SettingsError) as caught:
+        Transport(url)
+    assert "geheim" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["", " ", "tc_a b", "tc_é", "tc_a\r\nX-More: 1"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(key):
+    with pytest.raises(SettingsError, match=r"^api_key: ") as caught:
+        Transport("https://example.org", key)
+    assert key.strip() == "" or key not in str(caught.value)
+
+
+def test_a_namespace_that_no_header_can_carry_is_refused():
+    with pytest.raises(SettingsError, match=r"^namespace: "):
+        Transport("https://example.org", None, "tenant\n1")
+
+
+def test_the_key_is_never_shown():
+    with RemoteCrib("https://example.org", api_key="tc_geheim") as crib:
+        assert repr(crib) == "RemoteCrib('https://example.org')"
+
+
+def test_without_a_key_none_is_sent(faulty):
+    with RemoteCrib(faulty.url) as crib:
+        crib.facets()
+    assert "authorization" not in faulty.record.arrived[0].headers
+
+
+@pytest.mark.parametrize(("timeout_s", "attempts"), [(0, 4), (-1, 4), (float("nan"), 4), (1, 0)])
+def test_there_must_be_time_and_an_attempt(timeout_s, attempts):
+    with pytest.raises(SettingsError, match="more than 0 seconds and at least 1 attempt"):
+        RemoteCrib("https://example.org", timeout_s=timeout_s, attempts=attempts)
+
+
+# -- connections -------------------------------------------------------------------------
+
+
+def test_calls_share_a_connection(faulty):
+    with RemoteCrib(faulty.url) as crib:
+        for _ in range(5):
+            crib.facets()
+    assert faulty.record.connections == 1
+
+
+async def test_twins_share_a_connection(faulty):
+    async with RemoteCrib(faulty.url) as crib:
+        for _ in range(5):
+            await crib.afacets()
+    assert faulty.record.connections == 1
+
+
+def test_threads_may_ask_at_once(faulty):
+    found = []
+    with RemoteCrib(faulty.url) as crib:
+        asking = [threading.Thread(target=lambda: found.append(crib.facets())) for _ in range(8)]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join()
+    assert [each.tools for each in found] == [2] * 8
+
+
+async def test_tasks_may_ask_at_once(faulty):
+    async with RemoteCrib(faulty.url) as crib:
+        found = await asyncio.gather(*(crib.afacets() for _ in range(8)))
+    assert [each.tools for each in found] == [2] * 8
+
+
+def test_one_event_loop_after_the_other_may_ask(faulty):
+    with RemoteCrib(faulty.url) as crib:
+        assert [asyncio.run(crib.afacets()).tools for _ in range(3)] == [2, 2, 2]
+
+
+async def test_a_call_that_is_given_up_is_waited_for_no_longer(faulty):
+    faulty.script.append(hang)
+    crib = RemoteCrib(faulty.url, timeout_s=60)
+    asking = asyncio.ensure_future(crib.afacets())
+    await asyncio.to_thread(faulty.reached.wait, 60)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
+def test_a_closed_crib_says_so(faulty):
+    async def again():
+        crib = RemoteCrib(faulty.url)
+        await crib.afacets()
+        await crib.aclose()
+        await crib.aclose()
+        await crib.afacets()
+
+    with RemoteCrib(faulty.url) as crib:
+        crib.facets()
+    crib.close()
+    with pytest.raises(ServiceError, match="this crib is closed"):
+        crib.facets()
+    with pytest.raises(ServiceError, match="this crib is closed"):
+        asyncio.run(again())
+
+
+CIRCULAR: list[object] = []
+CIRCULAR.append(CIRCULAR)
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), {1, 2}, object(), "\ud800", CIRCULAR]
+)
+def test_what_json_has_no_word_for_is_a_bad_query(faulty, value):
+    sender = Transport(faulty.url)
+    with pytest.raises(QueryError, match="holds a value that JSON cannot"):
+        sender.tell("POST", "/v1/outcomes", {"metadata": {"x": value}})
+    assert arrived(faulty) == 0

@@ -6,10 +6,9 @@ import json
 
 import httpx2
 import pytest
-from toolcrib.service.http.faults import problem_response
 
 from toolcrib import errors
-from toolcrib.client.faults import UNTELLABLE, Reply, kind_named, refusal, silence
+from toolcrib.client.errors import UNTELLABLE, Reply, kind_named, refusal, silence
 from toolcrib.errors import (
     DeadlineError,
     ForbiddenError,
@@ -23,6 +22,7 @@ from toolcrib.errors import (
     UnknownCollectionError,
     UnknownToolError,
 )
+from toolcrib.service.http.errors import problem_response
 from toolcrib.service.problems import slug_of
 
 PLACE = "https://example.org"
