@@ -92,6 +92,15 @@ class _RecordSchema(GenerateJsonSchema):
             return self.generate_inner(schema["schema"])
         return super().default_schema(schema)
 
+    def dataclass_field_schema(self, schema: core_schema.DataclassField) -> JsonSchemaValue:
+        """A field; one that is left out where it holds nothing is never null."""
+        made = super().dataclass_field_schema(schema)
+        if self.mode == "serialization" and "serialization_exclude_if" in schema:
+            kinds = [each for each in made.get("anyOf", ()) if each != {"type": "null"}]
+            if len(kinds) == 1:
+                return kinds[0]
+        return made
+
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
         """A record; of answers nothing else is to be expected."""
         made = super().dataclass_schema(schema)

@@ -9,7 +9,8 @@ import pytest
 
 from toolcrib.service.http.app import ENDPOINTS, openapi
 
-DOCUMENT = json.loads(openapi())
+# Python has no \p in its regular expressions.
+DOCUMENT = json.loads(openapi().replace(rb"\\p{L}\\p{N}_", rb"\\w"))
 
 ASKED = [
     ("GET", "/v1/tools", "/v1/tools", None),

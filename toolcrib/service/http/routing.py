@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias, get_origin, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
@@ -82,16 +83,15 @@ Text = Annotated[str, Field(pattern=r"[^\s\x1c-\x1f\x85\ufeff]")]
 Call: TypeAlias = Callable[..., Awaitable[Response | None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class Endpoint:
-    """One operation: the docstring of `call` says what it does.
+    """One operation: the docstring of `call` says what it does, its annotations what it takes.
 
-    `call` is given the context, the parameter of the path where `key` is its type, the `query`
-    and the `body`, each as what its type says; without an answer it is one of 204. With a body
-    of JSON Lines `upload` is called in its place, with the request. `answer` is what a good
-    answer looks like; None for one without a body, and for one that is no JSON but of
-    `media_type`. `errors` are those that not every endpoint has. One that `writes` needs a key
-    that may.
+    `call` is given the context, the parameter of the path, the `query` and the `body`, as far as
+    it takes them; without an answer it is one of 204. With a body of JSON Lines `upload` is
+    called in its place, with its query and the request. `answer` is what a good answer looks
+    like; None for one without a body, and for one that is no JSON but of `media_type`. `errors`
+    are those that not every endpoint has. One that `writes` needs a key that may.
     """
 
     method: Literal["GET", "POST", "DELETE"]
@@ -99,14 +99,36 @@ class Endpoint:
     call: Call
     tag: str
     answer: Any = None
-    key: Any = None
-    query: Any = None
-    body: Any = None
-    upload: Call | None = None
-    upload_query: Any = None
     errors: tuple[type[ToolcribError], ...] = ()
     writes: bool = False
+    upload: Call | None = None
     media_type: str = JSON
+
+    @cached_property
+    def takes(self) -> dict[str, Any]:
+        """The types of what is taken from a request, by name, in order."""
+        return _taken(self.call)
+
+    @cached_property
+    def upload_query(self) -> Any:
+        """The type of the query of an upload, None without one."""
+        return None if self.upload is None else _taken(self.upload)["query"]
+
+    @property
+    def body(self) -> Any:
+        """The type of the body, None without one."""
+        return self.takes.get("body")
+
+    @property
+    def query(self) -> Any:
+        """The type of the query, None without one."""
+        return self.takes.get("query")
+
+    @property
+    def key(self) -> Any:
+        """The type of the parameter of the path, None without one."""
+        keys = [kind for name, kind in self.takes.items() if name not in {"body", "query"}]
+        return keys[0] if keys else None
 
     @property
     def is_empty(self) -> bool:
@@ -122,6 +144,11 @@ class Endpoint:
     def template(self) -> str:
         """The path as it is documented, and counted."""
         return self.path.replace(":path", "")
+
+
+def _taken(call: Call) -> dict[str, Any]:
+    hints = get_type_hints(call, include_extras=True)
+    return {name: hint for name, hint in hints.items() if name not in {"context", "return"}}
 
 
 def answer(record: object, *, full: bool = False) -> Response:

@@ -71,7 +71,7 @@ def _in_reach(context: RequestContext) -> tuple[Held, ...]:
     return tuple(held for held in context.quarantine().list() if is_allowed(scope, held.spec))
 
 
-async def judge_tool(context: RequestContext, tool_id: str, body: VerdictBody) -> None:
+async def judge_tool(context: RequestContext, tool_id: ToolId, body: VerdictBody) -> None:
     """Approve a tool that is held back, so that it is served from now on, or forget it."""
     await context.write(partial(_judge, context, tool_id, approve=body.verdict == "approve"))
 
@@ -136,7 +136,9 @@ def _reports(context: RequestContext) -> tuple[ReportFile, ...]:
     return tuple(ReportFile(name, round(at.st_mtime, 3), at.st_size) for name, at in files)
 
 
-async def get_report(context: RequestContext, name: str) -> Response:
+async def get_report(
+    context: RequestContext, name: Annotated[str, Field(max_length=205)]
+) -> Response:
     """Give a report: a page of HTML that may run nothing."""
     page = await context.run(lambda: _page(context, name))
     return Response(page, media_type="text/html", headers={"Content-Security-Policy": POLICY})
@@ -157,34 +159,13 @@ def _folder(context: RequestContext) -> Path | None:
     return Path(named) if named is not None and sees_all else None
 
 
+PATH = "/v1/quarantine"
+ERRORS = (UnknownToolError,)
+
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/v1/quarantine",
-        call=list_quarantine,
-        tag="quarantine",
-        answer=HeldTools,
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/quarantine/{id:path}",
-        call=judge_tool,
-        tag="quarantine",
-        key=ToolId,
-        body=VerdictBody,
-        errors=(UnknownToolError,),
-        writes=True,
-    ),
-    Endpoint(method="GET", path="/v1/me", call=describe_me, tag="keys", answer=Me),
-    Endpoint(
-        method="GET", path="/v1/reports", call=list_reports, tag="reports", answer=ReportFiles
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/reports/{name}",
-        call=get_report,
-        tag="reports",
-        key=Annotated[str, Field(max_length=205)],
-        media_type="text/html",
-    ),
+    Endpoint("GET", PATH, list_quarantine, "quarantine", HeldTools),
+    Endpoint("POST", PATH + "/{id:path}", judge_tool, "quarantine", None, ERRORS, writes=True),
+    Endpoint("GET", "/v1/me", describe_me, "keys", Me),
+    Endpoint("GET", "/v1/reports", list_reports, "reports", ReportFiles),
+    Endpoint("GET", "/v1/reports/{name}", get_report, "reports", media_type="text/html"),
 )

@@ -60,9 +60,7 @@ async def read_metrics(context: RequestContext) -> Response:
 
 
 ENDPOINTS = (
-    Endpoint(method="GET", path="/healthz", call=is_alive, tag="health", answer=Alive),
-    Endpoint(method="GET", path="/readyz", call=is_ready, tag="health", answer=ServiceInfo),
-    Endpoint(
-        method="GET", path="/metrics", call=read_metrics, tag="health", media_type="text/plain"
-    ),
+    Endpoint("GET", "/healthz", is_alive, "health", Alive),
+    Endpoint("GET", "/readyz", is_ready, "health", ServiceInfo),
+    Endpoint("GET", "/metrics", read_metrics, "health", media_type="text/plain"),
 )

@@ -134,7 +134,9 @@ async def put_collections(context: RequestContext, body: CollectionsBody) -> Res
     return answer(await context.write(work))
 
 
-async def delete_collection(context: RequestContext, name: str) -> None:
+async def delete_collection(
+    context: RequestContext, name: Annotated[str, Field(max_length=200)]
+) -> None:
     """Remove a collection with all its passages."""
     scope = context.scope()
     await context.write(lambda crib: _remove(crib, name, (), scope))
@@ -381,60 +383,25 @@ async def find_knowledge(context: RequestContext, body: KnowledgeBody) -> Respon
     return answer(found)
 
 
+TAG = "knowledge"
+UNKNOWN = (UnknownCollectionError,)
+
 ENDPOINTS = (
+    Endpoint("GET", "/v1/collections", list_collections, TAG, CollectionList),
+    Endpoint("POST", "/v1/collections", put_collections, TAG, CollectionList, writes=True),
     Endpoint(
-        method="GET",
-        path="/v1/collections",
-        call=list_collections,
-        tag="knowledge",
-        answer=CollectionList,
+        "DELETE", "/v1/collections/{name}", delete_collection, TAG, None, UNKNOWN, writes=True
     ),
     Endpoint(
-        method="POST",
-        path="/v1/collections",
-        call=put_collections,
-        tag="knowledge",
-        body=CollectionsBody,
-        answer=CollectionList,
+        "POST",
+        "/v1/documents",
+        put_documents,
+        TAG,
+        IndexReport,
+        (MissingExtraError,),
         writes=True,
-    ),
-    Endpoint(
-        method="DELETE",
-        path="/v1/collections/{name}",
-        call=delete_collection,
-        tag="knowledge",
-        key=Annotated[str, Field(max_length=200)],
-        errors=(UnknownCollectionError,),
-        writes=True,
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/documents",
-        call=put_documents,
-        tag="knowledge",
-        body=DocumentsBody,
         upload=upload_documents,
-        upload_query=DocumentUpload,
-        answer=IndexReport,
-        errors=(MissingExtraError,),
-        writes=True,
     ),
-    Endpoint(
-        method="DELETE",
-        path="/v1/documents",
-        call=delete_documents,
-        tag="knowledge",
-        body=RemoveBody,
-        answer=Removed,
-        errors=(UnknownCollectionError,),
-        writes=True,
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/knowledge/search",
-        call=find_knowledge,
-        tag="knowledge",
-        body=KnowledgeBody,
-        answer=KnowledgeResult,
-    ),
+    Endpoint("DELETE", "/v1/documents", delete_documents, TAG, Removed, UNKNOWN, writes=True),
+    Endpoint("POST", "/v1/knowledge/search", find_knowledge, TAG, KnowledgeResult),
 )

@@ -387,13 +387,13 @@ async def _page(
     return answer(ToolPage(tuple(page[:limit]), more))
 
 
-async def get_tool(context: RequestContext, tool_id: str) -> Response:
+async def get_tool(context: RequestContext, tool_id: ToolId) -> Response:
     """Give everything that is known of one tool."""
     scope = context.scope()
     return answer(await context.read(lambda crib: crib.get_tool(tool_id, scope=scope)))
 
 
-async def delete_tool(context: RequestContext, tool_id: str) -> None:
+async def delete_tool(context: RequestContext, tool_id: ToolId) -> None:
     """Take a tool out."""
     await context.write(partial(_remove, tool_id, context.scope()))
 
@@ -411,59 +411,21 @@ async def count_facets(context: RequestContext) -> Response:
 
 
 ENDPOINTS = (
+    Endpoint("POST", "/v1/tools/search", find_tools, "tools", FoundTools, (CalibrationError,)),
     Endpoint(
-        method="POST",
-        path="/v1/tools/search",
-        call=find_tools,
-        tag="tools",
-        body=SearchBody,
-        answer=FoundTools,
-        errors=(CalibrationError,),
+        "POST", "/v1/tools", index_tools, "tools", ToolReport, writes=True, upload=upload_tools
     ),
+    Endpoint("GET", "/v1/tools", list_tools, "tools", ToolPage),
+    Endpoint("POST", "/v1/tools/list", list_some, "tools", ToolPage),
+    Endpoint("GET", "/v1/tools/{id:path}", get_tool, "tools", ToolSpec, (UnknownToolError,)),
     Endpoint(
-        method="POST",
-        path="/v1/tools",
-        call=index_tools,
-        tag="tools",
-        body=IndexBody,
-        upload=upload_tools,
-        upload_query=ToolUpload,
-        answer=ToolReport,
+        "DELETE",
+        "/v1/tools/{id:path}",
+        delete_tool,
+        "tools",
+        None,
+        (UnknownToolError,),
         writes=True,
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/tools",
-        call=list_tools,
-        tag="tools",
-        query=ListQuery,
-        answer=ToolPage,
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/tools/list",
-        call=list_some,
-        tag="tools",
-        body=ListBody,
-        answer=ToolPage,
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/tools/{id:path}",
-        call=get_tool,
-        tag="tools",
-        key=ToolId,
-        answer=ToolSpec,
-        errors=(UnknownToolError,),
-    ),
-    Endpoint(
-        method="DELETE",
-        path="/v1/tools/{id:path}",
-        call=delete_tool,
-        tag="tools",
-        key=ToolId,
-        errors=(UnknownToolError,),
-        writes=True,
-    ),
-    Endpoint(method="GET", path="/v1/facets", call=count_facets, tag="tools", answer=Facets),
+    Endpoint("GET", "/v1/facets", count_facets, "tools", Facets),
 )

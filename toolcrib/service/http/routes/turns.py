@@ -273,7 +273,9 @@ def _recent(context: RequestContext, limit: int, before: str | None) -> dict[str
     return {"decisions": found, "next": before}
 
 
-async def get_decision(context: RequestContext, decision_id: str) -> Response:
+async def get_decision(
+    context: RequestContext, decision_id: Annotated[str, Field(max_length=200)]
+) -> Response:
     """Give a decision as it was logged, with the feedback and outcomes that were told of it."""
     record = await _require_visible(context, decision_id)
     said = await context.run(lambda: context.log().about(decision_id))
@@ -316,65 +318,14 @@ async def _require_visible(context: RequestContext, decision_id: str) -> Mapping
 
 
 UNKNOWN = (UnknownDecisionError,)
+NO_ALTERNATES = (UnknownToolError, UnknownDecisionError, CalibrationError)
 
 ENDPOINTS = (
-    Endpoint(
-        method="POST",
-        path="/v1/detect",
-        call=detect_context,
-        tag="turns",
-        body=TurnBody,
-        answer=Context,
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/route",
-        call=route_turn,
-        tag="turns",
-        body=RouteBody,
-        answer=RoutedTurn,
-        errors=(CalibrationError,),
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/alternates",
-        call=find_alternates,
-        tag="turns",
-        body=AlternatesBody,
-        answer=Alternates,
-        errors=(UnknownToolError, UnknownDecisionError, CalibrationError),
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/decisions",
-        call=list_decisions,
-        tag="decisions",
-        query=DecisionsQuery,
-        answer=DecisionPage,
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/decisions/{id}",
-        call=get_decision,
-        tag="decisions",
-        key=Annotated[str, Field(max_length=200)],
-        answer=DecisionHistory,
-        errors=UNKNOWN,
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/outcomes",
-        call=report_outcome,
-        tag="decisions",
-        body=OutcomeBody,
-        errors=UNKNOWN,
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/feedback",
-        call=give_feedback,
-        tag="decisions",
-        body=FeedbackBody,
-        errors=(UnknownDecisionError, FeedbackError),
-    ),
+    Endpoint("POST", "/v1/detect", detect_context, "turns", Context),
+    Endpoint("POST", "/v1/route", route_turn, "turns", RoutedTurn, (CalibrationError,)),
+    Endpoint("POST", "/v1/alternates", find_alternates, "turns", Alternates, NO_ALTERNATES),
+    Endpoint("GET", "/v1/decisions", list_decisions, "decisions", DecisionPage),
+    Endpoint("GET", "/v1/decisions/{id}", get_decision, "decisions", DecisionHistory, UNKNOWN),
+    Endpoint("POST", "/v1/outcomes", report_outcome, "decisions", None, UNKNOWN),
+    Endpoint("POST", "/v1/feedback", give_feedback, "decisions", None, (*UNKNOWN, FeedbackError)),
 )
