@@ -18,7 +18,13 @@ TARGET = Path(__file__).parent.parent / "console" / "src" / "api" / "schema.ts"
 
 HEAD = "/** What the service answers. Written by scripts/console_types.py; do not edit. */\n"
 
-SIMPLE = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
+SIMPLE = {
+    "string": "string",
+    "integer": "number",
+    "number": "number",
+    "boolean": "boolean",
+    "null": "null",
+}
 
 
 def written() -> str:
@@ -69,22 +75,21 @@ def _type(schema: Mapping[str, Any]) -> str:
         return " | ".join(dict.fromkeys(map(_type, schema["anyOf"])))
     if "enum" in schema or "const" in schema:
         return " | ".join(json.dumps(each) for each in schema.get("enum", [schema.get("const")]))
-    match schema.get("type"):
-        case "array" if "prefixItems" in schema:
-            return f"readonly [{', '.join(map(_type, schema['prefixItems']))}]"
-        case "array":
-            item = _type(schema.get("items", {}))
-            return f"readonly ({item})[]" if "|" in item or " " in item else f"readonly {item}[]"
-        case "object":
-            values = schema.get("additionalProperties")
-            kind = _type(values) if isinstance(values, dict) else "unknown"
-            return f"Readonly<Record<string, {kind}>>"
-        case "null":
-            return "null"
-        case str() as simple:
-            return SIMPLE[simple]
-        case _:
-            return "unknown"
+    made = {"array": _array, "object": _object}.get(schema.get("type", ""))
+    return made(schema) if made else SIMPLE.get(schema.get("type", ""), "unknown")
+
+
+def _array(schema: Mapping[str, Any]) -> str:
+    if "prefixItems" in schema:
+        return f"readonly [{', '.join(map(_type, schema['prefixItems']))}]"
+    item = _type(schema.get("items", {}))
+    return f"readonly ({item})[]" if " " in item else f"readonly {item}[]"
+
+
+def _object(schema: Mapping[str, Any]) -> str:
+    values = schema.get("additionalProperties")
+    kind = _type(values) if isinstance(values, dict) else "unknown"
+    return f"Readonly<Record<string, {kind}>>"
 
 
 def _last(reference: str) -> str:

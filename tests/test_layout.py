@@ -84,6 +84,7 @@ def test_the_public_names():
         "Range",
         "RecoveryPolicy",
         "Refusal",
+        "RemoteCrib",
         "Route",
         "Scope",
         "Settings",
@@ -92,6 +93,7 @@ def test_the_public_names():
         "ToolcribError",
         "Turn",
         "__version__",
+        "as_json",
     ]
     assert dir(toolcrib) == toolcrib.__all__
     for name in toolcrib.__all__:

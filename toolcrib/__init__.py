@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
     from toolcrib.errors import ToolcribError
     from toolcrib.records import (
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         ToolSpec,
         Turn,
     )
+    from toolcrib.records.codec import as_json
     from toolcrib.router.policy import RecoveryPolicy
     from toolcrib.settings import Settings
     from toolcrib.store.filters import And, AnyOf, Equals, Not, Or, Range
@@ -53,6 +55,7 @@ __all__ = [
     "Range",
     "RecoveryPolicy",
     "Refusal",
+    "RemoteCrib",
     "Route",
     "Scope",
     "Settings",
@@ -61,12 +64,15 @@ __all__ = [
     "ToolcribError",
     "Turn",
     "__version__",
+    "as_json",
 ]
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Crib": "toolcrib.crib",
+    "RemoteCrib": "toolcrib.client",
+    "as_json": "toolcrib.records.codec",
     "Settings": "toolcrib.settings",
     "ToolcribError": "toolcrib.errors",
     **dict.fromkeys(("And", "AnyOf", "Equals", "Not", "Or", "Range"), "toolcrib.store.filters"),
