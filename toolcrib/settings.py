@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import (
@@ -18,6 +18,7 @@ from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError
 from toolcrib.indexers.render import FieldWeights
 from toolcrib.records import Collection
+from toolcrib.records.validation import in_words
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.passages import PassageWeights
@@ -177,13 +178,8 @@ def load_settings(file: Path | None = None) -> Settings:
     try:
         return FromFile()
     except ValidationError as error:
-        raise SettingsError(f"{path} or TOOLCRIB_*: {_in_words(error)}") from error
+        raise SettingsError(
+            f"{path} or TOOLCRIB_*: {in_words(error, 'the settings', most=None)}"
+        ) from error
     except (YAMLError, TypeError, ValueError) as error:
         raise SettingsError(f"{path} is not a YAML mapping: {error}") from error
-
-
-def _in_words(error: ValidationError) -> str:
-    def line(detail: Any) -> str:
-        return f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
-
-    return "; ".join(line(detail) for detail in error.errors())

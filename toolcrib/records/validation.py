@@ -20,9 +20,9 @@ def faults(error: ValidationError, whole: str = "the whole") -> list[tuple[str, 
     return [(_place(each) or whole, _reason(each)) for each in details]
 
 
-def in_words(error: ValidationError, whole: str = "the whole") -> str:
-    """The first thing that is wrong: `place: reason`."""
-    return ": ".join(faults(error, whole)[0])
+def in_words(error: ValidationError, whole: str = "the whole", *, most: int | None = 1) -> str:
+    """The first things that are wrong, all of them with None: `place: reason; ...`."""
+    return "; ".join(": ".join(each) for each in faults(error, whole)[:most])
 
 
 def _place(detail: Mapping[str, Any]) -> str:

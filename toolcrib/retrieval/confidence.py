@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.errors import CalibrationError
+from toolcrib.records.validation import in_words
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.head import Head
 
@@ -193,10 +194,8 @@ def read_calibration(fields: Mapping[str, Any], where: str) -> Calibration:
     try:
         return Calibration.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
         raise CalibrationError(
-            f"{where}: {place}: {first['msg']}; run `toolcrib calibrate` again",
+            f"{where}: {in_words(error)}; run `toolcrib calibrate` again",
         ) from error
 
 

@@ -13,6 +13,7 @@ from toolcrib.crib import Crib
 from toolcrib.errors import QueryError
 from toolcrib.records import Turn
 from toolcrib.records.codec import as_json
+from toolcrib.records.validation import in_words
 from toolcrib.service.cli.decisions import print_decision
 from toolcrib.service.cli.lines import lines_of
 from toolcrib.service.cli.opening import Json, Store, open_crib
@@ -76,6 +77,4 @@ def _read(line: str) -> Turn:
     try:
         return Turn.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "turn"
-        raise QueryError(f"no turn: {place}: {first['msg']}") from error
+        raise QueryError(f"no turn: {in_words(error, 'turn')}") from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Self, TypeAlias
 
-from pydantic import ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import Field, WithJsonSchema, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -35,7 +35,7 @@ from toolcrib.records import (
 )
 from toolcrib.router.catalogue import preset
 from toolcrib.service.http.context import RequestContext
-from toolcrib.service.http.routing import AS_WHOLE, Body, Endpoint, Text, Words, answer
+from toolcrib.service.http.routing import AS_WHOLE, Body, Endpoint, Text, Words, answer, documented
 from toolcrib.service.http.uploads import read_upload, respond
 
 __all__ = ["ENDPOINTS"]
@@ -95,9 +95,7 @@ class CollectionBody(Body):
 class CollectionsBody(Body):
     """Collections to make known, or to describe anew."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"collections": [EXAMPLE_COLLECTION]}]}
-    )
+    model_config = documented(examples=[{"collections": [EXAMPLE_COLLECTION]}])
 
     collections: list[CollectionBody]
 
@@ -169,9 +167,7 @@ class DocumentBody(Body):
     `name` says what kind of document it is (`.md`, `.pdf`), and is what passages are cited by.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={"oneOf": [{"required": ["text"]}, {"required": ["base64"]}]}
-    )
+    model_config = documented(oneOf=[{"required": ["text"]}, {"required": ["base64"]}])
 
     name: DocumentName
     text: str = ""
@@ -239,16 +235,14 @@ class DocumentsBody(Body):
     named here.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "oneOf": [{"required": ["documents"]}, {"required": ["passages"]}],
-            "examples": [
-                {
-                    "collection": "handbook",
-                    "documents": [{"name": "holidays.md", "text": "# Holidays\n\n30 days."}],
-                }
-            ],
-        }
+    model_config = documented(
+        oneOf=[{"required": ["documents"]}, {"required": ["passages"]}],
+        examples=[
+            {
+                "collection": "handbook",
+                "documents": [{"name": "holidays.md", "text": "# Holidays\n\n30 days."}],
+            }
+        ],
     )
 
     collection: CollectionName
@@ -337,9 +331,7 @@ def _put(
 class RemoveBody(Body):
     """Documents to take out of a collection, by name."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"collection": "handbook", "documents": ["holidays.md"]}]}
-    )
+    model_config = documented(examples=[{"collection": "handbook", "documents": ["holidays.md"]}])
 
     collection: CollectionName
     documents: list[str] = Field(min_length=1)
@@ -367,9 +359,7 @@ async def delete_documents(context: RequestContext, body: RemoveBody) -> Respons
 class KnowledgeBody(Body):
     """A question to the collections."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"query": "how many days off do I have"}]}
-    )
+    model_config = documented(examples=[{"query": "how many days off do I have"}])
 
     query: Words
     scope: Scope | None = None

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic.dataclasses import dataclass as checked_dataclass
 from starlette.requests import Request
 from starlette.responses import Response
@@ -32,7 +32,7 @@ from toolcrib.records import (
 from toolcrib.records.codec import as_json
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.service.http.context import RequestContext
-from toolcrib.service.http.routing import AS_WHOLE, STRICT, Body, Count, Endpoint, Text, answer
+from toolcrib.service.http.routing import AS_WHOLE, Body, Count, Endpoint, Text, answer, documented
 from toolcrib.service.http.uploads import read_upload, respond
 from toolcrib.service.quarantine import Held, Quarantine
 from toolcrib.store.filter_json import FilterField
@@ -83,7 +83,7 @@ EXAMPLE_TOOL: dict[str, Any] = {
 @checked_dataclass(
     frozen=True,
     kw_only=True,
-    config={**STRICT, "json_schema_extra": {"examples": [{"query": "write a mail", "k": 3}]}},
+    config=documented(examples=[{"query": "write a mail", "k": 3}]),
 )
 class SearchBody(SearchOptions):
     """What the tools must do.
@@ -161,9 +161,7 @@ class IndexBody(Body):
     every tool's. `prune` removes what is not named (of `server` only, when given).
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"tools": [EXAMPLE_TOOL], "server": "mail"}]}
-    )
+    model_config = documented(examples=[{"tools": [EXAMPLE_TOOL], "server": "mail"}])
 
     tools: list[dict[str, Any]] | dict[str, Any]
     format: Format | None = None

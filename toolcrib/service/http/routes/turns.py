@@ -23,7 +23,6 @@ from toolcrib.records import (
     Context,
     Decision,
     Outcome,
-    RouteKind,
     Scope,
     Sensitivity,
     ToolHit,
@@ -31,9 +30,10 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
+from toolcrib.router.telemetry import Feedback
 from toolcrib.service.http.context import RequestContext
 from toolcrib.service.http.routes.tools import Shape, shaped
-from toolcrib.service.http.routing import AS_WHOLE, Body, Count, Endpoint, answer
+from toolcrib.service.http.routing import AS_WHOLE, Body, Count, Endpoint, answer, documented
 from toolcrib.wiring import is_url
 
 __all__ = ["ENDPOINTS"]
@@ -73,7 +73,7 @@ class TurnBody(Body):
     `max_sensitivity` is the ceiling of where the answer goes.
     """
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE_TURN]})
+    model_config = documented(examples=[EXAMPLE_TURN])
 
     text: str = ""
     history: list[MessageBody] = Field(default=[])
@@ -103,10 +103,8 @@ class RouteBody(TurnBody):
 class AlternatesBody(Body):
     """A tool that failed in a turn, given whole or as its text."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"failed_tool": "mail/send_mail", "turn": "write to Ana", "k": 2}]
-        }
+    model_config = documented(
+        examples=[{"failed_tool": "mail/send_mail", "turn": "write to Ana", "k": 2}]
     )
 
     failed_tool: Id
@@ -203,17 +201,8 @@ class DecisionHistory:
 class OutcomeBody(Body):
     """How a call of a tool ended."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "decision_id": EXAMPLE_ID,
-                    "tool": "mail/send_mail",
-                    "outcome": "failure",
-                    "took_ms": 812.5,
-                }
-            ]
-        }
+    model_config = documented(
+        examples=[{"decision_id": EXAMPLE_ID, "tool": "mail/send_mail", "outcome": "failure"}]
     )
 
     decision_id: DecisionId
@@ -222,33 +211,18 @@ class OutcomeBody(Body):
     took_ms: float | None = Field(default=None, ge=0)
 
 
-SAID = ("route", "tools", "collections", "intent", "domain", "outcome", "note")
-"""What feedback may say; it says at least one of these."""
-
-
-class FeedbackBody(Body):
+class FeedbackBody(Feedback):
     """What would have been right for a decision, as far as somebody says so."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "anyOf": [
-                {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
-                for name in SAID
-            ],
-            "examples": [
-                {"decision_id": EXAMPLE_ID, "tools": ["mail/send_mail"], "outcome": "success"}
-            ],
-        }
+    model_config = documented(
+        anyOf=[
+            {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+            for name in Feedback.model_fields
+        ],
+        examples=[{"decision_id": EXAMPLE_ID, "tools": ["mail/send_mail"], "outcome": "success"}],
     )
 
     decision_id: DecisionId
-    route: RouteKind | None = None
-    tools: list[str] | None = None
-    collections: list[str] | None = None
-    intent: str | None = None
-    domain: str | None = None
-    outcome: Outcome | None = None
-    note: str | None = None
 
 
 async def list_decisions(context: RequestContext, query: DecisionsQuery) -> Response:
