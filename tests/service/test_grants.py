@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from toolcrib.errors import ForbiddenError
 from toolcrib.records import SENSITIVITIES, Scope
-from toolcrib.service.grants import ANYONE, Caller, Grant, within
+from toolcrib.service.keys import ANYONE, Caller, Grant, within
 from toolcrib.store.filters import from_scope, matches
 
 NAMES = st.sampled_from(["a", "b", "c"])

@@ -8,9 +8,9 @@ import pytest
 
 from toolcrib.errors import UnknownDecisionError
 from toolcrib.router.ledger_log import LedgerLog
-from toolcrib.service.grants import ANYONE
 from toolcrib.service.http.context import RequestContext
 from toolcrib.service.http.routes import turns
+from toolcrib.service.keys import ANYONE
 
 RECORD = {"kind": "decision", "id": "d1", "at": "2026-01-02T03:04:05+00:00"}
 

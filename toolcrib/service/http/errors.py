@@ -29,6 +29,7 @@ __all__ = [
     "ProblemBody",
     "on_error",
     "on_http",
+    "problem_heads",
     "problem_response",
 ]
 
@@ -87,6 +88,11 @@ class ProblemBody:
     errors: Annotated[tuple[Fault, ...] | None, Absent] = None
     retry_after_s: Annotated[float | None, Absent] = None
 
+    @property
+    def slug(self) -> str:
+        """The problem's own part of its type."""
+        return self.type.rpartition(":")[2]
+
     @classmethod
     def of(cls, error: Exception, request_id: str) -> Self:
         """What went wrong."""
@@ -94,14 +100,14 @@ class ProblemBody:
         knows_nearest = isinstance(error, UnknownToolError | UnknownCollectionError)
         is_invalid = isinstance(error, InvalidRequestError)
         return cls(
-            *_heads(slug_of(type(error)), row.title, row.status, told(error), request_id),
+            *problem_heads(slug_of(type(error)), row.title, row.status, told(error), request_id),
             nearest=error.nearest if knows_nearest else None,
             errors=tuple(Fault(*each) for each in error.faults) if is_invalid else None,
             retry_after_s=None if after is None else round(after, 3),
         )
 
 
-def _heads(
+def problem_heads(
     slug: str, title: str, status: int, detail: str, request_id: str
 ) -> tuple[str, str, int, str, str]:
     """What every problem has."""
@@ -133,7 +139,7 @@ async def on_http(request: Request, error: Exception) -> Response:
     slug, title = HTTP_PROBLEMS.get(error.status_code, ("http", "It cannot be answered"))
     detail = title if error.detail in {"Not Found", "Method Not Allowed"} else error.detail
     body = ProblemBody(
-        *_heads(slug, title, error.status_code, detail, context_of(request).request_id)
+        *problem_heads(slug, title, error.status_code, detail, context_of(request).request_id)
     )
     headers = dict(error.headers or {})
     if "Allow" in headers:

@@ -25,13 +25,14 @@ from toolcrib.errors import (
     UnknownCollectionError,
     UnknownToolError,
 )
-from toolcrib.records.codec import schemas
-from toolcrib.service.http.errors import HTTP_PROBLEMS, PROBLEM_TYPE, ProblemBody
+from toolcrib.records.codec import as_json, schemas
+from toolcrib.service.http.errors import HTTP_PROBLEMS, PROBLEM_TYPE, ProblemBody, problem_heads
 from toolcrib.service.http.routing import JSON, JSON_LINES, Endpoint
 from toolcrib.service.problems import PROBLEMS, slug_of
 
 __all__ = ["document"]
 
+EXAMPLE_ID = "3f0c5a1e9b7d4c62"
 TEMPLATE = "#/components/schemas/{model}"
 
 ABOUT = """\
@@ -215,13 +216,30 @@ def _responses(
         schema = schemas.given(endpoint.answer) if is_json else {"type": "string"}
         content = {endpoint.media_type: {"schema": schema}}
         answers = {"200": {"description": "The answer.", "headers": REQUEST_ID, "content": content}}
-    problems = _problems((*(GUARDED if is_guarded else OPEN[endpoint.path]), *endpoint.errors))
-    for status in _of_http(endpoint):
-        problems.setdefault(status, _by_http(status))
-    for status, (name, says) in problems.items():
-        shared[name] = says
+    by_status: dict[int, list[ProblemBody]] = {}
+    for each in _problems(endpoint, is_guarded=is_guarded):
+        by_status.setdefault(each.status, []).append(each)
+    for status, problems in by_status.items():
+        name = "-or-".join(each.slug for each in problems)
+        shared[name] = _response(problems)
         answers[str(status)] = {"$ref": f"#/components/responses/{name}"}
     return dict(sorted(answers.items()))
+
+
+def _problems(endpoint: Endpoint, *, is_guarded: bool) -> Iterator[ProblemBody]:
+    """An example of each problem that an endpoint can answer with."""
+    known: set[int] = set()
+    common = GUARDED if is_guarded else OPEN[endpoint.path]
+    for kind in dict.fromkeys((*common, *endpoint.errors)):
+        row = PROBLEMS[kind]
+        known.add(row.status)
+        nearest = () if kind in {UnknownToolError, UnknownCollectionError} else None
+        heads = problem_heads(slug_of(kind), row.title, row.status, row.title, EXAMPLE_ID)
+        yield ProblemBody(*heads, nearest=nearest, retry_after_s=row.retry_after_s)
+    for status in _of_http(endpoint):
+        if status not in known:
+            slug, title = HTTP_PROBLEMS[status]
+            yield ProblemBody(*problem_heads(slug, title, status, title, EXAMPLE_ID))
 
 
 def _of_http(endpoint: Endpoint) -> list[int]:
@@ -232,60 +250,17 @@ def _of_http(endpoint: Endpoint) -> list[int]:
     return [*statuses, 404] if endpoint.key is not None else statuses
 
 
-def _problems(errors: Iterable[type[ToolcribError]]) -> dict[int, tuple[str, dict[str, Any]]]:
-    """By status, what the answers for these errors are called, and what they look like."""
-    by_status: dict[int, list[type[ToolcribError]]] = {}
-    for kind in dict.fromkeys(errors):
-        by_status.setdefault(PROBLEMS[kind].status, []).append(kind)
-    return {status: _several(kinds) for status, kinds in by_status.items()}
-
-
-def _several(kinds: Sequence[type[ToolcribError]]) -> tuple[str, dict[str, Any]]:
-    titles = [PROBLEMS[kind].title for kind in kinds]
-    examples = {slug_of(kind): {"value": _example(kind)} for kind in kinds}
-    retries = any(PROBLEMS[kind].retry_after_s is not None for kind in kinds)
-    return "-or-".join(examples), _answer(titles, examples, retries=retries)
-
-
-def _by_http(status: int) -> tuple[str, dict[str, Any]]:
-    slug, title = HTTP_PROBLEMS[status]
-    return slug, _answer([title], {slug: {"value": _problem(slug, title, status, title)}})
-
-
-def _answer(
-    titles: Iterable[str], examples: Mapping[str, Any], *, retries: bool = False
-) -> dict[str, Any]:
+def _response(problems: Sequence[ProblemBody]) -> dict[str, Any]:
     headers: dict[str, Any] = dict(REQUEST_ID)
-    if retries:
+    if any(each.retry_after_s is not None for each in problems):
         headers["Retry-After"] = {
             "description": "Seconds after which to ask again.",
             "schema": {"type": "integer"},
         }
-    content: dict[str, Any] = {"schema": {"$ref": "#/components/schemas/ProblemBody"}}
-    if examples:
-        content["examples"] = dict(examples)
+    examples = {each.slug: {"value": as_json(each)} for each in problems}
+    schema = {"$ref": "#/components/schemas/ProblemBody"}
     return {
-        "description": "; ".join(f"{title}." for title in titles).replace(".;", ";"),
+        "description": "; ".join(each.title for each in problems) + ".",
         "headers": headers,
-        "content": {PROBLEM_TYPE: content},
-    }
-
-
-def _example(kind: type[ToolcribError]) -> dict[str, Any]:
-    problem = PROBLEMS[kind]
-    shown = _problem(slug_of(kind), problem.title, problem.status, problem.title)
-    if kind in {UnknownToolError, UnknownCollectionError}:
-        shown["nearest"] = []
-    if problem.retry_after_s is not None:
-        shown["retry_after_s"] = problem.retry_after_s
-    return shown
-
-
-def _problem(slug: str, title: str, status: int, detail: str) -> dict[str, Any]:
-    return {
-        "type": f"urn:toolcrib:problem:{slug}",
-        "title": title,
-        "status": status,
-        "detail": detail,
-        "instance": "urn:toolcrib:request:3f0c5a1e9b7d4c62",
+        "content": {PROBLEM_TYPE: {"schema": schema, "examples": examples}},
     }
