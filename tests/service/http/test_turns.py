@@ -52,17 +52,6 @@ def test_a_turn_that_says_nothing_is_decided(stocked):
     assert (decision["route"]["kind"], decision["degraded"]) == ("none", ["no-words"])
 
 
-def test_what_fits_into_no_budget_is_left_out(stocked):
-    decision = stocked.post("/v1/route", json={"text": "send a mail", "budget_ms": 0}).json()
-    assert "tools" in decision["degraded"]
-
-
-def test_a_ceiling_holds(stocked):
-    sent = {"text": "drop the table", "k": 10, "max_sensitivity": "internal"}
-    items = stocked.post("/v1/route", json=sent).json()["tools"]["items"]
-    assert "sql/drop_table" not in [item["id"] for item in items]
-
-
 def test_alternates_are_those_of_the_embedded_crib(stocked, crib):
     for turn in ("read the mail", {"text": "read the mail"}):
         sent = {"failed_tool": "mail/read_mail", "turn": turn, "k": 2}
@@ -70,16 +59,6 @@ def test_alternates_are_those_of_the_embedded_crib(stocked, crib):
         asked = Turn(text="read the mail", scope=Scope())
         expected = crib.alternates("mail/read_mail", asked, k=2)
         assert found == [as_json(hit) for hit in expected]
-
-
-def test_alternates_avoid_what_failed_before(stocked):
-    decided = stocked.post("/v1/route", json={"text": "read the mail"}).json()["id"]
-    sent = {"failed_tool": "mail/read_mail", "turn": "read the mail", "decision_id": decided}
-    [first, *_] = stocked.post("/v1/alternates", json=sent).json()["tools"]
-    told = {"decision_id": decided, "tool": first["id"], "outcome": "failure", "took_ms": 3}
-    assert stocked.post("/v1/outcomes", json=told).status_code == 204
-    left = stocked.post("/v1/alternates", json=sent).json()["tools"]
-    assert first["id"] not in [hit["id"] for hit in left]
 
 
 @pytest.mark.parametrize(
