@@ -66,6 +66,16 @@ class IndexReport:
         """The ids of what came to each outcome, for whoever needs more than counts."""
         return OutcomeIds(self.added, self.changed, self.removed, self.unchanged)
 
+    def __add__(self, other: IndexReport) -> IndexReport:
+        """Both reports as one."""
+        return IndexReport(
+            self.added + other.added,
+            self.changed + other.changed,
+            self.removed + other.removed,
+            self.unchanged + other.unchanged,
+            self.refused + other.refused,
+        )
+
     @model_validator(mode="before")
     @classmethod
     def _of_ids(cls, fields: Any) -> Any:

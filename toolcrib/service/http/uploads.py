@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -26,7 +27,7 @@ from toolcrib.service.http.context import RequestContext
 from toolcrib.service.http.errors import ProblemBody
 from toolcrib.service.http.routing import JSON_LINES
 
-__all__ = ["Upload", "read_upload", "respond"]
+__all__ = ["UploadWork", "in_parts", "read_upload", "respond"]
 
 Item = TypeVar("Item")
 
@@ -36,11 +37,13 @@ KEEP_ALIVE_S = 5.0
 STALL_S = 300.0
 """How long nothing may become durable; an engine builds its graph of 50,000 tools in a minute."""
 
-Entries = list[tuple[str, Item | Refusal]]
-Work = Callable[[Crib, Listener], IndexReport]
+PART = 256
+"""Entries that are written in one go: a second or two of work, after which others may write."""
+
+Entries: TypeAlias = list[tuple[str, Item | Refusal]]
 
 
-class Upload(Generic[Item]):
+class _Body(Generic[Item]):
     """The lines of one body, each an entry of this kind."""
 
     def __init__(self, kind: Any, most: int) -> None:
@@ -78,7 +81,7 @@ async def read_upload(context: RequestContext, request: Request, kind: Any) -> E
         TooLargeError: a line or the whole is too large.
     """
     service = context.state.settings.service
-    upload: Upload[Any] = Upload(kind, service.max_body_bytes)
+    upload: _Body[Any] = _Body(kind, service.max_body_bytes)
     found: Entries[Any] = []
     async for piece in request.stream():
         context.extend(service.timeout_s)
@@ -86,7 +89,49 @@ async def read_upload(context: RequestContext, request: Request, kind: Any) -> E
     return found + list(upload.entries(b"\n"))
 
 
-async def respond(context: RequestContext, work: Work) -> Response:
+def in_parts(entries: Entries[Item], key: Callable[[Item], object]) -> list[Entries[Item]]:
+    """Entries in parts, between which others may write; those of one key are never divided."""
+    if len(entries) <= PART:
+        return [entries]
+    groups: dict[object, Entries[Item]] = {}
+    for source, item in entries:
+        name = None if isinstance(item, Refusal) else key(item)
+        groups.setdefault(name, []).append((source, item))
+    parts: list[Entries[Item]] = [[]]
+    for group in groups.values():
+        if parts[-1] and len(parts[-1]) + len(group) > PART:
+            parts.append([])
+        parts[-1] += group
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class UploadWork(Generic[Item]):
+    """What is to be done: `write` for each part, then `finish` with the report of all of them."""
+
+    parts: list[Entries[Item]]
+    write: Callable[[Crib, Entries[Item], Listener], IndexReport]
+    finish: Callable[[Crib, IndexReport], IndexReport] = lambda _crib, report: report
+
+    async def run(self, context: RequestContext, listener: Listener) -> IndexReport:
+        """The report of all of it."""
+        report = IndexReport()
+        done, total = 0, sum(map(len, self.parts))
+        for part in self.parts:
+
+            def heard(progress: IndexProgress, done: int = done) -> None:
+                listener(replace(progress, done=done + progress.done, total=total))
+
+            report += await context.write(partial(self._write, part, heard))
+            done += len(part)
+        listener(IndexProgress(total, total))
+        return await context.write(lambda crib: self.finish(crib, report))
+
+    def _write(self, part: Entries[Item], listener: Listener, crib: Crib) -> IndexReport:
+        return self.write(crib, part, listener)
+
+
+async def respond(context: RequestContext, work: UploadWork[Any]) -> Response:
     """Do the work, and tell of it line by line; what fails before any progress is a problem."""
     context.extend(STALL_S)
     lines = _lines(context, work)
@@ -100,15 +145,16 @@ async def respond(context: RequestContext, work: Work) -> Response:
     return StreamingResponse(all_lines(), media_type=JSON_LINES)
 
 
-async def _lines(context: RequestContext, work: Work) -> AsyncGenerator[bytes]:
+async def _lines(context: RequestContext, work: UploadWork[Any]) -> AsyncGenerator[bytes]:
     heard: asyncio.Queue[IndexProgress | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
 
     def listener(progress: IndexProgress) -> None:
         loop.call_soon_threadsafe(heard.put_nowait, progress)
 
-    job = asyncio.ensure_future(context.write(partial(_call, work, listener)))
-    job.add_done_callback(lambda _: heard.put_nowait(None))
+    job = asyncio.ensure_future(work.run(context, listener))
+    # Behind the last progress, which comes from a thread.
+    job.add_done_callback(lambda _: loop.call_soon(heard.put_nowait, None))
     has_begun = False
     try:
         async for progress in _until_done(context, heard):
@@ -123,10 +169,6 @@ async def _lines(context: RequestContext, work: Work) -> AsyncGenerator[bytes]:
         yield b'{"problem":%b}\n' % dump(ProblemBody.of(error, context.request_id))
     finally:
         job.cancel()
-
-
-def _call(work: Work, listener: Listener, crib: Crib) -> IndexReport:
-    return work(crib, listener)
 
 
 async def _until_done(

@@ -36,7 +36,7 @@ from toolcrib.records import (
 from toolcrib.router.catalogue import preset
 from toolcrib.service.http.context import RequestContext
 from toolcrib.service.http.routing import AS_WHOLE, Body, Endpoint, Text, Words, answer, documented
-from toolcrib.service.http.uploads import read_upload, respond
+from toolcrib.service.http.uploads import UploadWork, in_parts, read_upload, respond
 
 __all__ = ["ENDPOINTS"]
 
@@ -300,11 +300,17 @@ async def upload_documents(
     names = {item.collection for _, item in entries if isinstance(item, Passage)}
     scope = context.scope()
 
-    def work(crib: Crib, listener: Listener) -> IndexReport:
+    def write(crib: Crib, part: list[Entry], listener: Listener) -> IndexReport:
         _require_writable(crib, sorted({*names, *filter(None, [query.prune])}), scope)
-        return _put(crib, entries, query.prune, listener)
+        return _put(crib, part, query.prune, listener)
 
-    return await respond(context, work)
+    # What is not named can be told only of all at once.
+    parts = [entries] if query.prune is not None else in_parts(entries, _document)
+    return await respond(context, UploadWork(parts, write))
+
+
+def _document(passage: Passage) -> tuple[str, str]:
+    return passage.collection, passage.document
 
 
 def _require_writable(crib: Crib, names: Iterable[str], scope: Scope) -> None:

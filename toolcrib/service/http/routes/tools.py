@@ -33,7 +33,7 @@ from toolcrib.records.codec import as_json
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.service.http.context import RequestContext
 from toolcrib.service.http.routing import AS_WHOLE, Body, Count, Endpoint, Text, answer, documented
-from toolcrib.service.http.uploads import read_upload, respond
+from toolcrib.service.http.uploads import UploadWork, in_parts, read_upload, respond
 from toolcrib.service.quarantine import Held, Quarantine
 from toolcrib.store.filter_json import FilterField
 from toolcrib.store.filters import AnyOf, Equals, Filter, HasId, Not, all_of, from_scope, matches
@@ -208,24 +208,33 @@ async def upload_tools(context: RequestContext, query: ToolUpload, request: Requ
     `report`, or the `problem`.
     """
     entries = await read_upload(context, request, Entry)
+    named = {item.id for _, item in entries if isinstance(item, ToolSpec)}
     pruning = Pruning(query.server) if query.prune else None
+    held: list[Refusal] = []
 
-    def work(crib: Crib, listener: Listener) -> IndexReport:
-        written = _write(context, crib, entries, pruning, listener)
-        held = (Refusal("", each.tool_id, HELD_BACK + each.reason) for each in written.quarantined)
-        report = replace(written, refused=(*written.refused, *held), quarantined=())
-        return _by_source(report, entries)
+    def write(crib: Crib, part: list[Entry], listener: Listener) -> IndexReport:
+        written = _write(context, crib, part, None, listener)
+        back = [Refusal("", each.tool_id, HELD_BACK + each.reason) for each in written.quarantined]
+        held.extend(_by_source(back, part))
+        return replace(written, refused=_by_source(written.refused, part), quarantined=())
 
-    return await respond(context, work)
+    def finish(crib: Crib, report: IndexReport) -> IndexReport:
+        if pruning:
+            with context.state.lock(context.namespace):
+                report = _pruned(crib, report, context.scope(), pruning, named)
+        return replace(report, refused=(*report.refused, *held))
+
+    return await respond(context, UploadWork(in_parts(entries, _tool_id), write, finish))
 
 
-def _by_source(report: IndexReport, entries: Iterable[Entry]) -> IndexReport:
-    """A report whose refusals of tools name where those came from."""
+def _tool_id(spec: ToolSpec) -> str:
+    return spec.id
+
+
+def _by_source(refused: Iterable[Refusal], entries: Iterable[Entry]) -> tuple[Refusal, ...]:
+    """Refusals of tools with where those came from."""
     sources = {item.id: source for source, item in entries if isinstance(item, ToolSpec)}
-    return replace(
-        report,
-        refused=tuple(replace(r, source=sources.get(r.place, r.source)) for r in report.refused),
-    )
+    return tuple(replace(each, source=sources.get(each.place, each.source)) for each in refused)
 
 
 @dataclass(frozen=True, slots=True)
