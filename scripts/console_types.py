@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from toolcrib.service.http.app import openapi
 
@@ -50,12 +50,12 @@ def _reached(paths: Mapping[str, Any], schemas: Mapping[str, Any]) -> set[str]:
 
 def _references(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
-        for key, each in value.items():
-            if key == "$ref" and "/schemas/" in each:
-                yield _last(each)
-            yield from _references(each)
+        known = cast("dict[str, Any]", value)
+        if "/schemas/" in (found := str(known.get("$ref", ""))):
+            yield _last(found)
+        yield from _references(list(known.values()))
     elif isinstance(value, list):
-        for each in value:
+        for each in cast("list[Any]", value):
             yield from _references(each)
 
 
@@ -87,8 +87,8 @@ def _array(schema: Mapping[str, Any]) -> str:
 
 
 def _object(schema: Mapping[str, Any]) -> str:
-    values = schema.get("additionalProperties")
-    kind = _type(values) if isinstance(values, dict) else "unknown"
+    values: Any = schema.get("additionalProperties")
+    kind = _type(cast("Mapping[str, Any]", values)) if isinstance(values, dict) else "unknown"
     return f"Readonly<Record<string, {kind}>>"
 
 

@@ -132,15 +132,15 @@ class Alone:
         return as_json(self.crib.find_knowledge(query, scope=scope_of(scope)))
 
     def detect(self, text):
-        return self.crib.detect(Turn(text=text, scope=Scope())).as_dict()
+        return as_json(self.crib.detect(Turn(text=text, scope=Scope())))
 
     def route(self, text, scope):
         self.decided += 1
-        return self.crib.route(Turn(text=text, scope=scope_of(scope))).as_dict()
+        return as_json(self.crib.route(Turn(text=text, scope=scope_of(scope))))
 
     def alternates(self, failed, text):
         hits = self.crib.alternates(failed, Turn(text=text, scope=Scope()))
-        return [hit.as_dict() for hit in hits]
+        return [as_json(hit) for hit in hits]
 
     def decisions(self):
         return self.decided
