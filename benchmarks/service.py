@@ -35,7 +35,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 PARTS = ("throughput", "steady", "overload", "soak")
 QUERIES = 200
 TOGETHER = 8
-PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools")
+PACKAGES = ("starlette", "uvicorn", "uvloop", "httptools")
 
 
 def parse() -> argparse.Namespace:

@@ -9,12 +9,12 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
-import anyio.to_thread
 from pydantic import ValidationError
 
-from toolcrib.client.transport import Transport, quoted
+from toolcrib.client.transport import EXTRA, FEATURE, Transport, quoted
 from toolcrib.client.upload import upload
 from toolcrib.errors import FeedbackError, QueryError, UnknownCollectionError, UnknownToolError
+from toolcrib.extras import import_extra
 from toolcrib.indexers.sources import ToolSource, entries
 from toolcrib.indexers.writing import Listener
 from toolcrib.records import (
@@ -64,8 +64,9 @@ def _in_thread(
 
     @wraps(method)
     async def call(self: RemoteCrib, *args: P.args, **kwargs: P.kwargs) -> Made:
+        threads = import_extra("anyio.to_thread", FEATURE, EXTRA)
         work = partial(method, self, *args, **kwargs)
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        return await threads.run_sync(work, abandon_on_cancel=True)
 
     call.__name__ = f"a{method.__name__}"
     call.__doc__ = f"As `{method.__name__}`, in a thread."

@@ -21,7 +21,7 @@ from toolcrib.errors import DeadlineError, QueryError, ServiceError, SettingsErr
 from toolcrib.extras import import_extra
 from toolcrib.records.codec import load
 
-__all__ = ["Transport", "quoted"]
+__all__ = ["EXTRA", "FEATURE", "Transport", "quoted"]
 
 Record = TypeVar("Record")
 Made = TypeVar("Made")
