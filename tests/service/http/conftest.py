@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +13,11 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.conformance.serving import answering
 from toolcrib import Settings
 from toolcrib.namespaces import Namespaces
 from toolcrib.router.context.settings import ContextSettings
 from toolcrib.service.http import make_app
-from toolcrib.service.http.server import bind, make_server, url_of
 from toolcrib.service.keys import Grant, KeyRing
 from toolcrib.service.telemetry import Logs, Telemetry
 from toolcrib.settings import EncoderSettings, ServiceSettings
@@ -97,18 +96,8 @@ def running(
             callers=callers or KeyRing(namespaces.ledger),
             telemetry=telemetry,
         )
-        listening = bind("127.0.0.1", 0)
-        server = make_server(app)
-        thread = threading.Thread(target=server.run, args=([listening],))
-        thread.start()
-        try:
-            while not server.started:
-                time.sleep(0.005)
-            yield Service(namespaces, url_of(listening), app.state.service, log)
-        finally:
-            server.should_exit = True
-            thread.join()
-            listening.close()
+        with answering(app) as url:
+            yield Service(namespaces, url, app.state.service, log)
 
 
 @pytest.fixture(scope="session")
