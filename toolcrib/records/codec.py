@@ -86,6 +86,12 @@ class _RecordSchema(GenerateJsonSchema):
         """Never: it would be the name of the field again."""
         return False
 
+    def frozenset_schema(self, schema: core_schema.FrozenSetSchema) -> JsonSchemaValue:
+        """A set; what comes twice in it does no harm."""
+        made = super().frozenset_schema(schema)
+        made.pop("uniqueItems", None)
+        return made
+
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         """What is answered is always there: a default would tell nothing."""
         if self.mode == "serialization":

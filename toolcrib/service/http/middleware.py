@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator, MutableMapping
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcrib.errors import (
     DeadlineError,
@@ -22,12 +23,6 @@ from toolcrib.service.http.state import ServiceState
 
 __all__ = ["Admission"]
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 GUARDED = "/v1/"
 """What needs a key, and counts as work."""
 
@@ -42,7 +37,7 @@ class Admission:
     """Stands around the application; a plain ASGI middleware, since every request pays for it."""
 
     def __init__(
-        self, app: App, state: ServiceState, authenticator: Authenticator, rates: RateLimiter
+        self, app: ASGIApp, state: ServiceState, authenticator: Authenticator, rates: RateLimiter
     ) -> None:
         self._app = app
         self._state = state
