@@ -127,11 +127,10 @@ def http(page: str) -> str:  # noqa: ARG001 -- all of it comes from the code
 def _document() -> Schema:
     from tempfile import TemporaryDirectory
 
-    from toolcrib.tenants import Tenants
-
     from toolcrib import Settings
     from toolcrib.http import make_app
-    from toolcrib.http.callers import Anyone
+    from toolcrib.http.authenticator import Anyone
+    from toolcrib.tenants import Tenants
 
     with TemporaryDirectory() as folder:
         made = Settings(store=folder, encoder={"dense": "deterministic"})

@@ -29,9 +29,6 @@ def parameters(crib: type, name: str) -> list[tuple[str, object, object]]:
     return [(each.name, each.kind, each.default) for each in found]
 
 
-NOT_YET = {"afind_tools", "aremove_docs", "aroute", "find_tools", "remove_docs"}
-"""Parameters that still differ in their names alone; to become empty."""
-
 SHARED = sorted(public(Crib) - EMBEDDED_ONLY - NOT_AWAITED)
 
 
@@ -39,7 +36,7 @@ def test_what_one_can_the_other_can():
     assert public(Crib) - EMBEDDED_ONLY == public(RemoteCrib)
 
 
-@pytest.mark.parametrize("name", [name for name in SHARED if name not in NOT_YET])
+@pytest.mark.parametrize("name", SHARED)
 def test_a_method_takes_the_same_on_both_sides(name):
     assert parameters(Crib, name) == parameters(RemoteCrib, name)
 

@@ -92,6 +92,7 @@ def test_the_public_names():
         "ToolcribError",
         "Turn",
         "__version__",
+        "as_json",
     ]
     assert dir(toolcrib) == toolcrib.__all__
     for name in toolcrib.__all__:

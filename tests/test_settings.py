@@ -51,14 +51,14 @@ def test_the_gate_can_be_set(empty_folder, monkeypatch):
         ("encoder:\n  threads: -1\n", "toolcrib.yaml or TOOLCRIB_*: encoder.threads: Input should"),
         (
             "lexical:\n  b: 2\n",
-            "toolcrib.yaml or TOOLCRIB_*: lexical: Value error, lexical.b is 2.0; it must",
+            "toolcrib.yaml or TOOLCRIB_*: lexical: lexical.b is 2.0; it must",
         ),
         ("rerank:\n  depth: 0\n", "toolcrib.yaml or TOOLCRIB_*: rerank.depth: Input should be"),
         ("gate:\n  threshold: 2\n", "toolcrib.yaml or TOOLCRIB_*: gate.threshold: Input should"),
         ("gate:\n  treshold: 0.2\n", "toolcrib.yaml or TOOLCRIB_*: gate.treshold: "),
         (
             "gate:\n  threshold: 0.2\n  target_precision: 0.9\n",
-            "toolcrib.yaml or TOOLCRIB_*: gate: Value error, gate: give one of threshold, target_",
+            "toolcrib.yaml or TOOLCRIB_*: gate: gate: give one of threshold, target_",
         ),
         (
             "service:\n  batch: 8\n",

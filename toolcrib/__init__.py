@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         ToolSpec,
         Turn,
     )
+    from toolcrib.records.codec import as_json
+    from toolcrib.retrieval.options import SearchOptions
     from toolcrib.router.recovery import RecoveryPolicy
     from toolcrib.settings import Settings
     from toolcrib.store.filters import And, AnyOf, Equals, Not, Or, Range
@@ -57,23 +59,27 @@ __all__ = [
     "RemoteCrib",
     "Route",
     "Scope",
+    "SearchOptions",
     "Settings",
     "ToolHit",
     "ToolSpec",
     "ToolcribError",
     "Turn",
     "__version__",
+    "as_json",
 ]
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Crib": "toolcrib.crib",
+    "RemoteCrib": "toolcrib.client",
+    "as_json": "toolcrib.records.codec",
     "Settings": "toolcrib.settings",
     "ToolcribError": "toolcrib.errors",
     **dict.fromkeys(("And", "AnyOf", "Equals", "Not", "Or", "Range"), "toolcrib.store.filters"),
     "RecoveryPolicy": "toolcrib.router.recovery",
-    "RemoteCrib": "toolcrib.client",
+    "SearchOptions": "toolcrib.retrieval.options",
     **dict.fromkeys(
         (
             "Attachment",

@@ -22,7 +22,7 @@ from toolcrib.records import Sensitivity
 from toolcrib.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
     from toolcrib.tenants import Tenants
 
@@ -80,11 +80,11 @@ def _open(location: str, settings: Settings) -> Tenants:
     return opened
 
 
-def _app(namespaces: Tenants, settings: Settings, *, asks_for_keys: bool) -> FastAPI:
+def _app(namespaces: Tenants, settings: Settings, *, asks_for_keys: bool) -> Starlette:
     from toolcrib.access.keys import KeyRing
     from toolcrib.http import Anyone, make_app
     from toolcrib.telemetry import Telemetry
-    from toolcrib.telemetry.logs import log_everything
+    from toolcrib.telemetry.telemetry import log_everything
 
     telemetry = Telemetry.of(settings.service)
     log_everything(telemetry.logs)

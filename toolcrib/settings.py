@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import (
@@ -19,6 +19,7 @@ from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError
 from toolcrib.indexers.points import FieldWeights
 from toolcrib.records import Collection
+from toolcrib.records.validation import faults
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.passages import PassageWeights
@@ -206,14 +207,7 @@ def load_settings(file: Path | None = None) -> Settings:
     try:
         return FromFile()
     except ValidationError as error:
-        raise SettingsError(f"{path} or TOOLCRIB_*: {_in_words(error)}") from error
+        wrong = (f"{name}: {REMOVED.get(name, why)}" for name, why in faults(error, "the settings"))
+        raise SettingsError(f"{path} or TOOLCRIB_*: {'; '.join(wrong)}") from error
     except (YAMLError, TypeError, ValueError) as error:
         raise SettingsError(f"{path} is not a YAML mapping: {error}") from error
-
-
-def _in_words(error: ValidationError) -> str:
-    def line(detail: Any) -> str:
-        name = ".".join(map(str, detail["loc"]))
-        return f"{name}: {REMOVED.get(name) or detail['msg']}"
-
-    return "; ".join(line(detail) for detail in error.errors())

@@ -23,6 +23,7 @@ from toolcrib.errors import (
 )
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import Context, Decision, KnowledgeResult, Scope, ToolHit, Turn
+from toolcrib.records.validation import in_words
 from toolcrib.retrieval.queries import has_words
 from toolcrib.router.decision_log import (
     DecisionLog,
@@ -151,9 +152,7 @@ class TurnRouter:
         try:
             given = Feedback.model_validate(said)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "feedback"
-            raise FeedbackError(f"{place}: {first['msg']}") from error
+            raise FeedbackError(in_words(error, "feedback")) from error
         if self._log.find(decision_id) is None:
             raise UnknownDecisionError(f"there is no decision {decision_id!r}")
         text = self._settings.telemetry.text

@@ -223,7 +223,7 @@ def test_all_keys_stay_listed_with_their_state(ring, wall):
         "id": made[1].id,
         "name": "b",
         "state": "expired",
-        "grant": GRANT.as_dict(),
+        "grant": GRANT.model_dump(mode="json"),
         "created_at": "2026-03-01T12:00:01+00:00",
         "expires_at": "2026-03-01T12:00:02+00:00",
         "revoked_at": None,

@@ -9,6 +9,7 @@ import pytest
 from toolcrib import ToolSpec
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.errors import UnknownToolError
+from toolcrib.records.codec import as_json
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 CLEAN = ToolSpec(name="send_mail", server="mail", description="Send a mail to somebody.")
@@ -61,7 +62,7 @@ def test_what_is_held_is_kept_whole(quarantine):
     held = quarantine.held("sums/add")
     assert held.spec == POISONED
     assert held.digest == POISONED.digest
-    shown = held.as_dict()
+    shown = as_json(held)
     assert shown["since"] == "1970-01-01T00:16:40+00:00"
     assert shown["spec"]["description"] == POISONED.description
     assert {"severity", "rule", "tool", "place", "excerpt", "why"} == set(shown["findings"][0])

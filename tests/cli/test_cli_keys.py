@@ -46,7 +46,7 @@ def test_every_option_narrows_or_widens_the_grant(shell, ring):
         "access": "write",
         "rate": "100/minute",
     }
-    assert ring.verify(made["text"]).grant.as_dict() == made["key"]["grant"]
+    assert ring.verify(made["text"]).grant.model_dump(mode="json") == made["key"]["grant"]
     (listed,) = shell.json("keys", "list")["keys"]
     assert listed == made["key"]
     assert ring.list()[0].expires_at - ring.list()[0].created_at == pytest.approx(30 * 86_400)

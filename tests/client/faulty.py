@@ -118,6 +118,7 @@ class Faulty(ThreadingHTTPServer):
         self.script: list[Act] = []
         self.record = Record()
         self.over = threading.Event()
+        self.reached = threading.Event()
         self._open: list[socket.socket] = []
         super().__init__(("127.0.0.1", 0), Handler)
 
@@ -165,6 +166,7 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.server.record.arrived.append(Arrived(self.command, self.path, headers, body))
+        self.server.reached.set()
         script = self.server.script
         act = script.pop(0) if script else answer(*self._good())
         act(self)

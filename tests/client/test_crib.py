@@ -12,7 +12,8 @@ from tests.conformance.contract_tools import TOOLS
 from tests.conformance.serving import serving
 from tests.router.conftest import free_of_models
 from toolcrib import Equals, Scope, ToolSpec
-from toolcrib.client import RemoteCrib, parcels, tools
+from toolcrib.client import RemoteCrib
+from toolcrib.client import crib as remote
 from toolcrib.errors import (
     ForbiddenError,
     QueryError,
@@ -40,9 +41,8 @@ def crib(service):
         yield opened
 
 
-def test_many_tools_go_in_in_parts_and_are_listed_in_pages(crib, monkeypatch):
-    monkeypatch.setattr(parcels, "PART", 7)
-    monkeypatch.setattr(tools, "PAGE", 7)
+def test_many_tools_go_in_at_once_and_are_listed_in_pages(crib, monkeypatch):
+    monkeypatch.setattr(remote, "PAGE", 7)
     many = [ToolSpec(name=f"tool{n}", server="many") for n in range(20)]
     report = crib.index_tools(many)
     assert (len(report.added), report.refused) == (20, ())
@@ -171,7 +171,7 @@ def test_every_call_has_a_twin_with_the_same_arguments():
 
 
 async def test_twins_do_what_their_methods_do(service, tmp_path, monkeypatch):
-    monkeypatch.setattr(tools, "PAGE", 2)
+    monkeypatch.setattr(remote, "PAGE", 2)
     (tmp_path / "a.md").write_text("# Rules\n\nA parcel may weigh at most thirty kilograms.\n")
     async with service.crib() as crib:
         assert len((await crib.aindex_tools(*TOOLS)).added) == 6

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from toolcrib.errors import ToolcribError
+from toolcrib.records.codec import as_json
 
 Ask = Callable[[Any], Any]
 
@@ -33,8 +34,8 @@ def plain(value: Any) -> Any:
     """An answer as JSON values; of timings, only what was timed."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
-    if hasattr(value, "as_dict"):
-        return plain(value.as_dict())
+    if is_dataclass(value):
+        return plain(as_json(value))
     if isinstance(value, Mapping):
         return {k: sorted(v) if k == "took_ms" else plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

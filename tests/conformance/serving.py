@@ -7,24 +7,23 @@ import itertools
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import pytest
+from starlette.applications import Starlette
 
 from toolcrib import Crib, Settings
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.client import RemoteCrib
 from toolcrib.http import Callers, make_app
 from toolcrib.http.server import bind, make_server, url_of
-from toolcrib.telemetry import Telemetry
-from toolcrib.telemetry.logs import Logs
+from toolcrib.telemetry import Logs, Telemetry
 from toolcrib.tenants import Tenants
 
-__all__ = ["Service", "in_memory", "serving"]
+__all__ = ["Service", "answering", "in_memory", "serving"]
 
 RAM = Path("/dev/shm")
 
@@ -66,6 +65,22 @@ class Service:
 
 
 @contextmanager
+def answering(app: Starlette, port: int = 0) -> Iterator[str]:
+    """The URL at which an application answers from a thread, for the time of the block."""
+    listening, started = bind("127.0.0.1", port), threading.Event()
+    server = make_server(app, started.set)
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        assert started.wait(60)
+        yield url_of(listening)
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+@contextmanager
 def serving(settings: Settings, port: int = 0, callers: Callers | None = None) -> Iterator[Service]:
     """A service with these settings, for the time of the block.
 
@@ -75,15 +90,5 @@ def serving(settings: Settings, port: int = 0, callers: Callers | None = None) -
     with in_memory(), Tenants.open(":memory:", settings=settings) as namespaces:
         asked = callers or KeyRing(namespaces.ledger)
         app = make_app(namespaces, settings, callers=asked, telemetry=telemetry)
-        listening = bind("127.0.0.1", port)
-        server = make_server(app)
-        thread = threading.Thread(target=server.run, args=([listening],))
-        thread.start()
-        try:
-            while not server.started:
-                time.sleep(0.005)
-            yield Service(url_of(listening), namespaces)
-        finally:
-            server.should_exit = True
-            thread.join()
-            listening.close()
+        with answering(app, port) as url:
+            yield Service(url, namespaces)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import shutil
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +13,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from tests.conformance.serving import answering
 from toolcrib import Settings
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.http import make_app
-from toolcrib.http.server import bind, make_server, url_of
-from toolcrib.telemetry import Telemetry
-from toolcrib.telemetry.logs import Logs
+from toolcrib.telemetry import Logs, Telemetry
 from toolcrib.tenants import Tenants
 
 DATA = Path(__file__).parents[2] / "data"
@@ -66,18 +63,8 @@ def serving(location: str = ":memory:", **settings: Any) -> Iterator[Service]:
         silent = Telemetry.of(chosen.service, logs=Logs("json", io.BytesIO()))
         callers = KeyRing(namespaces.ledger)
         app = make_app(namespaces, chosen, callers=callers, telemetry=silent)
-        listening = bind("127.0.0.1", 0)
-        server = make_server(app)
-        thread = threading.Thread(target=server.run, args=([listening],))
-        thread.start()
-        try:
-            while not server.started:
-                time.sleep(0.005)
-            yield Service(namespaces, url_of(listening))
-        finally:
-            server.should_exit = True
-            thread.join()
-            listening.close()
+        with answering(app) as url:
+            yield Service(namespaces, url)
 
 
 @pytest.fixture(scope="session")

@@ -16,9 +16,9 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from toolcrib.http.app import make_app
-from toolcrib.http.callers import Anyone
+from toolcrib.http.authenticator import Anyone
 from toolcrib.settings import EncoderSettings, Settings
-from toolcrib.telemetry.served import Served
+from toolcrib.telemetry import RequestSummary
 from toolcrib.tenants import Tenants
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -46,8 +46,8 @@ def service(tmp_path_factory) -> Any:
     settings = Settings(encoder=EncoderSettings(dense="deterministic"))
     with Tenants.open(tmp_path_factory.mktemp("crib"), settings=settings) as namespaces:
         app = make_app(namespaces, settings, callers=Anyone())
-        app.state.house.telemetry.metrics.count(
-            Served(
+        app.state.service.telemetry.metrics.count(
+            RequestSummary(
                 request_id="r",
                 method="POST",
                 route="/v1/tools/search",
@@ -99,7 +99,7 @@ def test_every_metric_of_the_service_is_on_the_dashboard_and_explained(told):
 
 
 async def test_every_reason_that_is_looked_at_is_given(service):
-    house = service.state.house
+    house = service.state.service
     transport = httpx2.ASGITransport(service)
     async with httpx2.AsyncClient(transport=transport, base_url="http://elsewhere") as client:
         assert (await client.get("/v1/tools")).status_code == 403

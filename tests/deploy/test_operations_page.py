@@ -16,12 +16,12 @@ from typer.main import get_command
 
 from toolcrib import errors
 from toolcrib.cli.app import app
-from toolcrib.http.faults import HTTP_PROBLEMS
+from toolcrib.http.errors import HTTP_PROBLEMS
 from toolcrib.problems import INTERNAL, PROBLEMS, slug_of
 from toolcrib.settings import Settings
 from toolcrib.store.records_db.base import DbRow
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
-from toolcrib.telemetry.metrics import Metrics
+from toolcrib.telemetry.telemetry import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, ERRORS = (

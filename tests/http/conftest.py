@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,13 +13,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.conformance.serving import answering
 from toolcrib import Settings
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.http import make_app
-from toolcrib.http.server import bind, make_server, url_of
 from toolcrib.settings import ContextSettings, EncoderSettings, ServiceSettings
-from toolcrib.telemetry import Telemetry
-from toolcrib.telemetry.logs import Logs
+from toolcrib.telemetry import Logs, Telemetry
 from toolcrib.tenants import Tenants
 
 TOOLS = [
@@ -40,10 +38,10 @@ TOOLS = [
 class Service:
     """A running service, its namespaces and its keys."""
 
-    def __init__(self, namespaces: Tenants, url: str, house: Any, log: io.BytesIO) -> None:
+    def __init__(self, namespaces: Tenants, url: str, state: Any, log: io.BytesIO) -> None:
         self.namespaces = namespaces
         self.url = url
-        self.house = house
+        self.state = state
         self.keys = KeyRing(namespaces.ledger)
         self._log = log
         self._numbers = itertools.count()
@@ -97,18 +95,8 @@ def running(
             callers=callers or KeyRing(namespaces.ledger),
             telemetry=telemetry,
         )
-        listening = bind("127.0.0.1", 0)
-        server = make_server(app)
-        thread = threading.Thread(target=server.run, args=([listening],))
-        thread.start()
-        try:
-            while not server.started:
-                time.sleep(0.005)
-            yield Service(namespaces, url_of(listening), app.state.house, log)
-        finally:
-            server.should_exit = True
-            thread.join()
-            listening.close()
+        with answering(app) as url:
+            yield Service(namespaces, url, app.state.service, log)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,8 @@ import base64
 
 import pytest
 
+from toolcrib.records.codec import as_json
+
 HOLIDAYS = "# Holidays\n\nEverybody has thirty days of holidays a year.\n"
 EXPENSES = "# Expenses\n\nHand in receipts of a journey within a month.\n"
 HANDBOOK = {
@@ -66,7 +68,7 @@ def test_documents_become_passages_that_are_found(service, filled):
     [first, *_] = found.json()["passages"]
     assert (first["source"], first["title"]) == ("holidays.md", ["Holidays"])
     crib = service.namespaces.crib(filled.get("/v1/me").json()["namespace"])
-    assert found.json() == crib.find_knowledge("thirty days of holidays").as_dict()
+    assert found.json() == as_json(crib.find_knowledge("thirty days of holidays"))
 
 
 def test_what_is_put_in_again_is_unchanged(filled):

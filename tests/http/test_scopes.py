@@ -7,7 +7,8 @@ import json
 import pytest
 
 from toolcrib import Scope
-from toolcrib.http.tool_writing import NOT_ALLOWED
+from toolcrib.http.routes.tools import NOT_ALLOWED
+from toolcrib.records.codec import as_json
 
 MAIL = {"name": "send_mail", "server": "mail", "description": "Send a mail."}
 
@@ -43,7 +44,7 @@ def test_scores_are_those_of_a_scope_and_not_of_all(service, narrow, stocked):
     scope = Scope(tags=frozenset({"safe"}))
     expected = service.namespaces.crib(name).find_tools("read the mail", 10, scope=scope)
     found = narrow(tags={"safe"}).post("/v1/tools/search", json={"query": "read the mail", "k": 10})
-    assert found.json()["tools"] == expected.as_dict()["tools"]
+    assert found.json()["tools"] == as_json(expected)["tools"]
 
 
 def test_a_list_and_its_counts_hold_only_what_the_key_allows(narrow):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from toolcrib import Collection, Passage, Scope, Settings, ToolSpec, Turn
 from toolcrib.errors import ToolcribError
+from toolcrib.records.codec import as_json
 from toolcrib.settings import ContextSettings, EncoderSettings
 from toolcrib.tenants import Tenants
 
@@ -90,13 +91,13 @@ class Alone:
     def write(self, sent, prune):
         specs = [ToolSpec(**fields) for fields in sent]
         report = self.crib.index_tools(specs, prune=prune)
-        return {**report.as_dict(), "ids": report.ids(), "quarantined": []}
+        return {**as_json(report, full=True), "quarantined": []}
 
     def delete(self, tool_id):
         self.crib.remove_tools(tool_id)
 
     def search(self, query, k, scope):
-        return self.crib.find_tools(query, k, scope=scope_of(scope), explain=True).as_dict()
+        return as_json(self.crib.find_tools(query, k, scope=scope_of(scope), explain=True))
 
     def list(self, scope):
         found = self.crib.list_tools(scope=scope_of(scope))
@@ -106,7 +107,7 @@ class Alone:
         return self.crib.get_tool(tool_id).model_dump(mode="json")
 
     def facets(self):
-        return self.crib.facets().as_dict()
+        return as_json(self.crib.facets())
 
     def describe(self, name, text):
         self.crib.add_collections(Collection(name=name, description=text))
@@ -115,7 +116,7 @@ class Alone:
     def fill(self, name, given):
         found = [Passage(name, document, text, (), n) for n, (document, text) in enumerate(given)]
         report = self.crib.index_passages(found)
-        return {**report.as_dict(), "ids": report.ids()}
+        return as_json(report, full=True)
 
     def empty(self, name):
         if name not in [each.name for each, _ in self.crib.list_collections()]:
@@ -127,18 +128,18 @@ class Alone:
         return [{**each.model_dump(mode="json"), "passages": n} for each, n in known]
 
     def ask(self, query, scope):
-        return self.crib.find_knowledge(query, scope=scope_of(scope)).as_dict()
+        return as_json(self.crib.find_knowledge(query, scope=scope_of(scope)))
 
     def detect(self, text):
-        return self.crib.detect(Turn(text=text, scope=Scope())).as_dict()
+        return as_json(self.crib.detect(Turn(text=text, scope=Scope())))
 
     def route(self, text, scope):
         self.decided += 1
-        return self.crib.route(Turn(text=text, scope=scope_of(scope))).as_dict()
+        return as_json(self.crib.route(Turn(text=text, scope=scope_of(scope))))
 
     def alternates(self, failed, text):
         hits = self.crib.alternates(failed, Turn(text=text, scope=Scope()))
-        return [hit.as_dict() for hit in hits]
+        return [as_json(hit) for hit in hits]
 
     def decisions(self):
         return self.decided

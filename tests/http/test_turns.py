@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib import Scope, Turn
+from toolcrib.records.codec import as_json
 
 
 @pytest.fixture
@@ -14,7 +15,7 @@ def crib(service, stocked):
 
 def test_a_context_is_that_of_the_embedded_crib(stocked, crib):
     answer = stocked.post("/v1/detect", json={"text": "urgent: mail ana@example.org today!"})
-    assert answer.json() == crib.detect("urgent: mail ana@example.org today!").as_dict()
+    assert answer.json() == as_json(crib.detect("urgent: mail ana@example.org today!"))
 
 
 def test_a_decision_is_that_of_the_embedded_crib(stocked, crib):
@@ -30,7 +31,7 @@ def test_a_decision_is_that_of_the_embedded_crib(stocked, crib):
     }
     found = stocked.post("/v1/route", json={**turn, "k": 2}).json()
     scope = Scope()
-    expected = crib.route(Turn.model_validate({**turn, "scope": scope}), k=2).as_dict()
+    expected = as_json(crib.route(Turn.model_validate({**turn, "scope": scope}), k=2))
     for made in (found, expected):
         assert made.pop("id")
         assert made.pop("took_ms")
@@ -51,34 +52,13 @@ def test_a_turn_that_says_nothing_is_decided(stocked):
     assert (decision["route"]["kind"], decision["degraded"]) == ("none", ["no-words"])
 
 
-def test_what_fits_into_no_budget_is_left_out(stocked):
-    decision = stocked.post("/v1/route", json={"text": "send a mail", "budget_ms": 0}).json()
-    assert "tools" in decision["degraded"]
-
-
-def test_a_ceiling_holds(stocked):
-    sent = {"text": "drop the table", "k": 10, "max_sensitivity": "internal"}
-    items = stocked.post("/v1/route", json=sent).json()["tools"]["items"]
-    assert "sql/drop_table" not in [item["id"] for item in items]
-
-
 def test_alternates_are_those_of_the_embedded_crib(stocked, crib):
     for turn in ("read the mail", {"text": "read the mail"}):
         sent = {"failed_tool": "mail/read_mail", "turn": turn, "k": 2}
         found = stocked.post("/v1/alternates", json=sent).json()["tools"]
         asked = Turn(text="read the mail", scope=Scope())
         expected = crib.alternates("mail/read_mail", asked, k=2)
-        assert found == [hit.as_dict() for hit in expected]
-
-
-def test_alternates_avoid_what_failed_before(stocked):
-    decided = stocked.post("/v1/route", json={"text": "read the mail"}).json()["id"]
-    sent = {"failed_tool": "mail/read_mail", "turn": "read the mail", "decision_id": decided}
-    [first, *_] = stocked.post("/v1/alternates", json=sent).json()["tools"]
-    told = {"decision_id": decided, "tool": first["id"], "outcome": "failure", "took_ms": 3}
-    assert stocked.post("/v1/outcomes", json=told).status_code == 204
-    left = stocked.post("/v1/alternates", json=sent).json()["tools"]
-    assert first["id"] not in [hit["id"] for hit in left]
+        assert found == [as_json(hit) for hit in expected]
 
 
 @pytest.mark.parametrize(

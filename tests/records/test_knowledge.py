@@ -17,6 +17,7 @@ from toolcrib.records import (
     PassageHit,
     Scope,
 )
+from toolcrib.records.codec import as_json
 
 PART = Passage("handbook", "teams/leave.md", "Ask a week before.", ("Leave", "Holidays"), 2, 340)
 
@@ -107,7 +108,7 @@ def test_a_passage_cannot_be_changed_in_place():
 
 
 def test_a_hit_is_written_with_all_that_an_agent_quotes():
-    assert PassageHit(1, 0.123456789, PART).as_dict() == {
+    assert as_json(PassageHit.of(PART, 1, 0.123456789)) == {
         "id": "handbook/teams/leave.md#2",
         "collection": "handbook",
         "score": 0.123457,
@@ -117,16 +118,17 @@ def test_a_hit_is_written_with_all_that_an_agent_quotes():
         "position": 2,
         "start": 340,
         "text": "Ask a week before.",
+        "rank": 1,
     }
 
 
 def test_the_legs_of_a_hit_are_written_where_there_are_any():
-    shown = PassageHit(1, 0.5, PART, {"dense": 0.87654321}).as_dict()
+    shown = as_json(PassageHit.of(PART, 1, 0.5, {"dense": 0.87654321}))
     assert shown["legs"] == {"dense": 0.876543}
 
 
 def test_an_answer_to_nothing_abstains_and_claims_no_probability():
-    assert KnowledgeResult().as_dict() == {
+    assert as_json(KnowledgeResult()) == {
         "verdict": "abstain",
         "confidence": None,
         "fit": None,
@@ -142,14 +144,14 @@ def test_an_answer_to_nothing_abstains_and_claims_no_probability():
 def test_an_answer_is_written_rounded_and_as_json():
     found = KnowledgeResult(
         (CollectionHit("handbook", 0.77777777),),
-        (PassageHit(1, 0.5, PART),),
+        (PassageHit.of(PART, 1, 0.5),),
         confidence=0.77777777,
         fit=0.88888888,
         verdict="accept",
         reason="the map names handbook",
         threshold=0.2,
     )
-    shown = json.loads(json.dumps(found.as_dict()))
+    shown = json.loads(json.dumps(as_json(found)))
     assert shown["collections"] == [{"id": "handbook", "confidence": 0.777778}]
     assert (shown["confidence"], shown["fit"], shown["threshold"]) == (0.777778, 0.888889, 0.2)
     assert (shown["verdict"], shown["reason"]) == ("accept", "the map names handbook")

@@ -14,6 +14,7 @@ from tests.retrieval.calibrations import CURVE, EASY, calibration, flat
 from tests.retrieval.conftest import GENERAL, TOOLS, Open
 from toolcrib import Crib, Equals, FindResult, Scope, ToolSpec
 from toolcrib.errors import CalibrationError, SettingsError
+from toolcrib.records.codec import as_json
 from toolcrib.retrieval.gate import GATE_TEXTS, Gate, GateJudgement, GateReason, GateSettings
 
 CALIBRATION = calibration({}, threshold=0.3, curves={"": CURVE, "mail": EASY})
@@ -198,7 +199,7 @@ class TestConfidence:
         assert 0 < (found.confidence or 0) < 0.7
 
     def test_the_contract_names_it_all(self, open_crib: Open) -> None:
-        told = open_crib(flat, probability=0.75).find_tools(QUERY, k=1).as_dict()
+        told = as_json(open_crib(flat, probability=0.75).find_tools(QUERY, k=1))
         assert told["confidence"] == told["tools"][0]["probability"] == 0.75
         assert (told["verdict"], told["threshold"], told["fallback"]) == ("accept", 0.5, False)
         assert told["reason"] == "confidence 0.75 reaches the threshold 0.50 (as calibrated)"

@@ -37,7 +37,7 @@ def found(*ids, query="a question", sure=0.8, verdict="accept", **fields):
 def known(*collections, sure=0.7, verdict="accept"):
     """Collections that were asked, best first, with a passage of the first."""
     passages = (
-        [PassageHit(1, 0.9, Passage(collections[0], "a.md", "Words."))] if collections else []
+        [PassageHit.of(Passage(collections[0], "a.md", "Words."), 1, 0.9)] if collections else []
     )
     hits = tuple(CollectionHit(name, sure) for name in collections)
     return KnowledgeResult(hits, tuple(passages), confidence=sure, verdict=verdict)

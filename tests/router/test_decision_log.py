@@ -52,7 +52,7 @@ def telling(words: list[str], style: int):
 
 
 def passages_with(text: str) -> KnowledgeResult:
-    passage = PassageHit(1, 0.5, Passage("handbook", "a.md", text, title=(text,)))
+    passage = PassageHit.of(Passage("handbook", "a.md", text, title=(text,)), 1, 0.5)
     return KnowledgeResult((), (passage,), 0.5, verdict="accept", reason=text)
 
 

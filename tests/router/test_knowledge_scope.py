@@ -15,6 +15,7 @@ from tests.router.knowledge_shelf import (
 )
 from toolcrib import Crib, Scope, Settings, Turn
 from toolcrib.records import Collection, KnowledgeResult, Passage
+from toolcrib.records.codec import as_json
 from toolcrib.router.knowledge import MapEntry
 
 EGG = "how long should an egg cook?"
@@ -152,7 +153,7 @@ def test_a_turn_is_decided_the_same(cribs, question, scope, ceiling):
     turn = Turn(text=question, scope=scope, max_sensitivity=ceiling)
     less, more = (crib.route(turn) for crib in cribs)
     assert same(more.knowledge, less.knowledge)
-    assert more.route.as_dict() == less.route.as_dict()
+    assert as_json(more.route) == as_json(less.route)
     assert (more.tools.verdict, more.tools.reason) == (less.tools.verdict, less.tools.reason)
     assert (more.context, more.signals) == (less.context, less.signals)
-    assert "vault" not in str(more.as_dict())
+    assert "vault" not in str(as_json(more))

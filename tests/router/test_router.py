@@ -14,6 +14,7 @@ from tests.router.conftest import COLLECTIONS, PASSAGES, TOOLS, CountingEncoder
 from toolcrib import Message, Scope, Turn
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import QueryError
+from toolcrib.records.codec import as_json
 from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.router.route import WEIGHTS
 from toolcrib.router.router import (
@@ -189,7 +190,7 @@ def test_ceilings_keep_tools_and_collections_out_and_the_decision_says_that_they
 
 def test_a_decision_never_says_what_a_ceiling_kept_out(crib):
     turn = Turn(text="read the patient_file in the wards", max_sensitivity="public")
-    told = str(replace(crib.route(turn), context=crib.detect("x"), search_text="").as_dict())
+    told = str(as_json(replace(crib.route(turn), context=crib.detect("x"), search_text="")))
     assert "clinic" not in told
     assert "wards" not in told
 
@@ -231,7 +232,7 @@ def test_every_decision_has_an_id_of_its_own_and_is_otherwise_the_same(crib):
     assert one.id != other.id
 
     def lasting(decision):
-        said = decision.as_dict()
+        said = as_json(decision)
         return {**said, "id": "", "took_ms": {}, "tools": {**said["tools"], "took_ms": {}}}
 
     assert lasting(one) == lasting(other)

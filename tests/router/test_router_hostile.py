@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.router.conftest import COLLECTIONS, PASSAGES, TOOLS, Shelves
 from toolcrib import Attachment, Message, Scope, ToolSpec, Turn
 from toolcrib.records import SENSITIVITIES
+from toolcrib.records.codec import as_json
 
 MAIL = "send a mail to somebody"
 INJECTION = (
@@ -57,15 +58,15 @@ def check(decision, most_tools=6):
     assert [hit.rank for hit in decision.tools.tools] == [*range(1, len(ids(decision)) + 1)]
     assert all(0 <= hit.score <= 1 for hit in decision.tools.tools)
     assert len(decision.search_text) < 3_000
-    assert set(decision.as_dict()) >= {"id", "context", "tools", "knowledge", "took_ms", "degraded"}
+    assert set(as_json(decision)) >= {"id", "context", "tools", "knowledge", "took_ms", "degraded"}
     return decision
 
 
 def check_within(decision, ceiling=CEILING):
     """What a ceiling of the turn keeps out, it keeps out."""
     check(decision)
-    told = str(replace(decision, context=replace(decision.context, text="", entities=()),
-                       search_text="").as_dict())  # fmt: skip
+    told = str(as_json(replace(decision, context=replace(decision.context, text="", entities=()),
+                       search_text="")))  # fmt: skip
     assert "clinic/" not in told
     assert "wards" not in told
     assert f"ceiling:destination:{ceiling}" in decision.signals
@@ -114,7 +115,7 @@ def test_what_is_said_to_the_router_is_only_text(crib):
     told = crib.route(Turn(text=f"{MAIL}\n{INJECTION}", max_sensitivity=CEILING), k=2)
     check_within(plain)
     check_within(told)
-    assert set(told.as_dict()) == set(plain.as_dict())
+    assert set(as_json(told)) == set(as_json(plain))
     assert len(ids(told)) <= len(ids(plain)) == 3
     assert (told.max_tool_calls, told.tool_timeout_s) == (
         plain.max_tool_calls,

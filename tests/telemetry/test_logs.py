@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import StoreUnavailableError
-from toolcrib.telemetry.logs import Logs, log_everything
-from toolcrib.telemetry.served import Served
+from toolcrib.telemetry import Logs, RequestSummary, log_everything
 
-SERVED = Served(
+SERVED = RequestSummary(
     request_id="r1",
     method="GET",
     route="/v1/tools/{id}",
@@ -52,7 +51,7 @@ def test_a_request_is_a_line_of_json(out):
 
 
 def test_why_a_request_was_turned_away_is_told(out):
-    Logs("json", out).write(Served("r", "GET", "unmatched", 429, 1.0, turned_away="rate"))
+    Logs("json", out).write(RequestSummary("r", "GET", "unmatched", 429, 1.0, turned_away="rate"))
     assert lines(out)[0]["turned_away"] == "rate"
 
 
@@ -66,8 +65,8 @@ def test_a_line_may_be_text(out):
 @pytest.mark.parametrize("route", ["/healthz", "/readyz", "/metrics"])
 def test_probes_are_told_only_when_they_fail(out, route):
     logs = Logs("json", out)
-    logs.write(Served("r", "GET", route, 200, 1.0))
-    logs.write(Served("r", "GET", route, 503, 1.0))
+    logs.write(RequestSummary("r", "GET", route, 200, 1.0))
+    logs.write(RequestSummary("r", "GET", route, 503, 1.0))
     assert [line["status"] for line in lines(out)] == [503]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from toolcrib.telemetry.metrics import Metrics
-from toolcrib.telemetry.served import UNMATCHED, Served
+from toolcrib.telemetry import UNMATCHED, RequestSummary
+from toolcrib.telemetry.telemetry import Metrics
 
 
 def values(metrics):
@@ -21,7 +21,7 @@ def values(metrics):
 def test_a_request_is_counted_and_timed():
     metrics = Metrics()
     for took_ms in (1.0, 3.0):
-        metrics.count(Served("r", "GET", "/v1/me", 200, took_ms))
+        metrics.count(RequestSummary("r", "GET", "/v1/me", 200, took_ms))
     found = values(metrics)
     assert found["toolcrib_requests_total", "/v1/me", "200", "GET"] == 2
     assert found["toolcrib_request_seconds_count", "/v1/me"] == 2
@@ -30,7 +30,7 @@ def test_a_request_is_counted_and_timed():
 
 def test_stages_verdicts_and_what_is_missing_are_counted():
     metrics = Metrics()
-    served = Served(
+    served = RequestSummary(
         "r",
         "POST",
         "/v1/route",
@@ -52,7 +52,7 @@ def test_stages_verdicts_and_what_is_missing_are_counted():
 def test_made_up_methods_are_one():
     metrics = Metrics()
     for method in ("FOO", "BAR"):
-        metrics.count(Served("r", method, UNMATCHED, 405, 1.0))
+        metrics.count(RequestSummary("r", method, UNMATCHED, 405, 1.0))
     found = values(metrics)
     assert found["toolcrib_requests_total", "405", "OTHER", UNMATCHED] == 2
     assert ("toolcrib_request_seconds_count", UNMATCHED) not in found
@@ -66,5 +66,5 @@ def test_a_watched_value_is_that_of_now_and_left_out_where_it_fails():
 
 def test_two_services_in_a_process_count_apart():
     one, other = Metrics(), Metrics()
-    one.count(Served("r", "GET", "/v1/me", 200, 1.0))
+    one.count(RequestSummary("r", "GET", "/v1/me", 200, 1.0))
     assert ("toolcrib_requests_total", "/v1/me", "200", "GET") not in values(other)

@@ -10,9 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from toolcrib.errors import OverloadedError, QueryError, StoreError
 from toolcrib.settings import ServiceSettings
-from toolcrib.telemetry import Telemetry
-from toolcrib.telemetry.logs import Logs
-from toolcrib.telemetry.served import Served
+from toolcrib.telemetry import Logs, RequestSummary, Telemetry
 
 
 def made(out, **how):
@@ -29,7 +27,7 @@ def test_a_request_is_told_to_all_three():
     out, exporter, provider = io.BytesIO(), InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     telemetry = made(out, provider=provider)
-    telemetry.finished(Served("r", "GET", "/v1/me", 200, 1.0))
+    telemetry.finished(RequestSummary("r", "GET", "/v1/me", 200, 1.0))
     assert b'"request"' in out.getvalue()
     assert b'route="/v1/me"' in telemetry.metrics.text()[0]
     assert [span.name for span in exporter.get_finished_spans()] == ["GET /v1/me"]
@@ -47,5 +45,5 @@ def test_only_what_somebody_should_look_at_is_logged_as_an_error():
 
 
 def test_lines_go_to_standard_error_by_default(capfd):
-    Telemetry.of(ServiceSettings()).finished(Served("r", "GET", "/v1/me", 200, 1.0))
+    Telemetry.of(ServiceSettings()).finished(RequestSummary("r", "GET", "/v1/me", 200, 1.0))
     assert '"route":"/v1/me"' in capfd.readouterr().err

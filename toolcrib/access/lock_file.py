@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.errors import SourceError, StoreWriteError
 from toolcrib.records import ToolSpec
+from toolcrib.records.validation import in_words
 from toolcrib.store.folder import write_atomically
 
 __all__ = ["LockFile"]
@@ -112,10 +113,8 @@ class LockFile:
             place = f"line {mark.line + 1}" if mark else ""
             raise SourceError(name, place, f"{problem}; {MEND}") from error
         except ValidationError as error:
-            fault = error.errors()[0]
-            way = ".".join(map(str, fault["loc"])) or "the whole"
-            place = f"line {_line(text, fault['loc'])}"
-            raise SourceError(name, place, f"{way}: {fault['msg']}; {MEND}") from error
+            place = f"line {_line(text, error.errors()[0]['loc'])}"
+            raise SourceError(name, place, f"{in_words(error)}; {MEND}") from error
 
 
 def _line(text: str, way: Sequence[int | str]) -> int:

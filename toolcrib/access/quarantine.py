@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import PlainSerializer
 
 from toolcrib.errors import UnknownToolError
 from toolcrib.indexers.audit import Finding, audit_all, blocks
 from toolcrib.records import ToolSpec
+from toolcrib.records.codec import adapter, as_json
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 
 __all__ = ["Held", "Quarantine"]
@@ -18,11 +21,16 @@ __all__ = ["Held", "Quarantine"]
 DANGEROUS = "its text is dangerous to a model"
 
 
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A tool that is not served: why, what was found in it, and since when (Unix time).
+    """A tool that is not served: why, what was found in it, and since when.
 
-    `was_digest` is that of what was approved under its id before, None for a new tool.
+    `since` is Unix time, in JSON ISO 8601 in UTC. `was_digest` is that of what was
+    approved under its id before, None for a new tool.
     """
 
     tool_id: str
@@ -31,21 +39,8 @@ class Held:
     was_digest: str | None
     reason: str
     findings: tuple[Finding, ...]
-    since: float
+    since: Annotated[float, PlainSerializer(_iso, return_type=str)]
     spec: ToolSpec
-
-    def as_dict(self) -> dict[str, Any]:
-        """The tool as the JSON contract has it."""
-        return {
-            "tool_id": self.tool_id,
-            "server": self.server,
-            "digest": self.digest,
-            "was_digest": self.was_digest,
-            "reason": self.reason,
-            "findings": [finding.as_dict() for finding in self.findings],
-            "since": datetime.fromtimestamp(self.since, UTC).isoformat(timespec="seconds"),
-            "spec": self.spec.model_dump(mode="json"),
-        }
 
 
 class Quarantine:
@@ -143,19 +138,9 @@ class Quarantine:
 
 
 def _body(held: Held) -> Mapping[str, Any]:
-    shown = held.as_dict()
+    shown = as_json(held)
     return {key: value for key, value in shown.items() if key != "since"}
 
 
 def _read(entry: DbRow) -> Held:
-    body = entry.body
-    return Held(
-        tool_id=body["tool_id"],
-        server=body["server"],
-        digest=body["digest"],
-        was_digest=body["was_digest"],
-        reason=body["reason"],
-        findings=tuple(Finding(**finding) for finding in body["findings"]),
-        since=entry.at,
-        spec=ToolSpec.model_validate(body["spec"]),
-    )
+    return adapter(Held).validate_python({**entry.body, "since": entry.at})

@@ -35,6 +35,7 @@ from toolcrib.indexers.audit import Finding, audit_all, blocks
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
+from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.namespaced import DEFAULT
 
@@ -250,7 +251,7 @@ def _write(lock: Path | None, settings: Settings, chosen: Sequence[Held]) -> Non
 
 def _show(held: Sequence[Held], *, json: bool) -> None:
     if json:
-        print_json({"held": [each.as_dict() for each in held]})
+        print_json({"held": [as_json(each) for each in held]})
         return
     for each in held:
         out.print(f"[bold]{escape(each.tool_id)}[/]  [dim]{escape(each.reason)}[/]")
@@ -283,7 +284,7 @@ def audit(
     refused = [item for item in found if isinstance(item, Refusal)]
     findings = audit_all(tools)
     if json:
-        shown = [finding.as_dict() for finding in findings]
+        shown = [as_json(finding) for finding in findings]
         unread = [{"source": r.source, "place": r.place, "reason": r.reason} for r in refused]
         print_json({"tools": len(tools), "findings": shown, "refused": unread})
     else:

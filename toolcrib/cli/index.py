@@ -31,6 +31,7 @@ from toolcrib.cli.output import (
 from toolcrib.integrations.formats import export
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Collection, IndexReport
+from toolcrib.records.codec import as_json
 from toolcrib.router.collections import preset
 from toolcrib.settings import load_settings
 
@@ -85,7 +86,7 @@ def index(
 def _finish(report: IndexReport, took_s: float, *, strict: bool, json: bool) -> None:
     """Say what was done; fail where nothing could be read, or with `strict` anything not."""
     if json:
-        print_json(report.as_dict())
+        print_json(as_json(report))
     else:
         print_report(report, took_s)
     if report.refused and (strict or not (report.added or report.changed or report.unchanged)):

@@ -25,6 +25,7 @@ from toolcrib.records import (
     ToolHit,
     ToolSpec,
 )
+from toolcrib.records.codec import as_json
 
 if TYPE_CHECKING:
     from toolcrib.evaluation.compare import Fall
@@ -146,7 +147,7 @@ def counting(what: str) -> Generator[Callable[[str, int, int], None]]:
 
 def print_report(report: IndexReport, took_s: float) -> None:
     """What an index run did, and what it refused."""
-    counts = report.as_dict()
+    counts = as_json(report)
     parts = [f"{counts[key]} {key}" for key in ("added", "changed", "removed", "unchanged")]
     out.print(f"[bold]{', '.join(parts)}[/] [dim]in {took_s:.1f} s[/]")
     if not report.refused:

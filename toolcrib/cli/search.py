@@ -17,6 +17,8 @@ from toolcrib.crib import Crib
 from toolcrib.errors import QueryError
 from toolcrib.integrations.formats import FORMATS, export
 from toolcrib.records import FindResult, Turn
+from toolcrib.records.codec import as_json
+from toolcrib.records.validation import in_words
 from toolcrib.retrieval.options import SearchOptions
 
 __all__ = ["route", "search"]
@@ -94,7 +96,7 @@ def _print(result: FindResult, as_: str | None, *, explain: bool, json: bool) ->
     if as_ is not None:
         print_json(export((hit.tool for hit in result.tools), as_))
     elif json:
-        print_json(result.as_dict())
+        print_json(as_json(result))
     else:
         print_result(result, explain=explain)
 
@@ -136,7 +138,7 @@ def _decide(
         return
     decision = crib.route(turn, k=k, budget_ms=budget_ms)
     if json:
-        print_json(decision.as_dict())
+        print_json(as_json(decision))
     else:
         print_decision(decision)
 
@@ -152,6 +154,4 @@ def _read(line: str) -> Turn:
     try:
         return Turn.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "turn"
-        raise QueryError(f"no turn: {place}: {first['msg']}") from error
+        raise QueryError(f"no turn: {in_words(error, 'turn')}") from error

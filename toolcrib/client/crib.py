@@ -1,21 +1,26 @@
-"""The face of a service: what `Crib` is, but somewhere else."""
+"""Remote crib: the methods of an embedded one, for a crib behind a service's URL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack
 
-from toolcrib.client import documents, indexing, tools, turns
-from toolcrib.client.address import Address
-from toolcrib.client.lines import AsyncLine, Line
-from toolcrib.client.parcels import packed_passages
-from toolcrib.client.twins import AsyncTwins
-from toolcrib.client.wire import Manner, Wire
-from toolcrib.indexers.readers.registry import ToolSource
+from pydantic import ValidationError
+
+from toolcrib.client.transport import EXTRA, FEATURE, Transport, quoted
+from toolcrib.client.upload import upload
+from toolcrib.errors import FeedbackError, QueryError, UnknownCollectionError, UnknownToolError
+from toolcrib.extras import import_extra
+from toolcrib.indexers.readers.registry import ToolSource, tool_entries
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import (
+    Alternates,
     Collection,
+    CollectionList,
     Context,
     Decision,
     Facets,
@@ -25,24 +30,60 @@ from toolcrib.records import (
     Outcome,
     Passage,
     Scope,
+    ServiceInfo,
     ToolHit,
+    ToolPage,
     ToolSpec,
     Turn,
 )
+from toolcrib.records.codec import as_json
+from toolcrib.records.validation import in_words
+from toolcrib.retrieval.options import SearchKeywords, SearchOptions
+from toolcrib.retrieval.queries import check_query, has_words
+from toolcrib.router.collections import preset
+from toolcrib.router.decision_log import Feedback
 from toolcrib.router.recovery import RecoveryPolicy
 from toolcrib.store.base import Identity, StoreInfo
-from toolcrib.store.filters import Filter
+from toolcrib.store.filters import Equals, Filter, filter_to_json, validate
+from toolcrib.store.payload import FACETS, count_facets
 
 __all__ = ["RemoteCrib"]
 
+P = ParamSpec("P")
+Made = TypeVar("Made")
 
-class RemoteCrib(AsyncTwins):
+PAGE = 500
+"""Tools a request when they are listed: the most that a service gives."""
+
+
+def _in_thread(
+    method: Callable[Concatenate[RemoteCrib, P], Made],
+) -> Callable[Concatenate[RemoteCrib, P], Coroutine[Any, Any, Made]]:
+    """The same method where nothing may block; cancelled, it is waited for no longer."""
+
+    @wraps(method)
+    async def call(self: RemoteCrib, *args: P.args, **kwargs: P.kwargs) -> Made:
+        threads = import_extra("anyio.to_thread", FEATURE, EXTRA)
+        work = partial(method, self, *args, **kwargs)
+        return await threads.run_sync(work, abandon_on_cancel=True)
+
+    call.__name__ = f"a{method.__name__}"
+    call.__doc__ = f"As `{method.__name__}`, in a thread."
+    return call
+
+
+@dataclass(frozen=True, slots=True)
+class _Removed:
+    removed: int
+
+
+class RemoteCrib:
     """A crib behind a service's URL, with the methods and errors of one that is embedded.
 
     Sources of tools and documents are read on this side. `timeout_s` is for one attempt; up to
     `attempts` are made where that does no harm, with the pauses that the service asks for. Every
-    call has an `a...` twin, and raises `ServiceError` or one below it where the service does not
-    answer as it should. Safe for several threads and event loops. A context manager.
+    call has an `a...` twin, which runs it in a thread, and raises `ServiceError` or one below it
+    where the service does not answer as it should. Safe for several threads. A context manager.
 
     Raises:
         SettingsError: `url` is no URL of a service, or a key cannot be one.
@@ -58,11 +99,7 @@ class RemoteCrib(AsyncTwins):
         timeout_s: float = 10.0,
         attempts: int = 4,
     ) -> None:
-        address = Address.of(url, api_key, namespace)
-        wire = Wire(address, Manner(timeout_s, attempts))
-        self._url = address.url
-        self._line = Line(wire)
-        self._async_line = AsyncLine(wire)
+        self._transport = Transport(url, api_key, namespace, timeout_s=timeout_s, attempts=attempts)
 
     # -- tools -------------------------------------------------------------------------------
 
@@ -75,34 +112,44 @@ class RemoteCrib(AsyncTwins):
         progress: Listener | None = None,
     ) -> IndexReport:
         """As `Crib.index_tools`; what the service holds back for approval is refused, too."""
-        packed = indexing.read_sources(sources, server, format)
-        steps = indexing.index_tools(packed, server=server, prune=prune, progress=progress)
-        return self._line.run(steps)
+        found = [entry for source in sources for entry in tool_entries(source, server, format)]
+        query = {"prune": "true" if prune else None, "server": server if prune else None}
+        return upload(self._transport, "/v1/tools", found, query, progress)
 
     def remove_tools(self, *ids: str) -> None:
         """As `Crib.remove_tools`."""
-        self._line.run(indexing.remove_tools(ids))
+        for tool_id in ids:
+            self.get_tool(tool_id)
+        for tool_id in ids:
+            try:
+                self._transport.tell("DELETE", _tool_path(tool_id), about=tool_id)
+            except UnknownToolError:
+                # Somebody else was faster, or an earlier attempt whose answer was lost.
+                continue
 
     def find_tools(
-        self,
-        query: str,
-        k: int | Literal["auto"] = 5,
-        *,
-        scope: Scope | None = None,
-        where: Filter | None = None,
-        explain: bool = False,
-        gate: bool = True,
-        coverage: float = 0.95,
+        self, query: str, k: int | Literal["auto"] = 5, **options: Unpack[SearchKeywords]
     ) -> FindResult:
         """As `Crib.find_tools`, within what the key allows; numbers have six decimals."""
-        call = tools.find_tools(
-            query, k, scope=scope, where=where, explain=explain, gate=gate, coverage=coverage
-        )
-        return self._line.ask(call)
+        asked = SearchOptions(k, **options)
+        check_query(query, k, asked.where)
+        coverage = asked.coverage
+        if k == "auto" and coverage is not None and not 0 <= coverage <= 1:
+            raise QueryError(f"coverage is {coverage}; it must be between 0 and 1")
+        # Embedded, coverage is not looked at either where it does not count.
+        asked = replace(asked, coverage=coverage if k == "auto" else None)
+        body = {"query": query, "shape": "full", **_given(as_json(asked))}
+        return self._transport.ask(FindResult, "POST", "/v1/tools/search", body)
 
     def get_tool(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
         """As `Crib.get_tool`."""
-        return self._line.run(tools.get_tool(tool_id, scope))
+        if scope is None:
+            return self._transport.ask(ToolSpec, "GET", _tool_path(tool_id), about=tool_id)
+        for tool in self.list_tools(scope=scope, where=Equals("name_key", tool_id.casefold())):
+            if tool.id == tool_id:
+                return tool
+        known = [tool.id for tool in self.list_tools(scope=scope)]
+        raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, known, n=3)))
 
     def list_tools(
         self,
@@ -113,15 +160,25 @@ class RemoteCrib(AsyncTwins):
     ) -> Iterator[ToolSpec]:
         """As `Crib.list_tools`, asked for in pages while they are gone through."""
         while True:
-            page = self._line.ask(tools.tools_page(scope, where, after))
+            page = self._page(scope, where, after)
             yield from page.tools
             if page.next is None:
                 return
             after = page.next
 
+    def _page(self, scope: Scope | None, where: Filter | None, after: str | None) -> ToolPage:
+        if where is not None:
+            validate(where)
+        named = {"where": where and filter_to_json(where), "scope": scope and as_json(scope)}
+        body = _given({"limit": PAGE, "cursor": after, **named})
+        return self._transport.ask(ToolPage, "POST", "/v1/tools/list", body)
+
     def facets(self, *, scope: Scope | None = None) -> Facets:
         """As `Crib.facets`; with a scope, all tools in reach are listed for it."""
-        return self._line.run(tools.facets(scope))
+        if scope is None:
+            return self._transport.ask(Facets, "GET", "/v1/facets")
+        tools = self.list_tools(scope=scope)
+        return count_facets({name: getattr(tool, name) for name in FACETS} for tool in tools)
 
     # -- knowledge ---------------------------------------------------------------------------
 
@@ -132,39 +189,73 @@ class RemoteCrib(AsyncTwins):
         prune: bool = False,
         progress: Listener | None = None,
     ) -> IndexReport:
-        """As `Crib.index_docs`; with `prune`, all goes in one request."""
-        packed = documents.read_documents(sources, collection)
-        pruned = collection if prune else None
-        return self._line.run(documents.index_passages(packed, prune=pruned, progress=progress))
+        """As `Crib.index_docs`."""
+        # The loaders import parsers of every format; a question needs none of them.
+        from toolcrib.indexers.documents.sources import passages
+        from toolcrib.settings import DocumentSettings
+
+        preset(collection)
+        size = DocumentSettings().max_tokens
+        found = [
+            entry for source in sources for entry in passages(source, collection, max_tokens=size)
+        ]
+        query = {"prune": collection if prune else None}
+        return upload(self._transport, "/v1/documents", found, query, progress)
 
     def index_passages(
         self, passages: Iterable[Passage], *, progress: Listener | None = None
     ) -> IndexReport:
         """As `Crib.index_passages`."""
-        packed = packed_passages(("", passage) for passage in passages)
-        return self._line.run(documents.index_passages(packed, progress=progress))
+        found = [("", passage) for passage in passages]
+        for name in {passage.collection for _, passage in found}:
+            preset(name)
+        return upload(self._transport, "/v1/documents", found, {}, progress)
 
-    def remove_docs(self, collection: str, *names: str) -> int:
+    def remove_docs(self, collection: str, *documents: str) -> int:
         """As `Crib.remove_docs`."""
-        return self._line.run(documents.remove_docs(collection, names))
+        counts = {each.name: count for each, count in self.list_collections()}
+        if collection not in counts:
+            nearest = get_close_matches(collection, counts, n=3)
+            raise UnknownCollectionError(collection, tuple(nearest))
+        if documents:
+            body = {"collection": collection, "documents": list(documents)}
+            call = partial(self._transport.ask, _Removed, "DELETE", "/v1/documents", body)
+            return call(about=collection).removed
+        try:
+            path = f"/v1/collections/{quoted(collection)}"
+            self._transport.tell("DELETE", path, about=collection)
+        except UnknownCollectionError:
+            # Somebody else was faster, or an earlier attempt whose answer was lost.
+            return 0
+        return counts[collection]
 
     def add_collections(self, *collections: Collection) -> None:
         """As `Crib.add_collections`."""
-        self._line.ask(documents.add_collections(collections))
+        body = {"collections": [each.model_dump(mode="json") for each in collections]}
+        self._transport.ask(CollectionList, "POST", "/v1/collections", body)
 
     def list_collections(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
         """As `Crib.list_collections`."""
-        return self._line.run(documents.list_collections(scope))
+        known = self._transport.ask(CollectionList, "GET", "/v1/collections").collections
+        return [
+            (Collection.model_validate(each.model_dump(exclude={"passages"})), each.passages)
+            for each in known
+            if scope is None or scope.allows_collection(each.name, each.sensitivity)
+        ]
 
     def find_knowledge(self, query: str, *, scope: Scope | None = None) -> KnowledgeResult:
         """As `Crib.find_knowledge`."""
-        return self._line.ask(turns.find_knowledge(query, scope=scope))
+        if not has_words(query):
+            raise QueryError("the question is empty: say in a few words what is to be known")
+        body = _given({"query": query, "scope": scope and as_json(scope)})
+        return self._transport.ask(KnowledgeResult, "POST", "/v1/knowledge/search", body)
 
     # -- turns -------------------------------------------------------------------------------
 
     def detect(self, turn: Turn | str) -> Context:
         """As `Crib.detect`."""
-        return self._line.ask(turns.detect(turn))
+        body = _turn_json(turn)
+        return replace(self._transport.ask(Context, "POST", "/v1/detect", body), text=body["text"])
 
     def route(
         self,
@@ -175,44 +266,102 @@ class RemoteCrib(AsyncTwins):
         shown: Sequence[str] = (),
     ) -> Decision:
         """As `Crib.route`; the service's log says by which key."""
-        return self._line.ask(turns.route(turn, k=k, budget_ms=budget_ms, shown=shown))
+        _check(k)
+        body = _turn_json(turn) | _given({"k": k, "budget_ms": budget_ms}) | {"shape": "full"}
+        if shown:
+            body["shown"] = list(shown)
+        made = self._transport.ask(Decision, "POST", "/v1/route", body)
+        # The service repeats nothing that it was told.
+        return replace(
+            made,
+            context=replace(made.context, text=body["text"]),
+            tools=replace(made.tools, query=made.search_text),
+        )
 
     def alternates(
         self, failed_tool: str, turn: Turn | str, *, decision_id: str | None = None, k: int = 3
     ) -> tuple[ToolHit, ...]:
         """As `Crib.alternates`."""
-        return self._line.ask(turns.alternates(failed_tool, turn, decision_id=decision_id, k=k))
+        if not failed_tool:
+            raise UnknownToolError(failed_tool)
+        _check(k)
+        named = {"failed_tool": failed_tool, "turn": _turn_json(turn), "decision_id": decision_id}
+        body = _given({**named, "k": k, "shape": "full"})
+        ask = partial(self._transport.ask, Alternates, "POST", "/v1/alternates", body)
+        return ask(about=failed_tool).tools
 
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
     ) -> None:
         """As `Crib.report_outcome`; not repeated where it may have got through."""
-        self._line.ask(turns.report_outcome(decision_id, tool, outcome, took_ms=took_ms))
+        told = {"decision_id": decision_id, "tool": tool, "outcome": outcome, "took_ms": took_ms}
+        self._transport.tell("POST", "/v1/outcomes", _given(told), repeatable=False)
 
     def feedback(self, decision_id: str, **said: Any) -> None:
         """As `Crib.feedback`; not repeated where it may have got through."""
-        self._line.ask(turns.feedback(decision_id, **said))
+        try:
+            checked = Feedback.model_validate(said)
+        except ValidationError as error:
+            raise FeedbackError(in_words(error, "feedback")) from error
+        body = {"decision_id": decision_id, **checked.model_dump(mode="json", exclude_none=True)}
+        self._transport.tell("POST", "/v1/feedback", body, repeatable=False)
 
     @property
     def recovery(self) -> RecoveryPolicy:
         """What an agent's loop asks after a failed call; it never waits by itself."""
         return RecoveryPolicy()
 
+    # -- asynchronous twins ------------------------------------------------------------------
+
+    aindex_tools = _in_thread(index_tools)
+    aremove_tools = _in_thread(remove_tools)
+    afind_tools = _in_thread(find_tools)
+    aget_tool = _in_thread(get_tool)
+    afacets = _in_thread(facets)
+    aindex_docs = _in_thread(index_docs)
+    aindex_passages = _in_thread(index_passages)
+    aremove_docs = _in_thread(remove_docs)
+    aadd_collections = _in_thread(add_collections)
+    alist_collections = _in_thread(list_collections)
+    afind_knowledge = _in_thread(find_knowledge)
+    adetect = _in_thread(detect)
+    aroute = _in_thread(route)
+    aalternates = _in_thread(alternates)
+    areport_outcome = _in_thread(report_outcome)
+    afeedback = _in_thread(feedback)
+
+    async def alist_tools(
+        self,
+        *,
+        scope: Scope | None = None,
+        where: Filter | None = None,
+        after: str | None = None,
+    ) -> AsyncIterator[ToolSpec]:
+        """As `list_tools`, to go through with `async for`."""
+        apage = _in_thread(RemoteCrib._page)
+        while True:
+            page = await apage(self, scope, where, after)
+            for tool in page.tools:
+                yield tool
+            if page.next is None:
+                return
+            after = page.next
+
     # -- life --------------------------------------------------------------------------------
 
     def info(self) -> tuple[StoreInfo, Identity]:
         """The service's engine, the tools in reach, its encoder and a digest of its index."""
-        return self._line.run(tools.info(self._url))
+        ready = self._transport.ask(ServiceInfo, "GET", "/readyz")
+        tools = self.facets().tools
+        store = StoreInfo(ready.engine, self._transport.url, tools, optimised=True)
+        return store, {"dense": ready.encoder, "digest": ready.index}
 
     def close(self) -> None:
         """Let go of all connections; a second call does nothing."""
-        self._line.close()
-        self._async_line.close()
+        self._transport.close()
 
-    async def aclose(self) -> None:
-        """As `close`, and those of this event loop are gone when it returns."""
-        self._line.close()
-        await self._async_line.aclose()
+    ainfo = _in_thread(info)
+    aclose = _in_thread(close)
 
     def __enter__(self) -> Self:
         return self
@@ -227,4 +376,33 @@ class RemoteCrib(AsyncTwins):
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"RemoteCrib({self._url!r})"
+        return f"RemoteCrib({self._transport.url!r})"
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _tool_path(tool_id: str) -> str:
+    """The path of a tool.
+
+    Raises:
+        UnknownToolError: the id is empty, and so no tool's.
+    """
+    if not tool_id:
+        raise UnknownToolError(tool_id)
+    return f"/v1/tools/{'/'.join(map(quoted, tool_id.split('/')))}"
+
+
+def _turn_json(turn: Turn | str) -> dict[str, Any]:
+    asked = Turn(text=turn) if isinstance(turn, str) else turn
+    try:
+        told = asked.model_dump(mode="json", exclude={"scope"}, exclude_defaults=True)
+    except ValueError as error:
+        raise QueryError(f"the turn holds a value that JSON cannot: {error}") from error
+    return told | _given({"text": asked.text, "scope": asked.scope and as_json(asked.scope)})
+
+
+def _check(k: int | None) -> None:
+    if k is not None and k < 1:
+        raise QueryError(f"k is {k}; at least one tool must be asked for")

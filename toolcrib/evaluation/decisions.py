@@ -20,7 +20,7 @@ from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.gate_measures import BINS, ReliabilityBin, expected_error, reliability_bins
 from toolcrib.evaluation.rows import Located
 from toolcrib.records import Outcome, Refusal, Verdict
-from toolcrib.records.turn import RouteKind
+from toolcrib.records.turns import RouteKind
 from toolcrib.router.decision_log import Feedback
 
 __all__ = [

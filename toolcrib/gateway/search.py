@@ -38,6 +38,7 @@ from toolcrib.integrations.fastmcp import (
     unknown_tool,
 )
 from toolcrib.records import FindResult, Scope, ToolSpec
+from toolcrib.records.codec import as_json
 from toolcrib.settings import GatewaySettings
 from toolcrib.store.filters import from_scope
 
@@ -211,7 +212,7 @@ class GatewaySearch(ToolcribSearchTransform):
     def _answered(self, query: str, scope: Scope) -> dict[str, Any]:
         """The passages that answer a question, with how sure that is."""
         assert self._crib is not None
-        answer = self._crib.find_knowledge(query, scope=scope).as_dict()
+        answer = as_json(self._crib.find_knowledge(query, scope=scope))
         kept = ("verdict", "confidence", "reason")
         shown = ("citation", "source", "collection", "text")
         passages = [{key: each[key] for key in shown} for each in answer["passages"]]

@@ -1,6 +1,6 @@
 """The HTTP service."""
 
 from toolcrib.http.app import make_app
-from toolcrib.http.callers import Anyone, Callers
+from toolcrib.http.authenticator import Anyone, Callers
 
 __all__ = ["Anyone", "Callers", "make_app"]

@@ -1,57 +1,62 @@
-"""The application: endpoints behind admission, and a life with a beginning and an end."""
+"""Application: routes behind the middleware, the console's page, and a clean end."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache
+from mimetypes import guess_type
+from pathlib import Path
 
-from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
+from pydantic_core import to_json
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from toolcrib import __version__
 from toolcrib.errors import ToolcribError
-from toolcrib.http import (
-    decisions,
-    health,
-    knowledge,
-    me,
-    measures,
-    quarantine,
-    reports,
-    searching,
-    tools,
-    turns,
-)
-from toolcrib.http.admission import Admission
-from toolcrib.http.bodies import JsonRoute, PageRoute, WritingRoute
-from toolcrib.http.callers import Callers, Door, Rates
-from toolcrib.http.console_pages import add_console
-from toolcrib.http.document import document
-from toolcrib.http.endpoints import NOTHING, Endpoint
-from toolcrib.http.faults import on_error, on_http, on_invalid
-from toolcrib.http.house import House
-from toolcrib.http.readiness import Readiness
-from toolcrib.http.workers import Workers
+from toolcrib.http.authenticator import Authenticator, Callers, RateLimiter
+from toolcrib.http.errors import on_error, on_http
+from toolcrib.http.middleware import Admission
+from toolcrib.http.openapi import document
+from toolcrib.http.routes import admin, health, knowledge, tools, turns
+from toolcrib.http.routing import JSON, Endpoint, make_routes
+from toolcrib.http.state import ServiceState
 from toolcrib.settings import Settings
 from toolcrib.telemetry import Telemetry
 from toolcrib.tenants import Tenants
 
-__all__ = ["ENDPOINTS", "make_app"]
+__all__ = ["ENDPOINTS", "make_app", "openapi"]
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    *searching.ENDPOINTS,
     *tools.ENDPOINTS,
     *knowledge.ENDPOINTS,
     *turns.ENDPOINTS,
-    *decisions.ENDPOINTS,
-    *quarantine.ENDPOINTS,
-    *me.ENDPOINTS,
-    *reports.ENDPOINTS,
+    *admin.ENDPOINTS,
     *health.ENDPOINTS,
-    *measures.ENDPOINTS,
 )
+
+POLICY = (
+    "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+"""Nothing but our own files: no inline script or style, and no other address."""
+
+PAGE_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    # Asked for each time, and answered with 304 while nothing has changed.
+    "Cache-Control": "no-cache",
+}
+
+INDEX = "index.html"
 
 
 def make_app(
@@ -60,7 +65,7 @@ def make_app(
     *,
     callers: Callers,
     telemetry: Telemetry | None = None,
-) -> FastAPI:
+) -> Starlette:
     """The service over these namespaces, which stay open when it ends.
 
     `callers` tells whose key is whose. `telemetry` is what the settings say by default.
@@ -68,64 +73,65 @@ def make_app(
     Raises:
         MissingExtraError: the extra `service` is not installed.
     """
-    workers = Workers(settings.service.workers)
-    house = House(
-        namespaces=namespaces,
-        settings=settings,
-        workers=workers,
-        door=Door(callers, workers),
-        rates=Rates(settings.service.rate),
-        telemetry=telemetry or Telemetry.of(settings.service),
-        readiness=Readiness(namespaces, workers),
+    state = ServiceState(namespaces, settings, telemetry or Telemetry.of(settings.service))
+    health.watch(state)
+    authenticator = Authenticator(callers, state.workers)
+    rates = RateLimiter(settings.service.rate)
+    app = Starlette(
+        routes=[*make_routes(ENDPOINTS), Route("/openapi.json", _openapi), *_console()],
+        middleware=[Middleware(Admission, state, authenticator, rates)],
+        exception_handlers={ToolcribError: on_error, HTTPException: on_http},
+        lifespan=lambda _app: _life(state),
     )
-    measures.watch(house)
-    app = FastAPI(
-        title="toolcrib",
-        version=__version__,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        # Its own traces would hold paths, which name tools, and come beside ours.
-        telemetry={"tracing": False, "metrics": False, "logs": False},
-        lifespan=partial(_life, house),
-    )
-    for endpoint in ENDPOINTS:
-        _add(app, endpoint)
-    app.add_exception_handler(ToolcribError, on_error)
-    app.add_exception_handler(RequestValidationError, on_invalid)
-    app.add_exception_handler(HTTPException, on_http)
-    app.add_middleware(Admission, house=house)
-    app.state.house = house
-    app.openapi = partial(document, app, ENDPOINTS)
-    add_console(app)
+    app.router.redirect_slashes = False
+    app.state.service = state
     return app
 
 
-def _add(app: FastAPI, endpoint: Endpoint) -> None:
-    summary, _, more = (endpoint.call.__doc__ or "").partition("\n")
-    app.router.add_api_route(
-        endpoint.path,
-        endpoint.call,
-        methods=[endpoint.method],
-        response_model=endpoint.answer,
-        status_code=NOTHING if endpoint.is_empty else 200,
-        operation_id=endpoint.call.__name__,
-        summary=summary.rstrip("."),
-        description=more.strip() or None,
-        tags=[endpoint.tag],
-        route_class_override=_route_class(endpoint),
-    )
-
-
-def _route_class(endpoint: Endpoint) -> type[JsonRoute]:
-    if endpoint.writes:
-        return WritingRoute
-    return JsonRoute if endpoint.media_type == "application/json" else PageRoute
-
-
 @asynccontextmanager
-async def _life(house: House, _app: FastAPI) -> AsyncGenerator[None]:
+async def _life(state: ServiceState) -> AsyncGenerator[None]:
     yield
-    house.draining = True
-    house.workers.close()
-    house.telemetry.close()
+    state.draining = True
+    state.workers.close()
+    state.telemetry.close()
+
+
+@cache
+def openapi() -> bytes:
+    """The OpenAPI document, as JSON text; made once."""
+    return to_json(document(ENDPOINTS))
+
+
+async def _openapi(request: Request) -> Response:  # noqa: ARG001 -- nothing of it is looked at
+    return Response(openapi(), media_type=JSON)
+
+
+def _console() -> list[Route]:
+    """Routes of the console's built files, where they are part of this installation.
+
+    They are served from memory to anybody; their data need a key.
+    """
+    try:
+        from toolcrib.http.console import assets
+    except ImportError:
+        return []
+    folder = assets()
+    if not (folder / INDEX).is_file():
+        return []
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    names = [(path, path.relative_to(folder).as_posix()) for path in files]
+    return [Route("/" if name == INDEX else f"/{name}", _file(path)) for path, name in names]
+
+
+def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
+    content = path.read_bytes()
+    kind = guess_type(path.name)[0] or "application/octet-stream"
+    tag = f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
+    headers = {**PAGE_HEADERS, "ETag": tag}
+
+    async def send(request: Request) -> Response:
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, media_type=kind, headers=headers)
+
+    return send

@@ -1,4 +1,4 @@
-"""The process around the application: a socket, an event loop, and an end without losses."""
+"""Server: the process around the application, with a socket, an event loop, and a clean end."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import uvicorn
 
 from toolcrib.errors import SettingsError
-from toolcrib.http.callers import is_loopback
-from toolcrib.http.connections import Connection
+from toolcrib.http.authenticator import is_loopback
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
-    from toolcrib.http.house import House
+    from toolcrib.http.state import ServiceState
 
 __all__ = ["bind", "make_server", "require_loopback", "serve", "url_of"]
 
@@ -77,18 +75,17 @@ def url_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def make_server(app: FastAPI, ready: Callable[[], None] = lambda: None) -> uvicorn.Server:
+def make_server(app: Starlette, ready: Callable[[], None] = lambda: None) -> uvicorn.Server:
     """A server whose `run([socket])` answers on that socket until it is told to end.
 
     `ready` is called when it can be reached, and told to end.
     After the first SIGTERM or SIGINT nothing new is taken, and what is under way is finished
     within `service.drain_s`; a second one does not wait for that.
     """
-    service = app.state.house.settings.service
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http=cast("type[Connection]", partial(Connection, head_s=service.timeout_s)),
+        http="httptools",
         ws="none",
         lifespan="on",
         log_config=None,
@@ -99,10 +96,10 @@ def make_server(app: FastAPI, ready: Callable[[], None] = lambda: None) -> uvico
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=LAST_S,
     )
-    return _Server(config, app.state.house, ready)
+    return _Server(config, app.state.service, ready)
 
 
-def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None]) -> None:
+def serve(app: Starlette, listening: socket.socket, ready: Callable[[], None]) -> None:
     """Answer on a socket until a signal ends it; `ready` is called when it can be reached."""
     # What is loaded by now stays: no collection needs to look at it again.
     gc.collect()
@@ -113,9 +110,11 @@ def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None]) -> 
 class _Server(uvicorn.Server):
     """One that lets others know that it is ending before it does."""
 
-    def __init__(self, config: uvicorn.Config, house: House, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, state: ServiceState, ready: Callable[[], None]
+    ) -> None:
         super().__init__(config)
-        self._house = house
+        self._state = state
         self._ready = ready
         self._until: float | None = None
 
@@ -131,13 +130,12 @@ class _Server(uvicorn.Server):
         elif self._until is not None:
             self.should_exit = True
         else:
-            self._house.draining = True
-            self._until = time.monotonic() + self._house.settings.service.drain_s
+            self._state.draining = True
+            self._until = time.monotonic() + self._state.settings.service.drain_s
 
     async def on_tick(self, counter: int) -> bool:
         """Whether it is time to end; asked ten times a second."""
-        if self._until is not None:
-            busy = self._house.under_way + self._house.workers.abandoned
-            if not busy or time.monotonic() > self._until:
-                self.should_exit = True
+        is_late = self._until is not None and time.monotonic() > self._until
+        if is_late or (self._until is not None and not self._state.is_busy):
+            self.should_exit = True
         return await super().on_tick(counter)

@@ -1,26 +1,27 @@
 """The nouns: what a tool is, who asks, what a turn is, and what comes back."""
 
-from toolcrib.records.answers import FindResult, ToolHit, Verdict
+from toolcrib.records.answers import (
+    Alternates,
+    FindResult,
+    ToolHit,
+    ToolPage,
+    ToolSelection,
+    Verdict,
+)
 from toolcrib.records.context import Context, Entity
-from toolcrib.records.facets import Facets
-from toolcrib.records.indexing import IndexProgress, IndexReport, Refusal
 from toolcrib.records.knowledge import (
     Collection,
     CollectionHit,
+    CollectionList,
+    CountedCollection,
     KnowledgeResult,
     Passage,
     PassageHit,
 )
-from toolcrib.records.scope import (
-    SENSITIVITIES,
-    Scope,
-    Sensitivity,
-    is_above,
-    levels_above,
-    lowest,
-)
+from toolcrib.records.reports import Facets, IndexProgress, IndexReport, Refusal, ServiceInfo
+from toolcrib.records.scope import SENSITIVITIES, Scope, Sensitivity
 from toolcrib.records.tools import ToolSpec
-from toolcrib.records.turn import (
+from toolcrib.records.turns import (
     Attachment,
     Decision,
     Message,
@@ -32,10 +33,13 @@ from toolcrib.records.turn import (
 
 __all__ = [
     "SENSITIVITIES",
+    "Alternates",
     "Attachment",
     "Collection",
     "CollectionHit",
+    "CollectionList",
     "Context",
+    "CountedCollection",
     "Decision",
     "Entity",
     "Facets",
@@ -52,11 +56,11 @@ __all__ = [
     "RouteKind",
     "Scope",
     "Sensitivity",
+    "ServiceInfo",
     "ToolHit",
+    "ToolPage",
+    "ToolSelection",
     "ToolSpec",
     "Turn",
     "Verdict",
-    "is_above",
-    "levels_above",
-    "lowest",
 ]

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    computed_field,
+    field_validator,
+)
 
 from toolcrib.records.answers import Verdict
+from toolcrib.records.codec import UNLESS_EMPTY, Score
 from toolcrib.records.scope import Sensitivity
 from toolcrib.records.tools import Text, Texts
 
 __all__ = [
     "Collection",
     "CollectionHit",
+    "CollectionList",
+    "CountedCollection",
     "KnowledgeResult",
     "Passage",
     "PassageHit",
@@ -24,6 +35,14 @@ __all__ = [
 def _as_pairs(value: Any) -> Any:
     """An exported null is "none given"."""
     return () if value is None else value
+
+
+CollectionName = Annotated[
+    str,
+    Field(min_length=1, max_length=200, pattern=r"^[\w.-]+$"),
+    WithJsonSchema({"type": "string", "maxLength": 200, "pattern": r"^[\p{L}\p{N}_.-]+$"}),
+]
+"""Documented by a pattern that others than Python read alike."""
 
 
 class Collection(BaseModel):
@@ -37,7 +56,7 @@ class Collection(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(min_length=1, max_length=200, pattern=r"^[\w.-]+$")
+    name: CollectionName
     description: Text = ""
     examples: Texts = ()
     answers: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_as_pairs)] = ()
@@ -51,6 +70,19 @@ class Collection(BaseModel):
         if not math.isfinite(value):
             raise ValueError("must be a finite number")
         return value
+
+
+class CountedCollection(Collection):
+    """A collection, and how many passages it holds."""
+
+    passages: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionList:
+    """The collections in reach, by name."""
+
+    collections: tuple[CountedCollection, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,28 +115,43 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
-class PassageHit:
-    """One ranked passage; `score` in [0, 1], comparable within one answer only."""
+class PassageHit(Passage):
+    """One ranked passage; `score` in [0, 1], comparable within one answer only.
 
-    rank: int
-    score: float
-    passage: Passage
-    legs: dict[str, float] = field(default_factory=dict[str, float])
+    JSON has the document as `source`.
+    """
 
-    def as_dict(self) -> dict[str, Any]:
-        """The hit as the JSON contract has it."""
-        return {
-            "id": self.passage.id,
-            "collection": self.passage.collection,
-            "score": round(self.score, 6),
-            "citation": self.passage.citation,
-            "title": list(self.passage.title),
-            "source": self.passage.document,
-            "position": self.passage.position,
-            "start": self.passage.start,
-            "text": self.passage.text,
-            **({"legs": {k: round(v, 6) for k, v in self.legs.items()}} if self.legs else {}),
-        }
+    document: Annotated[str, Field(alias="source")]
+    rank: int = 1
+    score: Score = 0.0
+    legs: Annotated[dict[str, Score], UNLESS_EMPTY] = field(default_factory=dict[str, float])
+
+    @classmethod
+    def of(
+        cls, passage: Passage, rank: int, score: float, legs: dict[str, float] | None = None
+    ) -> Self:
+        """A passage at this place of a ranking."""
+        each = passage
+        place = (each.collection, each.document, each.text, each.title, each.position, each.start)
+        return cls(*place, rank, score, legs or {})
+
+    @property
+    def passage(self) -> Passage:
+        """The passage by itself."""
+        place = (self.collection, self.document, self.text, self.title, self.position, self.start)
+        return Passage(*place)
+
+    @computed_field
+    @property
+    def id(self) -> str:
+        """`collection/document#position`."""
+        return self.passage.id
+
+    @computed_field
+    @property
+    def citation(self) -> str:
+        """Where it stands, for people: the headings, the document, the part."""
+        return self.passage.citation
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +159,7 @@ class CollectionHit:
     """A collection that was asked, and the probability that it is the right one."""
 
     id: str
-    confidence: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """The hit as the JSON contract has it."""
-        return {"id": self.id, "confidence": round(self.confidence, 6)}
+    confidence: Score
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,24 +174,10 @@ class KnowledgeResult:
 
     collections: tuple[CollectionHit, ...] = ()
     passages: tuple[PassageHit, ...] = ()
-    confidence: float | None = None
-    fit: float | None = None
+    confidence: Score | None = None
+    fit: Score | None = None
     verdict: Verdict = "abstain"
     reason: str = ""
-    threshold: float | None = None
+    threshold: Score | None = None
     signals: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """The answer as the JSON contract has it."""
-        return {
-            "verdict": self.verdict,
-            "confidence": None if self.confidence is None else round(self.confidence, 6),
-            "fit": None if self.fit is None else round(self.fit, 6),
-            "reason": self.reason,
-            "threshold": None if self.threshold is None else round(self.threshold, 6),
-            "collections": [hit.as_dict() for hit in self.collections],
-            "passages": [hit.as_dict() for hit in self.passages],
-            "signals": list(self.signals),
-            "degraded": list(self.degraded),
-        }

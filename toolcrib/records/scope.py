@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
-__all__ = ["SENSITIVITIES", "Scope", "Sensitivity", "is_above", "levels_above", "lowest"]
+from pydantic import ConfigDict, PlainSerializer
+
+__all__ = ["SENSITIVITIES", "Names", "Scope", "Sensitivity", "is_above", "levels_above", "lowest"]
 
 Sensitivity: TypeAlias = Literal["public", "internal", "pii", "safety_critical"]
 
 SENSITIVITIES: tuple[Sensitivity, ...] = get_args(Sensitivity)
 """From the least to the most sensitive: a ceiling lets through what stands up to it."""
+
+
+Names: TypeAlias = Annotated[frozenset[str], PlainSerializer(sorted, return_type=list[str])]
+"""Names in any order; JSON has them sorted."""
 
 
 def levels_above(ceiling: Sensitivity | None) -> tuple[Sensitivity, ...]:
@@ -37,12 +43,14 @@ class Scope:
     ceiling of tools and collections; `collections` are those that may be asked.
     """
 
-    servers: frozenset[str] | None = None
-    tags: frozenset[str] | None = None
-    categories: frozenset[str] | None = None
-    without_safety_tags: frozenset[str] = frozenset()
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    servers: Names | None = None
+    tags: Names | None = None
+    categories: Names | None = None
+    without_safety_tags: Names = frozenset()
     max_sensitivity: Sensitivity | None = None
-    collections: frozenset[str] | None = None
+    collections: Names | None = None
 
     def allows_collection(self, name: str, sensitivity: Sensitivity) -> bool:
         """Whether this caller may see and ask a collection (tools: `filters.from_scope`)."""

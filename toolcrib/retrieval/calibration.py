@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.encoders.base import FloatArray, from_text, to_text
 from toolcrib.errors import CalibrationError
+from toolcrib.records.validation import in_words
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.store.base import Store, point_id
 
@@ -253,10 +254,8 @@ def read_calibration(fields: Mapping[str, Any], where: str) -> Calibration:
     try:
         return Calibration.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
         raise CalibrationError(
-            f"{where}: {place}: {first['msg']}; run `toolcrib calibrate` again"
+            f"{where}: {in_words(error)}; run `toolcrib calibrate` again"
         ) from error
 
 

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 from toolcrib.encoders.base import DenseEncoder, FloatArray, from_text, to_text
 from toolcrib.errors import QueryError, SettingsError
 from toolcrib.indexers.points import clean
-from toolcrib.records import Collection, Scope, Sensitivity, is_above
+from toolcrib.records import Collection, Scope, Sensitivity
+from toolcrib.records.scope import is_above
 
 __all__ = [
     "CollectionIndex",

@@ -21,7 +21,9 @@ from typing import Annotated, Any, BinaryIO, Protocol, cast, runtime_checkable
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from toolcrib.errors import SettingsError, StoreDamagedError, StoreWriteError
-from toolcrib.records.turn import Decision, Outcome, RouteKind
+from toolcrib.records.codec import adapter, as_json
+from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
+from toolcrib.records.turns import Decision, Outcome, RouteKind
 
 __all__ = [
     "DecisionLog",
@@ -37,9 +39,6 @@ __all__ = [
 
 JSON_LINES = (".jsonl",)
 SQLITE = (".db", ".sqlite", ".sqlite3")
-
-CONTEXT = ("intent", "domain", "urgency", "sensitivity", "language", "smalltalk", "need")
-JUDGED = ("verdict", "confidence", "threshold")
 
 QUOTES = re.compile(r"[:=\"'`“”„‘’«»(\[{<]")
 PLAIN_WORD = re.compile(r"[a-z]+(?:-[a-z]+)*[,;.]?", re.IGNORECASE | re.ASCII)
@@ -147,48 +146,31 @@ def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, A
     when asked for: the turn, what was searched with, entities, signals, reasons. What is left
     of signals outside of it are words that the turn does not have.
     """
-    made = decision.as_dict()
-    context, tools, knowledge = made["context"], made["tools"], made["knowledge"]
-    record = {
-        "kind": "decision",
-        "id": decision.id,
+    made = as_json(decision)
+    entities = made["context"]["entities"]
+    known = {
+        **made,
         "at": _iso(at),
-        "route": _only(made["route"], "kind", "confidence", "corrected_from"),
-        "context": {
-            **_only(context, *CONTEXT, "confidence", "confidences"),
-            "entities": [entity["type"] for entity in context["entities"]],
-        },
-        "tools": {
-            **_only(tools, *JUDGED, "fallback"),
-            "items": [_only(item, "id", "score", "probability") for item in tools["items"]],
-        },
-        "knowledge": {
-            **_only(knowledge, *JUDGED),
-            "collections": knowledge["collections"],
-            "passages": [_only(passage, "id", "score") for passage in knowledge["passages"]],
-        },
+        "context": {**made["context"], "entities": [each["type"] for each in entities]},
         "signals": _own_words(decision),
-        "took_ms": made["took_ms"],
-        "degraded": made["degraded"],
+        "text": _texts(decision, made) if text else None,
     }
-    return record | {"text": _texts(decision, made)} if text else record
+    return as_json(adapter(DecisionRecord).validate_python(known))
 
 
 def feedback_record(
     decision_id: str, feedback: Feedback, *, text: bool, at: float
 ) -> dict[str, Any]:
     """What somebody said of a decision at `at` (Unix time); the note only with `text`."""
-    given = feedback.model_dump(mode="json", exclude_none=True, exclude=None if text else {"note"})
-    return {"kind": "feedback", "decision": decision_id, "at": _iso(at), **given}
+    given = feedback.model_dump(exclude=None if text else {"note"})
+    return as_json(FeedbackRecord(decision_id, _iso(at), **given))
 
 
 def outcome_record(
     decision_id: str, tool: str, outcome: Outcome, *, at: float, took_ms: float | None = None
 ) -> dict[str, Any]:
     """How a call of a tool, named by its id, ended at `at` (Unix time)."""
-    took = {} if took_ms is None else {"took_ms": round(took_ms, 3)}
-    about = {"kind": "outcome", "decision": decision_id, "at": _iso(at)}
-    return {**about, "tool": tool, "outcome": outcome, **took}
+    return as_json(OutcomeRecord(decision_id, _iso(at), tool, outcome, took_ms))
 
 
 def _texts(decision: Decision, made: dict[str, Any]) -> dict[str, Any]:
@@ -218,10 +200,6 @@ def _own_words(decision: Decision) -> list[str]:
     shortened = [QUOTES.split(signal, maxsplit=1)[0].split() for signal in _signals(decision)]
     blanked = [" ".join(w if own(w) else BLANK for w in words) for words in shortened]
     return list(dict.fromkeys(filter(None, blanked)))
-
-
-def _only(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: fields[name] for name in names}
 
 
 def _iso(at: float) -> str:

@@ -348,7 +348,7 @@ class KnowledgeRouter:
             found, degraded = reranker.rerank(query.text, found)
         kept = select_passages(found, self._settings.passages, self._settings.token_budget)
         passages = tuple(
-            PassageHit(rank, each.score, each.passage) for rank, each in enumerate(kept, start=1)
+            PassageHit.of(each.passage, rank, each.score) for rank, each in enumerate(kept, start=1)
         )
         return replace(choice.result, passages=passages, degraded=degraded)
 

@@ -21,16 +21,8 @@ import numpy as np
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.errors import QueryError, ToolcribError
-from toolcrib.records import (
-    Collection,
-    Context,
-    Decision,
-    FindResult,
-    KnowledgeResult,
-    Route,
-    Turn,
-    is_above,
-)
+from toolcrib.records import Collection, Context, Decision, FindResult, KnowledgeResult, Route, Turn
+from toolcrib.records.scope import is_above
 from toolcrib.retrieval.hybrid import HybridRetriever, has_words
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.budget import Budget, Costs, Limits

@@ -20,11 +20,15 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetPydanticSchema,
     WithJsonSchema,
 )
+from pydantic_core import core_schema
 
 from toolcrib.errors import QueryError
-from toolcrib.records import Scope, Sensitivity, levels_above
+from toolcrib.records import Scope, Sensitivity
+from toolcrib.records.scope import levels_above
 
 __all__ = [
     "KEYWORD_FIELDS",
@@ -34,6 +38,7 @@ __all__ = [
     "AnyOf",
     "Equals",
     "Filter",
+    "FilterField",
     "FilterJson",
     "HasId",
     "Not",
@@ -379,3 +384,15 @@ def _read(given: FilterJson, depth: int) -> Filter:
             return And(*(_read(part, depth + 1) for part in given.all))
         case AnyJson():
             return Or(*(_read(part, depth + 1) for part in given.any))
+
+
+def _field_schema(_source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    return core_schema.no_info_after_validator_function(
+        read_filter,
+        handler(FilterJson),
+        serialization=core_schema.plain_serializer_function_ser_schema(filter_to_json),
+    )
+
+
+FilterField: TypeAlias = Annotated[Filter, GetPydanticSchema(_field_schema)]
+"""A filter that is read from JSON, and written to it."""

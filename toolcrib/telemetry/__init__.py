@@ -1,5 +1,11 @@
-"""What the service tells of itself: metrics, traces and logs; never a word of a user's."""
+"""What the service tells of itself: metrics, traces and logs."""
 
-from toolcrib.telemetry.telemetry import Telemetry
+from toolcrib.telemetry.telemetry import (
+    UNMATCHED,
+    Logs,
+    RequestSummary,
+    Telemetry,
+    log_everything,
+)
 
-__all__ = ["Telemetry"]
+__all__ = ["UNMATCHED", "Logs", "RequestSummary", "Telemetry", "log_everything"]

@@ -1,21 +1,375 @@
-"""Metrics, traces and logs as one: told once of every request."""
+"""Telemetry: metrics, traces and logs of a service, told once of every request.
+
+They are made of a request's summary alone, and never hold a word of a user's unless asked to.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import logging
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Literal, TypeAlias
 
-from toolcrib.errors import ServiceError
+from pydantic_core import to_json
+
+from toolcrib.errors import ServiceError, ToolcribError
+from toolcrib.extras import import_extra
 from toolcrib.problems import problem_of
 from toolcrib.settings import ServiceSettings
-from toolcrib.telemetry.logs import Logs
-from toolcrib.telemetry.metrics import Metrics
-from toolcrib.telemetry.served import Served
-from toolcrib.telemetry.traces import Traces, configured_provider
 
-__all__ = ["Telemetry"]
+__all__ = [
+    "UNMATCHED",
+    "Logs",
+    "Metrics",
+    "RequestSummary",
+    "Telemetry",
+    "Traces",
+    "configured_provider",
+    "log_everything",
+]
 
-FAULT = 500
+SERVER_ERROR = 500
+
+UNMATCHED = "unmatched"
+"""The route of what no endpoint takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSummary:
+    """A request that was answered.
+
+    `route` is the template, never the path: that may name a tool. `stages` are milliseconds by
+    stage, in their order. `turned_away` says why it was not worked on. `text` is the user's, and
+    for traces alone, where the settings allow it. `traceparent` came with the request.
+    """
+
+    request_id: str
+    method: str
+    route: str
+    status: int
+    took_ms: float
+    key_id: str = ""
+    namespace: str = ""
+    stages: Mapping[str, float] = field(default_factory=dict[str, float])
+    verdict: str | None = None
+    degraded: tuple[str, ...] = ()
+    turned_away: str | None = None
+    text: str | None = None
+    traceparent: str | None = None
+
+
+# -- metrics -------------------------------------------------------------------------------
+
+FEATURE, EXTRA = "toolcrib serve", "service"
+
+METHODS = frozenset({"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"})
+"""Others are counted as one: anybody can make them up."""
+
+REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+STAGE_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
+
+
+class Metrics:
+    """Counts what is summary. Safe for several threads."""
+
+    def __init__(self) -> None:
+        self._library = library = import_extra("prometheus_client", FEATURE, EXTRA)
+        registry: Any = library.CollectorRegistry()
+        library.ProcessCollector(registry=registry)
+
+        def counter(name: str, says: str, *labels: str) -> Any:
+            return _Family(library.Counter(f"toolcrib_{name}", says, labels, registry=registry))
+
+        def histogram(name: str, says: str, label: str, buckets: tuple[float, ...]) -> Any:
+            made = library.Histogram(
+                f"toolcrib_{name}", says, (label,), registry=registry, buckets=buckets
+            )
+            return _Family(made)
+
+        self._registry = registry
+        self._requests = counter("requests", "Requests answered.", "method", "route", "status")
+        self._turned_away = counter("turned_away", "Requests not worked on.", "reason")
+        self._verdicts = counter("verdicts", "What the gate made of answers.", "verdict")
+        self._degraded = counter("degraded", "Answers that lack something.", "stage")
+        self._took = histogram("request_seconds", "Time to an answer.", "route", REQUEST_S)
+        self._stages = histogram("stage_seconds", "Time of a stage.", "stage", STAGE_S)
+
+    def watch(self, name: str, says: str, value: Callable[[], float]) -> None:
+        """Show a value that is asked for whenever metrics are read; left out where that fails."""
+        self._registry.register(_Watched(f"toolcrib_{name}", says, value))
+
+    def count(self, summary: RequestSummary) -> None:
+        """Take one more request into account."""
+        method = summary.method if summary.method in METHODS else "OTHER"
+        self._requests(method, summary.route, str(summary.status)).inc()
+        if summary.route != UNMATCHED:
+            self._took(summary.route).observe(summary.took_ms / 1000)
+        if summary.turned_away is not None:
+            self._turned_away(summary.turned_away).inc()
+        if summary.verdict is not None:
+            self._verdicts(summary.verdict).inc()
+        for stage in summary.degraded:
+            self._degraded(stage).inc()
+        for stage, took_ms in summary.stages.items():
+            self._stages(stage).observe(took_ms / 1000)
+
+    def text(self) -> tuple[bytes, str]:
+        """All metrics in Prometheus' text format, and its content type."""
+        return self._library.generate_latest(self._registry), self._library.CONTENT_TYPE_LATEST
+
+
+class _Family:
+    """A metric by its labels; each is looked up once, since that costs more than counting."""
+
+    def __init__(self, metric: Any) -> None:
+        self._metric = metric
+        self._known: dict[tuple[str, ...], Any] = {}
+
+    def __call__(self, *labels: str) -> Any:
+        """The one with these labels."""
+        known = self._known.get(labels)
+        if known is None:
+            known = self._known[labels] = self._metric.labels(*labels)
+        return known
+
+
+class _Watched:
+    """A collector of one value."""
+
+    def __init__(self, name: str, says: str, value: Callable[[], float]) -> None:
+        self._family: Any = import_extra("prometheus_client.core", FEATURE, EXTRA).GaugeMetricFamily
+        self._name = name
+        self._says = says
+        self._value = value
+
+    def describe(self) -> list[Any]:
+        """Nothing: to look at the value is what tells."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """The value as it is now."""
+        try:
+            now = self._value()
+        except Exception:  # noqa: BLE001 -- metrics are most wanted while something fails
+            return
+        yield self._family(self._name, self._says, value=now)
+
+
+# -- traces --------------------------------------------------------------------------------
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+NS = 1_000_000
+"""Nanoseconds in a millisecond."""
+
+
+class Traces:
+    """Writes spans to a tracer provider; `text` lets the user's words into them."""
+
+    def __init__(self, provider: Any, *, text: bool = False) -> None:
+        from toolcrib import __version__
+
+        self._api = import_extra("opentelemetry.trace", "traces", "service")
+        propagation = "opentelemetry.trace.propagation.tracecontext"
+        library = import_extra(propagation, "traces", "service")
+        self._propagator: Any = library.TraceContextTextMapPropagator()
+        self._provider = provider
+        self._tracer: Any = provider.get_tracer("toolcrib", __version__)
+        self._text = text
+
+    def write(self, summary: RequestSummary) -> None:
+        """The spans of a request that has just been answered."""
+        ended = time.time_ns()
+        began = ended - int(summary.took_ms * NS)
+        carrier = {"traceparent": summary.traceparent} if summary.traceparent else {}
+        span = self._tracer.start_span(
+            f"{summary.method} {summary.route}",
+            context=self._propagator.extract(carrier),
+            kind=self._api.SpanKind.SERVER,
+            attributes=self._attributes(summary),
+            start_time=began,
+        )
+        if summary.status >= SERVER_ERROR:
+            span.set_status(self._api.StatusCode.ERROR)
+        self._write_stages(summary, self._api.set_span_in_context(span), began)
+        span.end(ended)
+
+    def close(self) -> None:
+        """Send what is still to be sent."""
+        self._provider.shutdown()
+
+    def _write_stages(self, summary: RequestSummary, context: Any, began: int) -> None:
+        """One after the other, as they ran; what lies between them is the service's own."""
+        at = began
+        for stage, took_ms in summary.stages.items():
+            if stage != "total":
+                span = self._tracer.start_span(stage, context=context, start_time=at)
+                at += int(took_ms * NS)
+                span.end(at)
+
+    def _attributes(self, summary: RequestSummary) -> Mapping[str, Any]:
+        known: dict[str, Any] = {
+            "http.request.method": summary.method,
+            "http.route": summary.route,
+            "http.response.status_code": summary.status,
+            "toolcrib.request_id": summary.request_id,
+            "toolcrib.namespace": summary.namespace or None,
+            "toolcrib.verdict": summary.verdict,
+            "toolcrib.degraded": summary.degraded or None,
+            "toolcrib.text": summary.text if self._text else None,
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+
+def configured_provider() -> Any:
+    """What OpenTelemetry's own variables ask for, None where they ask for nothing.
+
+    Raises:
+        MissingExtraError: they do, and the extra `observe` is not installed.
+    """
+    # These variables are a standard of many programs, so they are no settings of ours.
+    variables = os.environ
+    is_off = variables.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    exporter = variables.get("OTEL_TRACES_EXPORTER", "otlp").lower()
+    if is_off or exporter != "otlp" or not any(map(variables.get, ENDPOINTS)):
+        return None
+    sdk, export, otlp = (
+        import_extra(module, "sending traces", "observe")
+        for module in (
+            "opentelemetry.sdk.trace",
+            "opentelemetry.sdk.trace.export",
+            "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+        )
+    )
+    resources = import_extra("opentelemetry.sdk.resources", "sending traces", "observe")
+    named = {} if "OTEL_SERVICE_NAME" in variables else {"service.name": "toolcrib"}
+    provider = sdk.TracerProvider(resource=resources.Resource.create(named))
+    provider.add_span_processor(export.BatchSpanProcessor(otlp.OTLPSpanExporter()))
+    return provider
+
+
+# -- logs ----------------------------------------------------------------------------------
+
+QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Routes that are asked every few seconds: only what fails is worth a line."""
+
+OK = 200
+
+Event: TypeAlias = MutableMapping[str, Any]
+Renderer: TypeAlias = Callable[[Any, str, Event], bytes]
+
+
+class Logs:
+    """Writes one line for each request, and one for what went wrong.
+
+    A line that cannot be written is lost: a full disk is no reason to serve nobody.
+    """
+
+    def __init__(
+        self, format: Literal["json", "text"] = "json", stream: BinaryIO | None = None
+    ) -> None:
+        library = import_extra("structlog", FEATURE, EXTRA)
+        processors = library.processors
+        out: Any = _Lossy(stream or sys.stderr.buffer)
+        self._logger: Any = library.wrap_logger(
+            library.BytesLogger(out),
+            processors=[
+                processors.add_log_level,
+                processors.TimeStamper(fmt="iso", utc=True),
+                _renderer(library, format),
+            ],
+            # Bound once: to do so for each line takes as long as to write it.
+        ).bind()
+
+    def write(self, summary: RequestSummary) -> None:
+        """The line of a request."""
+        if summary.route in QUIET and summary.status == OK:
+            return
+        self._logger.info(
+            "request",
+            method=summary.method,
+            route=summary.route,
+            status=summary.status,
+            ms=round(summary.took_ms, 3),
+            request_id=summary.request_id,
+            key=summary.key_id,
+            namespace=summary.namespace,
+            **({"turned_away": summary.turned_away} if summary.turned_away else {}),
+        )
+
+    def fail(self, request_id: str, error: BaseException) -> None:
+        """What went wrong here, with where; the text only of our own errors, as others quote."""
+        frames = traceback.extract_tb(error.__traceback__)
+        places = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+        said = {"text": str(error)} if isinstance(error, ToolcribError | OSError) else {}
+        self._logger.error(
+            "error", request_id=request_id, kind=type(error).__name__, **said, at=places
+        )
+
+    def say(self, event: str, *, warn: bool = False, **facts: Any) -> None:
+        """Anything else that happens to the service."""
+        (self._logger.warning if warn else self._logger.info)(event, **facts)
+
+
+class _Lossy:
+    """A stream that is given lines as long as it takes them."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, line: bytes) -> None:
+        """Write, or do not."""
+        with suppress(OSError, ValueError):
+            self._stream.write(line)
+
+    def flush(self) -> None:
+        """Flush, or try again the next time."""
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+
+def _renderer(library: Any, format: Literal["json", "text"]) -> Renderer:
+    if format == "json":
+        return _as_json
+    console: Any = library.dev.ConsoleRenderer(colors=False)
+
+    def as_text(logger: Any, method: str, event: Event) -> bytes:
+        return console(logger, method, event).encode()
+
+    return as_text
+
+
+def _as_json(_logger: Any, _method: str, event: Event) -> bytes:
+    return to_json(event)
+
+
+class _ToLogs(logging.Handler):
+    """Hands what libraries log through Python's own logging to ours."""
+
+    def __init__(self, logs: Logs) -> None:
+        super().__init__(logging.WARNING)
+        self._logs = logs
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line for a record; its text alone, as a trace of the stack may quote."""
+        try:
+            self._logs.say("log", warn=True, logger=record.name, text=record.getMessage())
+        except Exception:  # noqa: BLE001 -- as logging itself has it
+            self.handleError(record)
+
+
+def log_everything(logs: Logs) -> None:
+    """Send warnings of all libraries of this process to these logs."""
+    root = logging.getLogger()
+    root.handlers[:] = [_ToLogs(logs)]
+    root.setLevel(logging.WARNING)
+
+
+# -- all of them ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +393,16 @@ class Telemetry:
         traces = None if chosen is None else Traces(chosen, text=settings.trace_text)
         return cls(Metrics(), logs or Logs(settings.log_format), traces)
 
-    def finished(self, served: Served) -> None:
+    def finished(self, summary: RequestSummary) -> None:
         """Tell of a request that was answered."""
-        self.metrics.count(served)
-        self.logs.write(served)
+        self.metrics.count(summary)
+        self.logs.write(summary)
         if self.traces is not None:
-            self.traces.write(served)
+            self.traces.write(summary)
 
     def failed(self, request_id: str, error: BaseException) -> None:
         """Log an error that somebody should look at; others are the caller's, or of the load."""
-        if problem_of(error).status >= FAULT and not isinstance(error, ServiceError):
+        if problem_of(error).status >= SERVER_ERROR and not isinstance(error, ServiceError):
             self.logs.fail(request_id, error)
 
     def close(self) -> None:

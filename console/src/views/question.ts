@@ -52,7 +52,7 @@ export function toParams(question: Question): Params {
 }
 
 /** The scope that a question asks for beside the key's own. */
-export function scopeOf(question: Question): Scope | undefined {
+export function scopeOf(question: Question): Partial<Scope> | undefined {
   const { caller } = question;
   return caller ? { max_sensitivity: caller as Sensitivity } : undefined;
 }

@@ -16,7 +16,7 @@ from tests.indexers.readers.conformance import SAMPLES, split, write_sample
 from toolcrib.errors import MissingExtraError
 from toolcrib.indexers.readers import registry
 from toolcrib.indexers.readers.base import Source
-from toolcrib.indexers.readers.registry import read_sent, read_source, readers
+from toolcrib.indexers.readers.registry import read_data, read_source, readers
 from toolcrib.records import Refusal, ToolSpec
 
 FORMATS = ("mcp-servers", "mcp", "openapi", "functions", "toolspec", "python", "mcp-live")
@@ -219,7 +219,7 @@ OPENAPI = {"openapi": "3.0.0", "paths": {"/p": {"get": {"operationId": "e"}}}}
 
 
 def read(content, format=None, server=None):
-    return [item for _, item in read_sent(content, format, server)]
+    return list(read_data(content, "the request", format=format, server=server))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
 from toolcrib.records import ToolSpec
@@ -48,10 +48,6 @@ class Finding:
     place: str
     excerpt: str
     why: str
-
-    def as_dict(self) -> dict[str, str]:
-        """The finding as JSON shows it."""
-        return asdict(self)
 
 
 def blocks(findings: Iterable[Finding]) -> bool:

@@ -20,7 +20,7 @@ from toolcrib.indexers.readers.base import (
 from toolcrib.indexers.sync import Entry
 from toolcrib.records import Refusal, ToolSpec
 
-__all__ = ["ToolSource", "formats", "read_sent", "read_source", "readers", "tool_entries"]
+__all__ = ["ToolSource", "formats", "read_data", "read_source", "readers", "tool_entries"]
 
 ToolSource: TypeAlias = str | Path | ToolSpec | Callable[..., Any] | Iterable[Any]
 """A file, a folder, `module:attribute` or a server's URL by name; a specification, a function
@@ -31,8 +31,6 @@ SEVERAL = (list, tuple, set, frozenset, Iterator)
 
 SHOWN_KEYS = 5
 """How many keys of an unknown object are named."""
-
-REQUEST = "the request"
 
 
 @cache
@@ -84,8 +82,10 @@ def tool_entries(source: ToolSource, server: str | None, format: str | None) -> 
             yield "a Python object", item
 
 
-def read_sent(content: Any, format: str | None, server: str | None) -> Iterator[Entry]:
-    """Yield the tools of a parsed document, or of a list of definitions, and every refusal.
+def read_data(
+    content: Any, name: str, *, format: str | None = None, server: str | None = None
+) -> Reading:
+    """Yield the tools of a parsed document or list of definitions, as of a file called `name`.
 
     Nothing that it names is imported, connected to or started. `format` names the reader
     instead of letting the content decide; `server` overrides every tool's.
@@ -94,14 +94,13 @@ def read_sent(content: Any, format: str | None, server: str | None) -> Iterator[
         return
     names = ", ".join(formats(sent=True))
     known = [reader for reader in readers() if not reader.reaches_out]
-    for item in _read(
-        Source.parsed(REQUEST, content),
+    yield from _read(
+        Source.parsed(name, content),
         known,
         format,
         server,
         lambda _: f"not a shape that is known; say which `format`: {names}",
-    ):
-        yield REQUEST, item
+    )
 
 
 def read_source(name: str, *, format: str | None = None, server: str | None = None) -> Reading:

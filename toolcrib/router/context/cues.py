@@ -11,6 +11,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from toolcrib.errors import SettingsError
+from toolcrib.records.validation import in_words
 from toolcrib.router.context.phrases import MAX_WORDS, PhraseIndex, singular, split_words
 
 __all__ = ["PRESET", "CueIndexes", "Cues", "IntentCues", "load_cues"]
@@ -163,7 +164,9 @@ def _read(file: Path) -> Cues:
     except OSError as error:
         raise SettingsError(f"cannot read the cues {str(file)!r}: {error.strerror}") from error
     except ValidationError as error:
-        raise SettingsError(f"the cues {str(file)!r} are wrong: {_in_words(error)}") from error
+        raise SettingsError(
+            f"the cues {str(file)!r} are wrong: {in_words(error, 'the file', most=None)}"
+        ) from error
     except (yaml.YAMLError, ValueError) as error:
         raise SettingsError(f"the cues {str(file)!r} are no YAML: {error}") from error
 
@@ -172,10 +175,3 @@ def _parse(text: str) -> Any:
     # All scalars stay text: `no` and `404` are phrases here.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     return yaml.load(text, Loader=loader)  # noqa: S506 -- it builds plain data only
-
-
-def _in_words(error: ValidationError) -> str:
-    def line(detail: Any) -> str:
-        return f"{'.'.join(map(str, detail['loc'])) or 'the file'}: {detail['msg']}"
-
-    return "; ".join(line(detail) for detail in error.errors())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from toolcrib.records import SENSITIVITIES, Context, Entity, Sensitivity, is_above
+from toolcrib.records import SENSITIVITIES, Context, Entity, Sensitivity
+from toolcrib.records.scope import is_above
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.classifier import Prediction
 from toolcrib.router.context.entities import EntityFinder, head_of

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from toolcrib.errors import SettingsError
 from toolcrib.records.scope import SENSITIVITIES
 from toolcrib.records.tools import Text, Texts
+from toolcrib.records.validation import in_words
 
 __all__ = ["FIELDS", "Label", "LabelSet", "label_sets", "read_label_set"]
 
@@ -75,9 +76,7 @@ def read_label_set(file: Path, field: str) -> LabelSet:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{where}: is not YAML: {error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise SettingsError(f"{where}: {place}: {first['msg']}".replace(": : ", ": ")) from error
+        raise SettingsError(f"{where}: {in_words(error, 'the file')}") from error
     if field == "sensitivity" and tuple(chosen.labels) != SENSITIVITIES:
         raise SettingsError(
             f"{where}: these must be {', '.join(SENSITIVITIES)}, in this order, since ceilings "

@@ -1,0 +1,368 @@
+/** What the service answers. Written by scripts/console_types.py; do not edit. */
+
+export interface Alive {
+  status: "ok";
+}
+
+export interface Alternates {
+  tools: readonly ToolHit[];
+}
+
+export interface CollectionHit {
+  id: string;
+  confidence: number;
+}
+
+export interface CollectionList {
+  collections: readonly CountedCollection[];
+}
+
+export interface Context {
+  intent: string | null;
+  domain: string | null;
+  urgency: string;
+  sensitivity: "public" | "internal" | "pii" | "safety_critical";
+  entities: readonly Entity[];
+  language: string | null;
+  smalltalk: string | null;
+  need: string | null;
+  confidences: Readonly<Record<string, number>>;
+  confidence: number;
+  signals: readonly string[];
+}
+
+export interface ContextRecord {
+  intent: string | null;
+  domain: string | null;
+  urgency: string;
+  sensitivity: "public" | "internal" | "pii" | "safety_critical";
+  language: string | null;
+  smalltalk: string | null;
+  need: string | null;
+  confidence: number;
+  confidences: Readonly<Record<string, number>>;
+  entities: readonly string[];
+}
+
+export interface CountedCollection {
+  name: string;
+  description: string;
+  examples: readonly string[];
+  answers: readonly (readonly [string, string])[];
+  sensitivity: "public" | "internal" | "pii" | "safety_critical";
+  priority: number;
+  fallback: boolean;
+  passages: number;
+}
+
+export interface DecisionHistory {
+  decision: DecisionRecord;
+  feedback: readonly FeedbackRecord[];
+  outcomes: readonly OutcomeRecord[];
+}
+
+export interface DecisionPage {
+  decisions: readonly DecisionRecord[];
+  next: string | null;
+}
+
+export interface DecisionRecord {
+  id: string;
+  at: string;
+  route: RouteRecord;
+  context: ContextRecord;
+  tools: ToolsRecord;
+  knowledge: KnowledgeRecord;
+  signals: readonly string[];
+  took_ms: Readonly<Record<string, number>>;
+  degraded: readonly string[];
+  text?: TextRecord;
+  by?: string;
+  kind: "decision";
+}
+
+export interface Entity {
+  type: string;
+  text: string;
+  start: number;
+  end: number;
+}
+
+export interface Facets {
+  tools: number;
+  servers: Readonly<Record<string, number>>;
+  categories: Readonly<Record<string, number>>;
+  tags: Readonly<Record<string, number>>;
+  sensitivities: Readonly<Record<string, number>>;
+}
+
+export interface FeedbackRecord {
+  decision: string;
+  at: string;
+  route?: "tools" | "knowledge" | "both" | "none" | "general";
+  tools?: readonly string[];
+  collections?: readonly string[];
+  intent?: string;
+  domain?: string;
+  outcome?: "success" | "failure";
+  note?: string;
+  kind: "feedback";
+}
+
+export interface Finding {
+  severity: "info" | "warning" | "block";
+  rule: string;
+  tool: string;
+  place: string;
+  excerpt: string;
+  why: string;
+}
+
+export interface FoundTools {
+  query: string;
+  tools: readonly ToolHit[] | readonly (Readonly<Record<string, unknown>>)[];
+  took_ms: Readonly<Record<string, number>>;
+  confidence: number | null;
+  verdict: "accept" | "fallback" | "abstain";
+  reason: string;
+  threshold: number | null;
+  fallback: boolean;
+  degraded: readonly string[];
+  unmatched_terms?: readonly string[];
+  names?: Readonly<Record<string, string>>;
+}
+
+export interface Held {
+  tool_id: string;
+  server: string;
+  digest: string;
+  was_digest: string | null;
+  reason: string;
+  findings: readonly Finding[];
+  since: string;
+  spec: ToolSpec;
+}
+
+export interface HeldTools {
+  held: readonly Held[];
+}
+
+export interface IndexReport {
+  added: number;
+  changed: number;
+  removed: number;
+  unchanged: number;
+  refused: readonly Refusal[];
+  ids: OutcomeIds;
+}
+
+export interface KnowledgeRecord {
+  verdict: "accept" | "fallback" | "abstain";
+  confidence: number | null;
+  threshold: number | null;
+  collections: readonly CollectionHit[];
+  passages: readonly PassageRecord[];
+}
+
+export interface KnowledgeResult {
+  collections: readonly CollectionHit[];
+  passages: readonly PassageHit[];
+  confidence: number | null;
+  fit: number | null;
+  verdict: "accept" | "fallback" | "abstain";
+  reason: string;
+  threshold: number | null;
+  signals: readonly string[];
+  degraded: readonly string[];
+}
+
+export interface Me {
+  name: string;
+  access: "read" | "write";
+  namespaces: readonly string[];
+  namespace: string;
+  scope: Scope;
+}
+
+export interface OutcomeIds {
+  added: readonly string[];
+  changed: readonly string[];
+  removed: readonly string[];
+  unchanged: readonly string[];
+}
+
+export interface OutcomeRecord {
+  decision: string;
+  at: string;
+  tool: string;
+  outcome: "success" | "failure";
+  took_ms?: number;
+  kind: "outcome";
+}
+
+export interface PassageHit {
+  collection: string;
+  source: string;
+  text: string;
+  title: readonly string[];
+  position: number;
+  start: number;
+  rank: number;
+  score: number;
+  legs?: Readonly<Record<string, number>>;
+  id: string;
+  citation: string;
+}
+
+export interface PassageRecord {
+  id: string;
+  score: number;
+}
+
+export interface Refusal {
+  source: string;
+  place: string;
+  reason: string;
+}
+
+export interface Removed {
+  removed: number;
+}
+
+export interface ReportFile {
+  name: string;
+  modified: number;
+  bytes: number;
+}
+
+export interface ReportFiles {
+  reports: readonly ReportFile[];
+}
+
+export interface Route {
+  kind: "tools" | "knowledge" | "both" | "none" | "general";
+  reason: string;
+  confidence: number | null;
+  corrected_from: "tools" | "knowledge" | "both" | "none" | "general" | null;
+}
+
+export interface RouteRecord {
+  kind: "tools" | "knowledge" | "both" | "none" | "general";
+  confidence: number | null;
+  corrected_from: "tools" | "knowledge" | "both" | "none" | "general" | null;
+}
+
+export interface RoutedTurn {
+  id: string;
+  context: Context;
+  route: Route;
+  tools: ShapedSelection;
+  knowledge: KnowledgeResult;
+  search_text: string;
+  signals: readonly string[];
+  took_ms: Readonly<Record<string, number>>;
+  degraded: readonly string[];
+  max_tool_calls: number;
+  tool_timeout_s: number;
+}
+
+export interface Scope {
+  servers: readonly string[] | null;
+  tags: readonly string[] | null;
+  categories: readonly string[] | null;
+  without_safety_tags: readonly string[];
+  max_sensitivity: "public" | "internal" | "pii" | "safety_critical" | null;
+  collections: readonly string[] | null;
+}
+
+export interface ServiceInfo {
+  status: "ok";
+  engine: string;
+  tools: number;
+  encoder: string;
+  index: string;
+}
+
+export interface ShapedSelection {
+  items: readonly ToolHit[] | readonly (Readonly<Record<string, unknown>>)[];
+  took_ms: Readonly<Record<string, number>>;
+  confidence: number | null;
+  verdict: "accept" | "fallback" | "abstain";
+  reason: string;
+  threshold: number | null;
+  fallback: boolean;
+  degraded: readonly string[];
+  names?: Readonly<Record<string, string>>;
+}
+
+export interface TextRecord {
+  turn: string;
+  search: string;
+  entities: readonly Entity[];
+  signals: readonly string[];
+  reasons: Readonly<Record<string, string>>;
+}
+
+export interface ToolHit {
+  rank: number;
+  score: number;
+  spec?: ToolSpec;
+  legs?: Readonly<Record<string, number>>;
+  probability: number | null;
+  id: string;
+  name: string;
+  server: string;
+  description: string;
+}
+
+export interface ToolPage {
+  tools: readonly ToolSpec[];
+  next: string | null;
+}
+
+export interface ToolRecord {
+  id: string;
+  score: number;
+  probability: number | null;
+}
+
+export interface ToolReport {
+  added: number;
+  changed: number;
+  removed: number;
+  unchanged: number;
+  refused: readonly Refusal[];
+  quarantined: readonly Held[];
+  ids: OutcomeIds;
+}
+
+export interface ToolSpec {
+  name: string;
+  description: string;
+  server: string;
+  id: string;
+  input_schema: Readonly<Record<string, unknown>>;
+  output_schema: Readonly<Record<string, unknown>>;
+  success_examples: readonly string[];
+  anti_patterns: readonly string[];
+  cost_estimate: number | null;
+  avg_latency_ms: number | null;
+  safety_tags: readonly string[];
+  sensitivity: "public" | "internal" | "pii" | "safety_critical";
+  category: string;
+  tags: readonly string[];
+  annotations: Readonly<Record<string, unknown>>;
+  requires: readonly string[];
+  provides: readonly string[];
+  always_active: boolean;
+  enabled: boolean;
+  version: string;
+}
+
+export interface ToolsRecord {
+  verdict: "accept" | "fallback" | "abstain";
+  confidence: number | null;
+  threshold: number | null;
+  fallback: boolean;
+  items: readonly ToolRecord[];
+}

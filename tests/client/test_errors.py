@@ -1,0 +1,198 @@
+"""What went wrong, told as an embedded crib would have told it."""
+
+from __future__ import annotations
+
+import json
+
+import httpx2
+import pytest
+
+from toolcrib import errors
+from toolcrib.client.errors import UNTELLABLE, Reply, kind_named, refusal, silence
+from toolcrib.errors import (
+    DeadlineError,
+    ForbiddenError,
+    QueryError,
+    RateLimitedError,
+    ServiceError,
+    ServiceUnavailableError,
+    TooLargeError,
+    ToolcribError,
+    UnauthenticatedError,
+    UnknownCollectionError,
+    UnknownToolError,
+)
+from toolcrib.http.errors import problem_response
+from toolcrib.problems import slug_of
+
+PLACE = "https://example.org"
+ALL = [getattr(errors, name) for name in errors.__all__]
+NAMED = {UnknownToolError, UnknownCollectionError}
+
+
+def told(status, body, kind="application/problem+json", about="", **headers):
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    found = {"content-type": kind, **{k.replace("_", "-"): v for k, v in headers.items()}}
+    return refusal(Reply(status, found, content), PLACE, about)
+
+
+def over_the_wire(error, about=""):
+    response = problem_response(error, "r-1")
+    headers = dict(response.headers.items())
+    return refusal(Reply(response.status_code, headers, bytes(response.body)), PLACE, about).error
+
+
+def test_every_error_is_found_by_the_name_that_problems_have_for_it():
+    assert [kind_named(slug_of(kind)) for kind in ALL] == ALL
+    assert [kind_named(slug) for slug in ("internal", "http", "", "value", "x-y")] == [None] * 5
+
+
+@pytest.mark.parametrize(
+    "kind", [k for k in ALL if not issubclass(k, UNTELLABLE) if k not in NAMED]
+)
+def test_an_error_comes_through_with_its_class(kind):
+    again = over_the_wire(kind("what was wrong"))
+    assert type(again) is kind
+    assert again.__notes__ == ["toolcrib request r-1 at https://example.org"]
+
+
+@pytest.mark.parametrize("kind", [QueryError, ForbiddenError, DeadlineError, errors.FeedbackError])
+def test_an_error_comes_through_with_its_words(kind):
+    assert str(over_the_wire(kind("k is 0; ask for more"))) == "k is 0; ask for more"
+
+
+@pytest.mark.parametrize("kind", sorted(NAMED, key=str))
+@pytest.mark.parametrize("nearest", [(), ("mail/send", "mail/sent")])
+def test_what_is_unknown_comes_through_with_what_is_near(kind, nearest):
+    error = kind("mail/sned", nearest)
+    again = over_the_wire(error, "mail/sned")
+    assert (type(again), str(again), vars(again)) == (kind, str(error), {
+        **vars(error), "__notes__": again.__notes__,
+    })  # fmt: skip
+
+
+def test_when_to_ask_again_comes_through():
+    again = over_the_wire(RateLimitedError("too often", retry_after_s=0.25))
+    assert (str(again), again.retry_after_s) == ("too often", 0.25)
+
+
+@pytest.mark.parametrize(
+    "error", [errors.MissingExtraError("a PDF", "docs"), errors.SourceError("a.pdf", "1", "torn")]
+)
+def test_what_speaks_of_the_services_machine_is_not_taken_for_this_one(error):
+    again = over_the_wire(error)
+    assert type(again) is ServiceError
+    assert str(error) in str(again)
+
+
+def test_a_problem_of_a_newer_service_keeps_its_words():
+    failed = told(418, {"type": "urn:toolcrib:problem:teapot", "detail": "short and stout"})
+    assert type(failed.error) is ServiceError
+    assert str(failed.error).endswith("answered 418 I'm a Teapot: short and stout")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (401, UnauthenticatedError),
+        (403, ForbiddenError),
+        (404, ServiceError),
+        (408, DeadlineError),
+        (413, TooLargeError),
+        (429, RateLimitedError),
+        (500, ServiceError),
+        (502, ServiceUnavailableError),
+        (503, ServiceUnavailableError),
+        (504, DeadlineError),
+        (599, ServiceError),
+    ],
+)
+def test_a_page_of_a_proxy_is_told_by_its_status(status, kind):
+    error = told(status, b"<html><h1>Something</h1></html>", "text/html; charset=utf-8").error
+    assert type(error) is kind
+    assert f"answered {status}" in str(error)
+    assert "<" not in str(error)
+    assert "a page of HTML, so not of toolcrib" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "said"),
+    [
+        (b" upstream\n gone ", "text/plain", ": upstream gone"),
+        (b"x" * 2000, "text/plain", ": " + "x" * 300),
+        (b"\xff", "", ": \ufffd"),
+        (b"", "text/plain", ""),
+        (b'{"title": "No"}', "application/json", ": No"),
+        (b'["No"]', "application/json", ': ["No"]'),
+        (b"{", "application/problem+json", ": {"),
+        (b"[" * 9000, "application/json", ": " + "[" * 300),
+    ],
+)
+def test_other_answers_are_told_by_their_words_as_far_as_there_are_some(body, kind, said):
+    assert str(told(502, body, kind).error) == (
+        f"the service at https://example.org answered 502 Bad Gateway{said}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "after_s"),
+    [
+        ({"retry-after": "2"}, {}, 2.0),
+        ({"retry-after": "2"}, {"retry_after_s": 1.5}, 1.5),
+        ({"retry-after": "2"}, {"retry_after_s": True}, None),
+        ({"retry-after": "-2"}, {}, None),
+        ({"retry-after": "nan"}, {}, None),
+        ({"retry-after": "soon"}, {}, None),
+        ({"retry-after": "Wed, 21 Oct 2026 07:28:30 GMT"}, {}, None),
+        (
+            {
+                "retry-after": "Wed, 21 Oct 2026 07:28:30 GMT",
+                "date": "Wed, 21 Oct 2026 07:28:00 GMT",
+            },
+            {},
+            30.0,
+        ),
+        (
+            {
+                "retry-after": "Wed, 21 Oct 2026 07:28:00 GMT",
+                "date": "Wed, 21 Oct 2026 07:28:30 GMT",
+            },
+            {},
+            0.0,
+        ),
+        ({}, {}, None),
+    ],
+)
+def test_when_to_ask_again_is_read_however_it_is_told(headers, body, after_s):
+    reply = Reply(503, {"content-type": "application/json", **headers}, json.dumps(body).encode())
+    failed = refusal(reply, PLACE, "")
+    assert (failed.after_s, failed.error.retry_after_s) == (after_s, after_s)
+
+
+def test_a_problem_of_strange_shape_is_still_one():
+    strange = {"type": "urn:toolcrib:problem:unknown-tool", "nearest": "mail", "detail": None}
+    error = told(404, strange, about="x").error
+    assert (type(error), error.nearest, error.tool_id) == (UnknownToolError, (), "x")
+    empty = told(422, {"type": "urn:toolcrib:problem:query"}).error
+    assert (type(empty), str(empty)) == (QueryError, "QueryError")
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "passing", "unworked"),
+    [
+        (httpx2.ConnectError("refused"), ServiceUnavailableError, True, True),
+        (httpx2.ConnectTimeout("late"), ServiceUnavailableError, True, True),
+        (httpx2.ReadError(""), ServiceUnavailableError, True, False),
+        (httpx2.RemoteProtocolError("gone"), ServiceUnavailableError, True, False),
+        (httpx2.ReadTimeout("late"), DeadlineError, False, False),
+        (httpx2.PoolTimeout("late"), DeadlineError, False, False),
+        (httpx2.LocalProtocolError("no header"), ServiceError, False, False),
+        (httpx2.UnsupportedProtocol("no protocol"), ServiceError, False, False),
+        (httpx2.InvalidURL("no URL"), ServiceError, False, False),
+    ],
+)
+def test_silence_is_told_by_its_reason(failure, kind, passing, unworked):
+    failed = silence(failure, httpx2, PLACE, 10)
+    assert (type(failed.error), failed.passing, failed.unworked) == (kind, passing, unworked)
+    assert PLACE in str(failed.error)
+    assert isinstance(failed.error, ToolcribError)

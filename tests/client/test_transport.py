@@ -1,0 +1,400 @@
+"""Requests over a bad network: what is asked again, and what is said in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+
+import pytest
+import stamina
+
+from tests.client.conftest import KEY
+from tests.client.faulty import (
+    FACETS,
+    answer,
+    drip,
+    drop,
+    garbage,
+    half,
+    hang,
+    problem,
+    refuse,
+)
+from toolcrib.client import RemoteCrib, transport
+from toolcrib.client.transport import Transport
+from toolcrib.clock import ManualClock
+from toolcrib.errors import (
+    DeadlineError,
+    MissingExtraError,
+    OverloadedError,
+    QueryError,
+    RateLimitedError,
+    ServiceError,
+    ServiceUnavailableError,
+    SettingsError,
+    StoreUnavailableError,
+    UnauthenticatedError,
+)
+from toolcrib.records import Facets
+from toolcrib.records.codec import as_json
+
+OUTCOME = ("report_outcome", "d-1", "mail/send", "failure")
+BUSY = problem("overloaded", 503, "64 are under way", retry_after_s=0.5)
+
+
+def arrived(server):
+    return len(server.record.arrived)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        refuse,
+        drop,
+        half,
+        garbage,
+        BUSY,
+        problem("rate-limited", 429),
+        problem("store-unavailable", 503),
+        answer(503, "<html>Sorry</html>", "text/html", Retry_After="1"),
+        answer(502, "<html>Bad Gateway</html>", "text/html"),
+    ],
+)
+def test_what_may_pass_is_tried_again_where_that_does_no_harm(faulty, ask, fault):
+    faulty.script += [fault] * 3
+    assert as_json(ask(faulty.url, "facets")) == FACETS
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (refuse, ServiceUnavailableError),
+        (drop, ServiceUnavailableError),
+        (BUSY, OverloadedError),
+        (problem("store-unavailable", 503), StoreUnavailableError),
+        (answer(503, "no", "text/plain"), ServiceUnavailableError),
+    ],
+)
+def test_in_the_end_the_last_failure_is_told(faulty, ask, fault, expected):
+    faulty.script += [fault] * 4
+    with pytest.raises(expected):
+        ask(faulty.url, "facets")
+    assert faulty.script == []
+
+
+def test_attempts_are_as_many_as_asked_for(faulty, ask):
+    faulty.script += [BUSY, BUSY]
+    with pytest.raises(OverloadedError) as caught:
+        ask(faulty.url, "facets", attempts=1)
+    assert (arrived(faulty), caught.value.retry_after_s) == (1, 0.5)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        drop,
+        half,
+        answer(502, "", "text/html"),
+        answer(503, "", "text/html"),
+        problem("store-unavailable", 503),
+    ],
+)
+def test_what_may_have_been_done_is_not_done_twice(faulty, ask, fault):
+    faulty.script.append(fault)
+    with pytest.raises((ServiceUnavailableError, StoreUnavailableError)):
+        ask(faulty.url, *OUTCOME)
+    assert arrived(faulty) == 1
+
+
+@pytest.mark.parametrize("fault", [BUSY, problem("rate-limited", 429), answer(429, "")])
+def test_what_was_turned_away_before_any_work_can_be_asked_again(faulty, ask, fault):
+    faulty.script += [fault, fault]
+    assert ask(faulty.url, *OUTCOME) is None
+    assert arrived(faulty) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "slug", "expected"),
+    [
+        (401, "unauthenticated", UnauthenticatedError),
+        (422, "query", QueryError),
+        (500, "internal", ServiceError),
+        (504, "deadline", DeadlineError),
+    ],
+)
+def test_what_would_fail_again_is_asked_once(faulty, ask, status, slug, expected):
+    faulty.script.append(problem(slug, status))
+    with pytest.raises(expected, match="said so"):
+        ask(faulty.url, "facets")
+    assert arrived(faulty) == 1
+
+
+def test_who_is_to_wait_long_is_told_so_at_once(faulty, ask):
+    faulty.script.append(problem("rate-limited", 429, "wait", retry_after_s=3600))
+    with pytest.raises(RateLimitedError) as caught:
+        ask(faulty.url, "facets")
+    assert (arrived(faulty), caught.value.retry_after_s) == (1, 3600)
+
+
+def test_a_service_is_given_the_time_that_it_asks_for(faulty, ask):
+    waits = []
+    faulty.script += [
+        problem("overloaded", 503, "busy", retry_after_s=0.05),
+        answer(503, "", "text/html", Retry_After="0"),
+        drop,
+    ]
+    stamina.instrumentation.set_on_retry_hooks([lambda told: waits.append(told.wait_for)])
+    stamina.set_testing(False)
+    try:
+        ask(faulty.url, "facets")
+    finally:
+        stamina.instrumentation.set_on_retry_hooks(None)
+    asked_for, *usual = waits
+    assert 0.05 <= asked_for <= 0.05 * (1 + transport.SPREAD)
+    assert [0.1 <= wait <= 2.0 for wait in usual] == [True, True]
+
+
+@pytest.mark.parametrize("missing", ["httpx2", "stamina"])
+def test_without_the_extra_it_says_what_to_install(monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'toolcrib\[client\]'"):
+        RemoteCrib("https://example.org")
+
+
+def test_where_nobody_listens_it_says_what_to_do(ask):
+    with pytest.raises(ServiceUnavailableError, match=r"cannot be reached .*toolcrib serve"):
+        ask("http://127.0.0.1:9", "facets")
+
+
+def test_an_answer_that_does_not_come_is_not_waited_for_twice(faulty, ask):
+    faulty.script.append(hang)
+    with pytest.raises(DeadlineError, match=r"did not answer within 0\.2 s"):
+        ask(faulty.url, "facets", timeout_s=0.2)
+    assert arrived(faulty) == 1
+
+
+def test_an_answer_in_drops_does_not_take_for_ever(faulty):
+    faulty.script.append(drip)
+    sender = Transport(faulty.url, timeout_s=10, clock=ManualClock(step=4))
+    with pytest.raises(DeadlineError, match="within 10 s"):
+        sender.ask(Facets, "GET", "/v1/facets")
+
+
+def test_an_answer_without_end_is_not_read_to_its_end(faulty, ask, monkeypatch):
+    monkeypatch.setattr(transport, "MAX_ANSWER_BYTES", 100)
+    faulty.script.append(answer(200, {"tools": "x" * 200}))
+    with pytest.raises(ServiceError, match="more than 100 bytes"):
+        ask(faulty.url, "facets")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        answer(200, "<html>Please log in</html>", "text/html"),
+        answer(200, "{", "application/json"),
+        answer(200, "[" * 100_000, "application/json"),
+        answer(200, [1, 2]),
+        answer(200, {"tools": "many"}),
+        answer(200, "", "application/json"),
+        answer(204, ""),
+        answer(202, FACETS),
+    ],
+)
+def test_an_answer_that_is_not_toolcribs_is_not_taken_for_one(faulty, ask, wrong):
+    faulty.script.append(wrong)
+    with pytest.raises(ServiceError, match="did not answer as toolcrib does"):
+        ask(faulty.url, "facets")
+    assert arrived(faulty) == 1
+
+
+def test_a_page_in_place_of_nothing_is_no_success(faulty, ask):
+    faulty.script.append(answer(200, "<html>Please log in</html>", "text/html"))
+    with pytest.raises(ServiceError, match="did not answer as toolcrib does"):
+        ask(faulty.url, *OUTCOME)
+
+
+def test_a_packed_answer_that_cannot_be_unpacked_is_told(faulty, ask):
+    faulty.script.append(answer(200, "no gzip", Content_Encoding="gzip"))
+    with pytest.raises(ServiceError, match="cannot be asked"):
+        ask(faulty.url, "facets")
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed_with_the_key(faulty, ask, status):
+    elsewhere = "https://elsewhere.example/v1/facets?key=secret"
+    faulty.script.append(answer(status, "", Location=elsewhere))
+    with pytest.raises(ServiceError, match=r"sends to 'https://elsewhere.example/v1/facets'"):
+        ask(faulty.url, "facets")
+    assert arrived(faulty) == 1
+
+
+def test_every_request_brings_key_and_namespace(faulty, ask):
+    ask(faulty.url + "/behind/a/proxy/", "facets", namespace="ours")
+    request = faulty.record.arrived[0]
+    assert (request.method, request.path) == ("GET", "/behind/a/proxy/v1/facets")
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert request.headers["toolcrib-namespace"] == "ours"
+    assert request.headers["accept"] == "application/json"
+
+
+# -- where a service is ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "base"),
+    [
+        ("https://tools.example.org", "https://tools.example.org"),
+        ("https://tools.example.org/", "https://tools.example.org"),
+        ("http://localhost:8642//", "http://localhost:8642"),
+        ("https://example.org/agents/tools/", "https://example.org/agents/tools"),
+        ("http://[::1]:8642", "http://[::1]:8642"),
+    ],
+)
+def test_a_url_is_taken_with_its_path_and_without_a_slash_at_its_end(url, base):
+    assert Transport(url).url == base
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "tools",
+        "./tools",
+        "/var/lib/tools",
+        ":memory:",
+        "tools.example.org",
+        "localhost:8642",
+        "ftp://example.org",
+        "https://",
+        "https://:8642",
+        "https://example.org:http",
+        "https://example.org:0",
+        "https://[::1",
+    ],
+)
+def test_what_is_no_url_of_a_service_is_refused_with_what_else_there_is(url):
+    with pytest.raises(SettingsError, match=r"is not the URL of a service.*Crib\.open"):
+        Transport(url)
+
+
+def test_a_url_with_more_behind_its_path_is_refused():
+    for url in ("https://example.org/?key=1", "https://example.org/#v1"):
+        with pytest.raises(SettingsError, match="something behind its path"):
+            Transport(url)
+
+
+@pytest.mark.parametrize("url", ["https://ana:geheim@example.org", "ftp://ana:geheim@example.org"])
+def test_a_password_in_a_url_is_refused_and_not_repeated(url):
+    with pytest.raises(SettingsError) as caught:
+        Transport(url)
+    assert "geheim" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["", " ", "tc_a b", "tc_é", "tc_a\r\nX-More: 1"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(key):
+    with pytest.raises(SettingsError, match=r"^api_key: ") as caught:
+        Transport("https://example.org", key)
+    assert key.strip() == "" or key not in str(caught.value)
+
+
+def test_a_namespace_that_no_header_can_carry_is_refused():
+    with pytest.raises(SettingsError, match=r"^namespace: "):
+        Transport("https://example.org", None, "tenant\n1")
+
+
+def test_the_key_is_never_shown():
+    with RemoteCrib("https://example.org", api_key="tc_geheim") as crib:
+        assert repr(crib) == "RemoteCrib('https://example.org')"
+
+
+def test_without_a_key_none_is_sent(faulty):
+    with RemoteCrib(faulty.url) as crib:
+        crib.facets()
+    assert "authorization" not in faulty.record.arrived[0].headers
+
+
+@pytest.mark.parametrize(("timeout_s", "attempts"), [(0, 4), (-1, 4), (float("nan"), 4), (1, 0)])
+def test_there_must_be_time_and_an_attempt(timeout_s, attempts):
+    with pytest.raises(SettingsError, match="more than 0 seconds and at least 1 attempt"):
+        RemoteCrib("https://example.org", timeout_s=timeout_s, attempts=attempts)
+
+
+# -- connections -------------------------------------------------------------------------
+
+
+def test_calls_share_a_connection(faulty):
+    with RemoteCrib(faulty.url) as crib:
+        for _ in range(5):
+            crib.facets()
+    assert faulty.record.connections == 1
+
+
+async def test_twins_share_a_connection(faulty):
+    async with RemoteCrib(faulty.url) as crib:
+        for _ in range(5):
+            await crib.afacets()
+    assert faulty.record.connections == 1
+
+
+def test_threads_may_ask_at_once(faulty):
+    found = []
+    with RemoteCrib(faulty.url) as crib:
+        asking = [threading.Thread(target=lambda: found.append(crib.facets())) for _ in range(8)]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join()
+    assert [each.tools for each in found] == [2] * 8
+
+
+async def test_tasks_may_ask_at_once(faulty):
+    async with RemoteCrib(faulty.url) as crib:
+        found = await asyncio.gather(*(crib.afacets() for _ in range(8)))
+    assert [each.tools for each in found] == [2] * 8
+
+
+def test_one_event_loop_after_the_other_may_ask(faulty):
+    with RemoteCrib(faulty.url) as crib:
+        assert [asyncio.run(crib.afacets()).tools for _ in range(3)] == [2, 2, 2]
+
+
+async def test_a_call_that_is_given_up_is_waited_for_no_longer(faulty):
+    faulty.script.append(hang)
+    crib = RemoteCrib(faulty.url, timeout_s=60)
+    asking = asyncio.ensure_future(crib.afacets())
+    await asyncio.to_thread(faulty.reached.wait, 60)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
+def test_a_closed_crib_says_so(faulty):
+    async def again():
+        crib = RemoteCrib(faulty.url)
+        await crib.afacets()
+        await crib.aclose()
+        await crib.aclose()
+        await crib.afacets()
+
+    with RemoteCrib(faulty.url) as crib:
+        crib.facets()
+    crib.close()
+    with pytest.raises(ServiceError, match="this crib is closed"):
+        crib.facets()
+    with pytest.raises(ServiceError, match="this crib is closed"):
+        asyncio.run(again())
+
+
+CIRCULAR: list[object] = []
+CIRCULAR.append(CIRCULAR)
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), {1, 2}, object(), "\ud800", CIRCULAR]
+)
+def test_what_json_has_no_word_for_is_a_bad_query(faulty, value):
+    sender = Transport(faulty.url)
+    with pytest.raises(QueryError, match="holds a value that JSON cannot"):
+        sender.tell("POST", "/v1/outcomes", {"metadata": {"x": value}})
+    assert arrived(faulty) == 0

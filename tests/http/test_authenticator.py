@@ -1,0 +1,197 @@
+"""Authenticator: whom the service takes a caller for, and how often it may ask."""
+
+from __future__ import annotations
+
+import time
+
+import httpx2
+import pytest
+
+from toolcrib.access.keys import ANYONE, Caller, Grant
+from toolcrib.errors import RateLimitedError
+from toolcrib.http import Anyone
+from toolcrib.http.authenticator import RateLimiter, is_loopback
+
+
+@pytest.fixture(scope="module")
+def open_service(start):
+    with start(callers=Anyone(), rate="1/hour") as started:
+        yield started
+
+
+def test_without_a_key_nobody_comes_in(service):
+    with service.anonymous() as client:
+        answer = client.get("/v1/me")
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == 'Bearer realm="toolcrib"'
+    assert answer.json()["type"] == "urn:toolcrib:problem:unauthenticated"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": "Bearer tc_000000000000_" + "0" * 64},
+        {"Authorization": "Bearer x"},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Basic dXNlcjpwYXNz"},
+        {"Authorization": b"Bearer \xe4\xff"},
+        {"X-API-Key": "x"},
+        {"X-API-Key": ""},
+    ],
+)
+def test_with_a_wrong_key_nobody_comes_in(service, headers):
+    with service.anonymous() as client:
+        assert client.get("/v1/me", headers=headers).status_code == 401
+
+
+def test_a_key_may_come_in_either_header(service):
+    key = service.key()
+    with service.anonymous() as client:
+        for headers in (
+            {"Authorization": f"Bearer {key}"},
+            {"Authorization": f"bearer  {key}"},
+            {"X-API-Key": key},
+        ):
+            assert client.get("/v1/me", headers=headers).status_code == 200
+
+
+def test_a_revoked_key_stops_within_two_seconds(service):
+    with service.client() as client:
+        assert client.get("/v1/me").status_code == 200
+        key = client.headers["authorization"].removeprefix("Bearer ")
+        service.keys.revoke(key.split("_")[1])
+        time.sleep(2)
+        assert client.get("/v1/me").status_code == 401
+
+
+def test_health_needs_no_key(service):
+    with service.anonymous() as client:
+        assert [client.get(p).status_code for p in ("/healthz", "/readyz", "/metrics")] == [200] * 3
+
+
+def test_a_key_says_what_it_allows(service):
+    grant = {"namespaces": ("a", "b"), "servers": {"y", "x"}, "max_sensitivity": "pii"}
+    with service.client(access="read", **grant) as client:
+        answer = client.get("/v1/me", headers={"Toolcrib-Namespace": "b"})
+    assert answer.json() == {
+        "name": "test",
+        "access": "read",
+        "namespaces": ["a", "b"],
+        "namespace": "b",
+        "scope": {
+            "servers": ["x", "y"],
+            "tags": None,
+            "categories": None,
+            "without_safety_tags": [],
+            "max_sensitivity": "pii",
+            "collections": None,
+        },
+    }
+
+
+def test_another_namespace_is_forbidden_whether_it_is_there_or_not(service, stocked):
+    there = stocked.get("/v1/me").json()["namespace"]
+    with service.client("mine") as client:
+        told = [
+            client.get("/v1/facets", headers={"Toolcrib-Namespace": name})
+            for name in (there, "nowhere")
+        ]
+    assert [answer.status_code for answer in told] == [403, 403]
+    texts = [
+        answer.json()["detail"].replace(name, "X")
+        for answer, name in zip(told, (there, "nowhere"), strict=True)
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_a_name_that_no_namespace_has_is_refused(service):
+    with service.client(namespaces=("*",)) as client:
+        for name in ("Upper", "a b", "x" * 64, "-a", ":meta"):
+            answer = client.get("/v1/facets", headers={"Toolcrib-Namespace": name})
+            assert answer.status_code == 422, name
+
+
+def test_without_keys_anybody_on_this_machine_comes_in(open_service):
+    with open_service.anonymous() as client:
+        assert client.get("/v1/me").json()["name"] == "anyone"
+        sent = {"tools": [{"name": "ping", "version": "1"}]}
+        elsewhere = {"Toolcrib-Namespace": "elsewhere"}
+        assert client.post("/v1/tools", json=sent, headers=elsewhere).json()["added"] == 1
+        assert client.get("/v1/facets").json()["tools"] == 0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "127.0.0.1.evil.example:80"},
+        {"Host": "[::"},
+        {"Host": "10.0.0.1"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+    ],
+)
+def test_without_keys_a_page_from_elsewhere_gets_nothing(open_service, headers):
+    with open_service.anonymous() as client:
+        answer = client.get("/v1/me", headers=headers)
+        assert answer.status_code == 403
+        allowed = {"Host": "localhost:1", "Origin": "http://[::1]:3000"}
+        assert client.get("/v1/me", headers=allowed).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["localhost", "a.localhost", "127.0.0.1", "127.8.8.8", "::1"])
+def test_this_machine_is_known(host):
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "localhost.evil", "10.1.1.1", "example.org"])
+def test_other_machines_are_known(host):
+    assert not is_loopback(host)
+
+
+def test_a_header_that_comes_twice_counts_once(service):
+    key = service.key()
+    headers = [("Authorization", f"Bearer {key}"), ("Authorization", "Bearer other")]
+    assert httpx2.get(f"{service.url}/v1/me", headers=headers).status_code == 200
+
+
+DAY_S = 86_400
+
+
+def count_until_refused(rates, caller):
+    """How many requests were taken into account, and in how many seconds to ask again."""
+    for taken in range(100):
+        try:
+            rates.count(caller)
+        except RateLimitedError as error:
+            return taken, error.retry_after_s
+    raise AssertionError("nothing was refused")
+
+
+@pytest.mark.parametrize("jump", [DAY_S, -DAY_S, 90, -90])
+def test_a_clock_that_is_set_locks_nobody_out(monkeypatch, jump):
+    rates, caller, now = RateLimiter("3/hour"), Caller("a", "test", Grant()), time.time
+    assert count_until_refused(rates, caller)[0] == 3
+    monkeypatch.setattr(time, "time", lambda: now() + jump)
+    taken, retry_after_s = count_until_refused(rates, caller)
+    assert taken == 3
+    assert 0 < retry_after_s <= 3600
+
+
+def test_a_clock_that_runs_a_little_fast_lifts_no_limit(monkeypatch):
+    rates, caller, now = RateLimiter("3/hour"), Caller("a", "test", Grant()), time.time
+    count_until_refused(rates, caller)
+    for step in range(10):
+        monkeypatch.setattr(time, "time", lambda step=step: now() + step / 10)
+        assert count_until_refused(rates, caller)[0] == 0
+
+
+def test_a_keys_own_rate_holds_for_it_alone_and_who_needs_no_key_has_none():
+    rates = RateLimiter("1/hour")
+    assert count_until_refused(rates, Caller("a", "test", Grant(rate="2/hour")))[0] == 2
+    assert count_until_refused(rates, Caller("b", "test", Grant()))[0] == 1
+    for _ in range(5):
+        rates.count(ANYONE)
+    unlimited = RateLimiter(None)
+    for _ in range(5):
+        unlimited.count(Caller("a", "test", Grant()))

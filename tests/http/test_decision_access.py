@@ -1,0 +1,41 @@
+"""Looking back at decisions where several processes make them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from toolcrib.access.keys import ANYONE
+from toolcrib.errors import UnknownDecisionError
+from toolcrib.http.context import RequestContext
+from toolcrib.http.routes import turns
+from toolcrib.router.decision_log_db import DatabaseLog
+
+RECORD = {"kind": "decision", "id": "d1", "at": "2026-01-02T03:04:05+00:00"}
+
+
+@pytest.fixture
+def context(service, monkeypatch):
+    """A request of a service that is one of several over a store."""
+    monkeypatch.setattr(service.namespaces, "location", "http://qdrant:6333")
+    return RequestContext(service.state, "r", ANYONE, service.namespace())
+
+
+async def test_a_decision_that_another_process_is_about_to_write_is_waited_for(
+    service, context, monkeypatch
+):
+    other = DatabaseLog(service.namespaces.ledger, context.namespace, text=False, keep_s=1e12)
+
+    async def write_meanwhile(_seconds):
+        other.write(RECORD)
+        other.flush()
+
+    monkeypatch.setattr(turns.asyncio, "sleep", write_meanwhile)
+    assert await turns._require_visible(context, "d1") == RECORD
+    other.close()
+
+
+async def test_it_is_not_waited_for_for_ever(context):
+    with pytest.raises(UnknownDecisionError, match="there is no decision 'd1'"):
+        await asyncio.wait_for(turns._require_visible(context, "d1"), 60)

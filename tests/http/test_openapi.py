@@ -1,0 +1,127 @@
+"""The OpenAPI document: complete, and true."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from toolcrib.http.app import ENDPOINTS
+from toolcrib.problems import PROBLEMS
+
+
+@pytest.fixture(scope="module")
+def document(service):
+    with service.anonymous() as client:
+        return client.get("/openapi.json").json()
+
+
+@pytest.fixture
+def operations(document):
+    return {
+        (method.upper(), path): operation
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+    }
+
+
+def resolve(document, value):
+    while "$ref" in value:
+        found = document
+        for step in value["$ref"].removeprefix("#/").split("/"):
+            found = found[step]
+        value = found
+    return value
+
+
+def test_every_endpoint_is_in_it(operations):
+    told = {(each.method, each.path.replace(":path", "")) for each in ENDPOINTS}
+    assert set(operations) == told
+
+
+def test_operations_have_names_of_their_own(operations):
+    names = [operation["operationId"] for operation in operations.values()]
+    assert len(set(names)) == len(names)
+    assert all(operation["summary"] and operation["tags"] for operation in operations.values())
+
+
+def test_every_tag_is_described(document, operations):
+    described = {tag["name"] for tag in document["tags"]}
+    assert {tag for each in operations.values() for tag in each["tags"]} == described
+
+
+def test_every_reference_leads_somewhere(document):
+    def walk(value):
+        if isinstance(value, dict):
+            if isinstance(value.get("$ref"), str):
+                resolve(document, value)
+            for each in value.values():
+                walk(each)
+        elif isinstance(value, list):
+            for each in value:
+                walk(each)
+
+    walk(document)
+
+
+def test_what_needs_a_key_says_so(operations):
+    for (_, path), operation in operations.items():
+        is_guarded = path.startswith("/v1/")
+        assert ("security" in operation) == is_guarded
+        named = {parameter["name"] for parameter in operation.get("parameters", ())}
+        assert ("Toolcrib-Namespace" in named) == is_guarded
+        statuses = {"401", "403", "413", "422", "429", "500", "503", "504", "507"}
+        assert not is_guarded or statuses <= set(operation["responses"])
+
+
+def test_what_takes_a_body_shows_one(document, operations):
+    for operation in operations.values():
+        if "requestBody" not in operation:
+            continue
+        schema = resolve(
+            document, operation["requestBody"]["content"]["application/json"]["schema"]
+        )
+        assert schema["additionalProperties"] is False
+        assert "415" in operation["responses"]
+
+
+def test_every_error_is_a_problem_with_the_requests_id(document, operations):
+    for operation in operations.values():
+        for status, answer in operation["responses"].items():
+            told = resolve(document, answer)
+            assert "X-Request-Id" in told["headers"]
+            if int(status) >= 400:
+                assert list(told["content"]) == ["application/problem+json"]
+                shown = told["content"]["application/problem+json"]
+                assert shown["schema"] == {"$ref": "#/components/schemas/ProblemBody"}
+                for example in shown["examples"].values():
+                    assert example["value"]["status"] == int(status)
+
+
+def test_what_an_endpoint_raises_stands_in_it(operations):
+    for endpoint in ENDPOINTS:
+        operation = operations[endpoint.method, endpoint.path.replace(":path", "")]
+        for error in endpoint.errors:
+            assert str(PROBLEMS[error].status) in operation["responses"]
+
+
+def test_examples_of_bodies_are_taken(document, operations, service):
+    with service.client(service.namespace()) as client:
+        for (method, path), operation in operations.items():
+            if "requestBody" not in operation or "{" in path:
+                continue
+            body = operation["requestBody"]["content"]["application/json"]["schema"]
+            for example in resolve(document, body).get("examples", ()):
+                answer = client.request(method, path, json=example)
+                assert answer.status_code in {200, 204, 404}, (path, answer.text)
+
+
+def test_nothing_of_another_framework_is_left(document):
+    text = json.dumps(document)
+    assert "HTTPValidationError" not in text
+    assert "<function" not in text
+
+
+def test_pages_that_would_load_scripts_from_elsewhere_are_not_there(service):
+    with service.anonymous() as client:
+        assert {client.get(path).status_code for path in ("/docs", "/redoc")} == {404}

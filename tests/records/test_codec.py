@@ -1,0 +1,180 @@
+"""Records as JSON, and back: nothing is lost but what the reader knows already."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from toolcrib.records import (
+    SENSITIVITIES,
+    CollectionHit,
+    Context,
+    Decision,
+    Entity,
+    Facets,
+    FindResult,
+    IndexReport,
+    KnowledgeResult,
+    Passage,
+    PassageHit,
+    Refusal,
+    Route,
+    Scope,
+    ToolHit,
+    ToolSpec,
+)
+from toolcrib.records.codec import as_json, dump, load
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+NAMES = st.text("abcxyz", min_size=1, max_size=6)
+SHARE = st.floats(0, 1).map(lambda value: round(value, 6))
+MAYBE = st.none() | SHARE
+MS = st.floats(0, 1e4).map(lambda value: round(value, 3))
+TEXTS = st.lists(TEXT, max_size=2).map(tuple)
+VERDICTS = st.sampled_from(["accept", "fallback", "abstain"])
+
+TOOLS = st.builds(
+    ToolSpec,
+    name=NAMES,
+    server=NAMES,
+    description=TEXT,
+    tags=TEXTS,
+    input_schema=st.dictionaries(TEXT, st.integers() | TEXT | st.none(), max_size=2),
+    cost_estimate=st.none() | st.floats(0, 9),
+    sensitivity=st.sampled_from(SENSITIVITIES),
+)
+HITS = st.builds(
+    ToolHit,
+    rank=st.integers(1, 9),
+    score=SHARE,
+    tool=TOOLS,
+    legs=st.dictionaries(NAMES, SHARE, max_size=2),
+    probability=MAYBE,
+)
+FOUND = st.builds(
+    FindResult,
+    query=TEXT,
+    tools=st.lists(HITS, max_size=3).map(tuple),
+    took_ms=st.dictionaries(NAMES, MS, max_size=2),
+    confidence=MAYBE,
+    verdict=VERDICTS,
+    reason=TEXT,
+    threshold=MAYBE,
+    fallback=st.booleans(),
+    degraded=TEXTS,
+    unmatched_terms=TEXTS,
+)
+PASSAGES = st.builds(
+    Passage, collection=NAMES, document=TEXT, text=TEXT, title=TEXTS, position=st.integers(0, 99)
+)
+PASSAGE_HITS = st.builds(PassageHit.of, PASSAGES, st.integers(1, 9), SHARE)
+KNOWLEDGE = st.builds(
+    KnowledgeResult,
+    collections=st.lists(st.builds(CollectionHit, NAMES, SHARE), max_size=2).map(tuple),
+    passages=st.lists(st.builds(PassageHit.of, PASSAGES, st.integers(1, 9), SHARE), max_size=2).map(
+        tuple
+    ),
+    confidence=MAYBE,
+    fit=MAYBE,
+    verdict=VERDICTS,
+    reason=TEXT,
+    threshold=MAYBE,
+)
+CONTEXTS = st.builds(
+    Context,
+    text=TEXT,
+    intent=st.none() | TEXT,
+    domain=st.none() | TEXT,
+    sensitivity=st.sampled_from(SENSITIVITIES),
+    entities=st.lists(st.builds(Entity, NAMES, TEXT, st.integers(0, 9), st.integers(0, 9))).map(
+        tuple
+    ),
+    confidences=st.dictionaries(NAMES, SHARE, max_size=2),
+    confidence=SHARE,
+    signals=TEXTS,
+)
+ROUTES = st.builds(
+    Route,
+    kind=st.sampled_from(["tools", "knowledge", "both", "none", "general"]),
+    reason=TEXT,
+    confidence=MAYBE,
+    corrected_from=st.none() | st.sampled_from(["tools", "none"]),
+)
+DECISIONS = st.builds(
+    Decision,
+    id=NAMES,
+    context=CONTEXTS,
+    route=ROUTES,
+    tools=FOUND,
+    knowledge=KNOWLEDGE,
+    search_text=TEXT,
+    signals=TEXTS,
+    took_ms=st.dictionaries(NAMES, MS, max_size=2),
+    degraded=TEXTS,
+    max_tool_calls=st.integers(0, 9),
+    tool_timeout_s=st.floats(0.1, 99),
+)
+
+
+def again(record):
+    """What is read of a record that was written in full."""
+    return load(type(record), dump(record, full=True))
+
+
+@given(FOUND | KNOWLEDGE | HITS | ROUTES)
+def test_an_answer_comes_back_whole(record):
+    assert again(record) == record
+
+
+@given(CONTEXTS)
+def test_a_context_comes_back_without_the_text_that_it_is_of(context):
+    assert replace(again(context), text=context.text) == context
+
+
+@settings(max_examples=40)
+@given(DECISIONS)
+def test_a_decision_is_the_same_json_again(decision):
+    assert as_json(again(decision), full=True) == as_json(decision, full=True)
+
+
+def test_a_report_is_written_as_counts_and_in_full_with_the_ids():
+    report = IndexReport(("a", "b"), (), (), ("c",), (Refusal("x", "[0]", "name: missing"),))
+    assert as_json(report) == {
+        "added": 2, "changed": 0, "removed": 0, "unchanged": 1,
+        "refused": [{"source": "x", "place": "[0]", "reason": "name: missing"}],
+    }  # fmt: skip
+    assert again(report) == report
+
+
+def test_facets_come_back_whole():
+    facets = Facets(2, {"mail": 2}, {}, {"safe": 1}, {"public": 2})
+    assert again(facets) == facets
+
+
+def test_a_scope_is_written_in_order():
+    scope = Scope(servers=frozenset({"b", "a"}), max_sensitivity="internal")
+    assert as_json(scope)["servers"] == ["a", "b"]
+    assert again(scope) == scope
+
+
+def test_a_scope_with_an_unknown_restriction_is_none():
+    with pytest.raises(ValidationError, match="servres"):
+        load(Scope, b'{"servres": ["a"]}')
+
+
+def test_specifications_are_written_in_full_only():
+    hit = ToolHit(1, 0.5, ToolSpec(name="send"))
+    assert "spec" not in as_json(FindResult("q", (hit,), {}))["tools"][0]
+    assert as_json(FindResult("q", (hit,), {}), full=True)["tools"][0]["spec"]["name"] == "send"
+
+
+@pytest.mark.parametrize("wrong", [{"verdict": "maybe"}, {"took_ms": 5}, {"query": None}])
+def test_what_is_of_another_type_is_no_answer(wrong):
+    told = {**as_json(FindResult("q", (), {})), **wrong}
+    with pytest.raises(ValidationError):
+        load(FindResult, json.dumps(told))

@@ -1,0 +1,233 @@
+"""A turn takes what can be read of what comes with it; a decision is written whole."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from toolcrib.records import (
+    Attachment,
+    Context,
+    Decision,
+    Entity,
+    FindResult,
+    KnowledgeResult,
+    Message,
+    Route,
+    Scope,
+    ToolHit,
+    ToolSpec,
+    Turn,
+)
+from toolcrib.records.codec import as_json
+from toolcrib.records.turns import HISTORY
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+
+
+# -- what comes with a turn ----------------------------------------------------------------
+
+
+def test_a_turn_needs_nothing():
+    empty = Turn()
+    assert (empty.text, empty.history, empty.attachments, empty.unreadable) == ("", (), (), 0)
+
+
+def test_a_file_may_be_named_by_its_name_alone():
+    assert Turn.model_validate({"attachments": ["notes.pdf"]}).attachments == (
+        Attachment(name="notes.pdf"),
+    )
+
+
+def test_a_file_may_be_named_by_its_type_alone():
+    [found] = Turn.model_validate({"attachments": [{"mime": "image/png"}]}).attachments
+    assert (found.name, found.mime) == ("", "image/png")
+
+
+def test_what_else_is_said_of_a_file_does_no_harm():
+    turn = Turn.model_validate({"attachments": [{"name": "a.csv", "size": 12, "url": None}]})
+    assert turn.attachments == (Attachment(name="a.csv"),)
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [None, 7, "", "  ", {}, {"name": " "}, {"size": 3}, ["a.pdf"], {"name": ["a.pdf"]}, b"\xff"],
+)
+def test_what_is_no_attachment_is_counted_and_the_others_are_kept(nonsense):
+    turn = Turn.model_validate({"attachments": ["a.pdf", nonsense, {"name": "b.pdf"}]})
+    assert [each.name for each in turn.attachments] == ["a.pdf", "b.pdf"]
+    assert turn.unreadable == 1
+
+
+@pytest.mark.parametrize("nonsense", ["a.pdf", 7, {"name": "a.pdf"}, True])
+def test_attachments_that_are_no_list_count_as_one_that_cannot_be_read(nonsense):
+    turn = Turn.model_validate({"text": "see here", "attachments": nonsense})
+    assert (turn.text, turn.attachments, turn.unreadable) == ("see here", (), 1)
+
+
+@pytest.mark.parametrize("nothing", [None, [], ()])
+def test_no_attachments_are_nothing_unreadable(nothing):
+    turn = Turn.model_validate({"attachments": nothing})
+    assert (turn.attachments, turn.unreadable) == ((), 0)
+
+
+def test_a_turn_that_is_written_and_read_again_counts_the_unreadable_once():
+    turn = Turn.model_validate({"attachments": ["a.pdf", 7]})
+    assert Turn.model_validate_json(turn.model_dump_json()) == turn
+
+
+@given(JSON)
+def test_no_attachments_that_json_can_hold_cost_a_turn(nonsense):
+    turn = Turn.model_validate({"text": "see here", "attachments": nonsense})
+    entries = nonsense if isinstance(nonsense, list) else [nonsense]
+    given_ = 0 if nonsense is None else len(entries)
+    assert len(turn.attachments) + turn.unreadable == given_
+
+
+@pytest.mark.parametrize("count", ["many", [1]])
+def test_a_count_of_the_unreadable_that_is_no_number_is_refused_in_words(count):
+    with pytest.raises(ValidationError, match="unreadable"):
+        Turn.model_validate({"attachments": [7], "unreadable": count})
+
+
+# -- what was said before --------------------------------------------------------------------
+
+
+def test_of_ten_thousand_messages_the_last_are_kept():
+    said = [{"role": "user", "content": f"message {number}"} for number in range(10_000)]
+    turn = Turn.model_validate({"text": "and now?", "history": said})
+    assert [each.content for each in turn.history] == [
+        f"message {number}" for number in range(10_000 - HISTORY, 10_000)
+    ]
+
+
+def test_messages_that_are_not_looked_at_may_be_anything():
+    said = [42, None, *({"content": "hello"} for _ in range(HISTORY))]
+    assert len(Turn.model_validate({"history": said}).history) == HISTORY
+
+
+@pytest.mark.parametrize("said", [[42], ["hello"], 7, {"content": {"a": 1}}, [{"content": 7}]])
+def test_a_history_that_cannot_be_read_is_refused_by_its_place(said):
+    with pytest.raises(ValidationError, match="history"):
+        Turn.model_validate({"history": said})
+
+
+def test_the_texts_of_a_message_in_parts_are_joined():
+    parts = [
+        {"type": "text", "text": "look at this"},
+        {"type": "image_url", "image_url": {"url": "x"}},
+        {"type": "text", "text": "and that"},
+        {"type": "text", "text": 7},
+        None,
+    ]
+    assert Message.model_validate({"content": parts}).content == "look at this\nand that"
+
+
+@pytest.mark.parametrize("content", [None, [], [{"type": "tool_use"}]])
+def test_a_message_without_a_text_is_empty(content):
+    message = Message.model_validate({"role": "assistant", "content": content, "tool_calls": []})
+    assert (message.role, message.content) == ("assistant", "")
+
+
+def test_messages_may_come_as_objects():
+    said = (Message(content="one"), Message(role="assistant", content="two"))
+    assert Turn(history=said).history == said
+
+
+# -- the rest of a turn ----------------------------------------------------------------------
+
+
+def test_a_turn_cannot_be_changed_in_place():
+    turn = Turn(text="a")
+    with pytest.raises(ValidationError, match="frozen"):
+        turn.text = "b"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("txet", "a"),
+        ("text", 7),
+        ("max_sensitivity", "secret"),
+        ("metadata", [1]),
+        ("unreadable", -1),
+        ("trajectory", [7]),
+        ("scope", {"sensitivity": "pii"}),
+    ],
+)
+def test_what_no_turn_can_say_is_refused(field, value):
+    with pytest.raises(ValidationError, match=field):
+        Turn.model_validate({field: value})
+
+
+@pytest.mark.parametrize("nonsense", [None, 7, "text", ["text"]])
+def test_what_is_no_mapping_is_no_turn(nonsense):
+    with pytest.raises(ValidationError, match="Turn"):
+        Turn.model_validate(nonsense)
+
+
+def test_a_scope_may_come_as_json():
+    turn = Turn.model_validate_json('{"scope": {"collections": ["a"], "max_sensitivity": "pii"}}')
+    assert turn.scope == Scope(collections=frozenset({"a"}), max_sensitivity="pii")
+
+
+# -- what was detected and decided -------------------------------------------------------------
+
+
+def test_a_context_of_which_nothing_is_known_claims_nothing():
+    shown = as_json(Context("hm"))
+    assert (shown["intent"], shown["domain"], shown["need"]) == (None, None, None)
+    assert (shown["confidence"], shown["confidences"], shown["entities"]) == (0.0, {}, [])
+
+
+def test_a_context_is_written_rounded_with_its_spans():
+    text = "call Ana"
+    context = Context(
+        text,
+        intent="call",
+        entities=(Entity("person", "Ana", 5, 8),),
+        confidences={"intent": 0.33333333},
+        confidence=0.33333333,
+        signals=("cue:call",),
+    )
+    shown = json.loads(json.dumps(as_json(context)))
+    [span] = shown["entities"]
+    assert text[span["start"] : span["end"]] == span["text"] == "Ana"
+    assert shown["confidences"] == {"intent": 0.333333}
+    assert (shown["confidence"], shown["signals"]) == (0.333333, ["cue:call"])
+
+
+def test_a_route_says_from_what_it_was_corrected():
+    shown = as_json(Route("both", "the passages say so", 0.66666666, "tools"))
+    assert (shown["kind"], shown["corrected_from"]) == ("both", "tools")
+    assert shown["confidence"] == 0.666667
+    assert as_json(Route("none", "small talk"))["confidence"] is None
+
+
+def test_a_decision_is_written_whole_and_as_json():
+    found = FindResult("q", (ToolHit(1, 0.5, ToolSpec(name="dial")),), {"legs": 1.0}, 0.9)
+    decision = Decision(
+        "abc",
+        Context("call Ana"),
+        Route("tools", "a tool fits"),
+        found,
+        KnowledgeResult(signals=("map-missing:x",)),
+        "call Ana",
+        signals=("follow-up:1",),
+        took_ms={"total": 1.23456},
+        degraded=("entities",),
+    )
+    shown = json.loads(json.dumps(as_json(decision)))
+    assert [item["id"] for item in shown["tools"]["items"]] == ["dial"]
+    assert shown["tools"].keys() >= {"verdict", "confidence", "reason", "threshold", "fallback"}
+    assert shown["knowledge"]["verdict"] == "abstain"
+    assert (shown["took_ms"], shown["degraded"]) == ({"total": 1.235}, ["entities"])
+    assert (shown["signals"], shown["max_tool_calls"]) == (["follow-up:1"], 5)

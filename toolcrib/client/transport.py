@@ -1,0 +1,345 @@
+"""Transport: requests to a service, repeated where that helps, and their answers as records.
+
+Sends nothing but what it is told to: no redirect is followed, since the key would go along.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import Any, TypeVar
+from urllib.parse import SplitResult, quote, urlsplit
+
+from toolcrib.client.errors import FailedError, Reply, refusal, silence
+from toolcrib.clock import Clock, SystemClock
+from toolcrib.errors import DeadlineError, QueryError, ServiceError, SettingsError
+from toolcrib.extras import import_extra
+from toolcrib.records.codec import load
+
+__all__ = ["EXTRA", "FEATURE", "Transport", "quoted"]
+
+Record = TypeVar("Record")
+Made = TypeVar("Made")
+
+FEATURE = "a crib at a URL"
+EXTRA = "client"
+
+IDLE_S = 30.0
+"""How long an unused connection is kept: half as long as by the service, since a request that
+meets the moment of its closing fails."""
+
+MAX_WAIT_S = 10.0
+"""Who is asked to wait longer than this is told so instead."""
+
+PAUSES = {"timeout": None, "wait_initial": 0.1, "wait_max": 2.0, "wait_jitter": 0.2}
+
+SPREAD = 0.2
+"""What a service asks to wait is drawn out by up to this share, so that not all come at once."""
+
+MAX_ANSWER_BYTES = 256 * 2**20
+
+SILENCE_S = 120.0
+"""How long a service may say nothing of an upload: an engine may build its graph meanwhile."""
+
+FIT_FOR_HEADERS = re.compile(r"[\x21-\x7e]+")
+
+EXAMPLE = "write it like https://tools.example.org"
+
+
+class Transport:
+    """Connections to one service. Safe for several threads.
+
+    Raises:
+        SettingsError: `url` is no URL of a service, or a header cannot carry the rest.
+        MissingExtraError: the extra `client` is not installed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        namespace: str | None = None,
+        *,
+        timeout_s: float = 10.0,
+        attempts: int = 4,
+        clock: Clock | None = None,
+    ) -> None:
+        if not timeout_s > 0 or attempts < 1:
+            raise SettingsError(
+                f"timeout_s is {timeout_s} and attempts are {attempts}; there must be "
+                "more than 0 seconds and at least 1 attempt",
+            )
+        self.url = _checked(url)
+        # They hold the key, and are never shown.
+        self._headers = {"Accept": "application/json", "User-Agent": "toolcrib"}
+        if api_key is not None:
+            self._headers["Authorization"] = f"Bearer {_fit('api_key', api_key)}"
+        if namespace is not None:
+            self._headers["Toolcrib-Namespace"] = _fit("namespace", namespace)
+        self._timeout_s = timeout_s
+        self._clock = clock or SystemClock()
+        self._httpx = import_extra("httpx2", FEATURE, EXTRA)
+        stamina = import_extra("stamina", FEATURE, EXTRA)
+        self._retrying: Any = stamina.RetryingCaller(attempts=attempts, **PAUSES)
+        self._lock = threading.Lock()
+        self._pool: Any = None
+        self._closed = False
+
+    def ask(
+        self,
+        kind: type[Record],
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        about: str = "",
+    ) -> Record:
+        """The record that an answer stands for; `about` is the tool or collection asked for.
+
+        Raises:
+            QueryError: the body holds what JSON has no word for.
+            ToolcribError: what the service raised; `ServiceError` and those below it where it
+                did not answer, or not as it should.
+        """
+        read = partial(self._read, kind, about)
+        return self._repeated(partial(self._attempt, method, path, _content(body), read))
+
+    def tell(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        about: str = "",
+        repeatable: bool = True,
+    ) -> None:
+        """A request whose answer says no more than that it is done; as `ask` otherwise.
+
+        What is not `repeatable` would be there twice if it were done twice.
+        """
+        read = partial(self._read_nothing, about)
+        attempt = partial(self._attempt, method, path, _content(body), read)
+        self._repeated(attempt, repeatable=repeatable)
+
+    def stream(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        content: bytes,
+        read: Callable[[bytes], Made | None],
+    ) -> Made:
+        """Send JSON Lines, and give what is made of a line of the answer; as `ask` otherwise."""
+
+        def attempt() -> Made:
+            return self._attempt_stream(path, query, content, read)
+
+        return self._repeated(attempt)
+
+    def close(self) -> None:
+        """Let go of all connections; a second call does nothing."""
+        with self._lock:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+    def _opened(self) -> Any:
+        with self._lock:
+            if self._closed:
+                raise ServiceError("this crib is closed; make another one")
+            if self._pool is None:
+                limits = self._httpx.Limits(max_keepalive_connections=20, keepalive_expiry=IDLE_S)
+                self._pool = self._httpx.Client(
+                    headers=self._headers,
+                    timeout=self._timeout_s,
+                    limits=limits,
+                    follow_redirects=False,
+                )
+            return self._pool
+
+    def _repeated(self, attempt: Callable[[], Made], *, repeatable: bool = True) -> Made:
+        pool_errors = self._httpx.HTTPError, self._httpx.InvalidURL, self._httpx.StreamError
+
+        def guarded() -> Made:
+            try:
+                return attempt()
+            except pool_errors as error:
+                raise silence(error, self._httpx, self.url, self._timeout_s) from error
+
+        try:
+            return self._retrying(partial(_wait, repeatable=repeatable), guarded)
+        except FailedError as failed:
+            raise failed.error from failed.__cause__
+
+    def _attempt(
+        self, method: str, path: str, content: bytes | None, read: Callable[[Reply], Made]
+    ) -> Made:
+        headers = {} if content is None else {"Content-Type": "application/json"}
+        request = {"method": method, "url": self.url + path, "content": content, "headers": headers}
+        until = self._clock() + self._timeout_s
+        with self._opened().stream(**request) as response:
+            reply = self._whole(response, until)
+        return read(reply)
+
+    def _attempt_stream(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        content: bytes,
+        read: Callable[[bytes], Made | None],
+    ) -> Made:
+        patience = self._httpx.Timeout(self._timeout_s, read=max(self._timeout_s, SILENCE_S))
+        with self._opened().stream(
+            "POST",
+            self.url + path,
+            params=query,
+            content=content,
+            headers={"Content-Type": "application/jsonl"},
+            timeout=patience,
+        ) as response:
+            if not response.is_success or "jsonl" not in response.headers.get("content-type", ""):
+                reply = self._whole(response, self._clock() + self._timeout_s)
+                raise (
+                    refusal(reply, self.url, "")
+                    if not reply.is_good
+                    else self._foreign(
+                        ValueError(f"{reply.kind or 'something'} in place of JSON Lines")
+                    )
+                )
+            for line in _lines(response.iter_bytes()):
+                if (made := self._made_of(line, read)) is not None:
+                    return made
+        error = ServiceError(f"the service at {self.url} broke off an upload; send it again")
+        raise FailedError(error, passing=True)
+
+    def _made_of(self, line: bytes, read: Callable[[bytes], Made | None]) -> Made | None:
+        try:
+            return read(line)
+        except (ValueError, TypeError, LookupError) as error:
+            raise self._foreign(error) from error
+
+    def _whole(self, response: Any, until: float) -> Reply:
+        """The whole answer, bounded in time and size.
+
+        Raises:
+            FailedError: it is late, or too much.
+        """
+        body = bytearray()
+        for piece in response.iter_bytes():
+            body += piece
+            if self._clock() > until:
+                seconds = f"{self._timeout_s:g}"
+                raise FailedError(
+                    DeadlineError(f"the service at {self.url} did not answer within {seconds} s")
+                )
+            if len(body) > MAX_ANSWER_BYTES:
+                most = f"{MAX_ANSWER_BYTES:,}"
+                raise FailedError(
+                    ServiceError(f"the service at {self.url} sent more than {most} bytes")
+                )
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return Reply(response.status_code, headers, bytes(body))
+
+    def _read(self, kind: type[Record], about: str, reply: Reply) -> Record:
+        if not reply.is_good:
+            raise refusal(reply, self.url, about)
+        if reply.status != HTTPStatus.OK:
+            raise self._foreign(ValueError(f"status {reply.status}, not 200"))
+        try:
+            if not reply.kind.endswith("json"):
+                raise ValueError(f"{reply.kind or 'something'} in place of JSON")  # noqa: TRY301
+            return load(kind, reply.body)
+        except ValueError as error:
+            raise self._foreign(error) from error
+
+    def _read_nothing(self, about: str, reply: Reply) -> None:
+        if not reply.is_good:
+            raise refusal(reply, self.url, about)
+        if reply.status != HTTPStatus.NO_CONTENT:
+            raise self._foreign(ValueError(f"status {reply.status}, not 204"))
+
+    def _foreign(self, error: Exception) -> FailedError:
+        words = " ".join(str(error).split())[:200]
+        return FailedError(
+            ServiceError(
+                f"the service at {self.url} did not answer as toolcrib does ({words}): look at "
+                "the URL, and at the version of the service",
+            ),
+        )
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines that hold something; what is behind the last line end is none."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from filter(bytes.strip, lines)
+
+
+def quoted(name: str) -> str:
+    """A name as one step of a path."""
+    if name in {".", ".."}:
+        # They mean "here" and "above" in a path, and would be taken out of it.
+        return name.replace(".", "%2E")
+    return quote(name, safe="", errors="surrogatepass")
+
+
+def _content(body: Mapping[str, Any] | None) -> bytes | None:
+    if body is None:
+        return None
+    try:
+        return json.dumps(body, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise QueryError(f"the request holds a value that JSON cannot: {error}") from error
+
+
+def _wait(failure: Exception, *, repeatable: bool) -> bool | float:
+    """Whether to try again: not at all, after the usual time, or after so many seconds."""
+    if not (isinstance(failure, FailedError) and failure.passing):
+        return False
+    if not (repeatable or failure.unworked):
+        return False
+    if not failure.after_s:
+        return True
+    if failure.after_s > MAX_WAIT_S:
+        return False
+    return failure.after_s * random.uniform(1, 1 + SPREAD)  # noqa: S311 -- it is no secret
+
+
+def _checked(url: str) -> str:
+    parts = _split(url)
+    if parts.username is not None or parts.password is not None:
+        raise SettingsError(
+            "the URL of the service holds a user's name or password; leave them out, and give "
+            "the key as api_key",
+        )
+    if parts.query or parts.fragment:
+        raise SettingsError(f"{url!r} has something behind its path; {EXAMPLE}")
+    return url.rstrip("/")
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
+            return parts
+    except ValueError:
+        pass
+    shown = re.sub(r"//[^/@]*@", "//", url)
+    raise SettingsError(
+        f"{shown!r} is not the URL of a service; {EXAMPLE}, or use Crib.open for a folder",
+    )
+
+
+def _fit(name: str, value: str) -> str:
+    """A value as it is, if a header can carry it; it may be a secret, so it is not shown."""
+    if FIT_FOR_HEADERS.fullmatch(value) is None:
+        raise SettingsError(
+            f"{name}: empty, or with characters that no {name} has (spaces, line ends, accents)",
+        )
+    return value

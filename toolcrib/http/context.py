@@ -1,0 +1,159 @@
+"""Request context: who asks, of which namespace, and what becomes of the request."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from toolcrib.access.keys import ANYONE, Caller, within
+from toolcrib.access.quarantine import Quarantine
+from toolcrib.crib import Crib
+from toolcrib.errors import ForbiddenError
+from toolcrib.http.state import ServiceState
+from toolcrib.records import Scope
+from toolcrib.router.decision_log_db import DatabaseLog
+from toolcrib.telemetry import UNMATCHED, RequestSummary
+
+__all__ = ["RequestContext", "context_of", "header", "is_upload"]
+
+Made = TypeVar("Made")
+
+REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+KEY = "toolcrib"
+"""Where the context stands in an ASGI scope."""
+
+UPLOAD_TYPES = frozenset({b"application/jsonl", b"application/x-ndjson"})
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """A request, with what is to be counted, traced and logged of it when it is answered.
+
+    `caller` and `namespace` are known once it is admitted. `turned_away` is the reason where
+    it was not worked on. Stages, verdict and what was degraded are those of the answer.
+    """
+
+    state: ServiceState
+    request_id: str
+    caller: Caller = ANYONE
+    namespace: str = ""
+    route: str = UNMATCHED
+    status: int = 500
+    turned_away: str | None = None
+    deadline: asyncio.Timeout | None = None
+    took_ms: Mapping[str, float] = field(default_factory=dict[str, float])
+    verdict: str | None = None
+    degraded: tuple[str, ...] = ()
+    text: str | None = None
+
+    @classmethod
+    def begin(cls, state: ServiceState, scope: MutableMapping[str, Any]) -> RequestContext:
+        """The context of an ASGI scope, which it is put into."""
+        given = header(scope, b"x-request-id")
+        if given is not None and REQUEST_ID.fullmatch(given):
+            request_id = given.decode("ascii")
+        else:
+            request_id = uuid.uuid4().hex
+        context = scope[KEY] = cls(state, request_id)
+        return context
+
+    def require_write(self) -> None:
+        """Stop a caller that may only read.
+
+        Raises:
+            ForbiddenError: it may not write.
+        """
+        if not self.caller.may_write:
+            raise ForbiddenError("this key may only read; writing needs a key made with --write")
+
+    def scope(self, asked: Scope | None = None) -> Scope:
+        """What the caller may use, narrowed to what it asks for."""
+        return within(self.caller.scope(), asked)
+
+    def quarantine(self) -> Quarantine:
+        """What is held back of the namespace."""
+        return Quarantine(self.state.namespaces.ledger, self.namespace)
+
+    def log(self) -> DatabaseLog:
+        """The decisions of the namespace."""
+        return self.state.namespaces.log(self.namespace)
+
+    async def read(self, work: Callable[[Crib], Made]) -> Made:
+        """Do something with the namespace's crib, in a thread."""
+        return await self.state.workers.read(partial(self._work, work))
+
+    async def run(self, work: Callable[[], Made]) -> Made:
+        """Do something else that only reads, in a thread."""
+        return await self.state.workers.read(work)
+
+    async def write(self, work: Callable[[Crib], Made]) -> Made:
+        """Do something that writes, in a thread; other processes hear of it."""
+        return await self.state.workers.write(partial(self._work_and_tell, work))
+
+    def extend(self, seconds: float) -> None:
+        """Give the request so many seconds from now."""
+        if self.deadline is not None and not self.deadline.expired():
+            self.deadline.reschedule(asyncio.get_running_loop().time() + seconds)
+
+    def answered(
+        self,
+        took_ms: Mapping[str, float],
+        *,
+        verdict: str | None = None,
+        degraded: tuple[str, ...] = (),
+        text: str | None = None,
+    ) -> None:
+        """Note what the answer says of itself; `text` is the user's, for traces that may tell."""
+        self.took_ms, self.verdict, self.degraded, self.text = took_ms, verdict, degraded, text
+
+    def summary(self, scope: Mapping[str, Any], took_ms: float) -> RequestSummary:
+        """What became of it, for whoever counts."""
+        parent = header(scope, b"traceparent")
+        return RequestSummary(
+            request_id=self.request_id,
+            method=scope["method"],
+            route=self.route,
+            status=self.status,
+            took_ms=took_ms,
+            key_id=self.caller.key_id,
+            namespace=self.namespace,
+            stages=self.took_ms,
+            verdict=self.verdict,
+            degraded=self.degraded,
+            turned_away=self.turned_away,
+            text=self.text,
+            traceparent=None if parent is None else parent.decode("latin-1"),
+        )
+
+    def _work(self, work: Callable[[Crib], Made]) -> Made:
+        return work(self.state.namespaces.crib(self.namespace))
+
+    def _work_and_tell(self, work: Callable[[Crib], Made]) -> Made:
+        try:
+            return self._work(work)
+        finally:
+            # Also after a failure: part of it may have been written.
+            self.state.namespaces.touched(self.namespace)
+
+
+def context_of(request: Request) -> RequestContext:
+    """The context of a request."""
+    return request.scope[KEY]
+
+
+def header(scope: Mapping[str, Any], name: bytes) -> bytes | None:
+    """The value of a header, given in small letters; None where it is absent."""
+    return next((value for key, value in scope["headers"] if key == name), None)
+
+
+def is_upload(scope: Mapping[str, Any]) -> bool:
+    """Whether a request's body is one of JSON Lines."""
+    kind = (header(scope, b"content-type") or b"").partition(b";")[0].strip().lower()
+    return kind in UPLOAD_TYPES

@@ -1,0 +1,151 @@
+"""Errors as RFC 9457 problems, whoever raised them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+from pydantic import Field
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from toolcrib.errors import (
+    QueryError,
+    UnauthenticatedError,
+    UnknownCollectionError,
+    UnknownToolError,
+)
+from toolcrib.http.context import context_of
+from toolcrib.problems import problem_of, retry_after, slug_of, told
+from toolcrib.records.codec import dump
+
+__all__ = [
+    "HTTP_PROBLEMS",
+    "PROBLEM_TYPE",
+    "InvalidRequestError",
+    "ProblemBody",
+    "on_error",
+    "on_http",
+    "problem_heads",
+    "problem_response",
+]
+
+PROBLEM_TYPE = "application/problem+json"
+
+SHOWN_FAULTS = 20
+"""Of a request that is wrong in more places, the first ones are told."""
+
+HTTP_PROBLEMS = {
+    404: ("not-found", "There is nothing at this address"),
+    405: ("method-not-allowed", "This address does not take this method"),
+    406: ("not-acceptable", "There is no answer of the kinds that are accepted"),
+    415: ("unsupported-media-type", "The body is of a kind that is not read"),
+}
+"""What HTTP itself has words for: slug and title."""
+
+
+class InvalidRequestError(QueryError):
+    """A request is wrong in these places: pairs of place and reason."""
+
+    def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
+        self.faults = tuple(faults[:SHOWN_FAULTS])
+        super().__init__("; ".join(f"{place}: {reason}" for place, reason in self.faults))
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One place of a request that is wrong."""
+
+    place: str
+    reason: str
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+Absent = Field(exclude_if=_is_none)
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemBody:
+    """A problem, as RFC 9457 has it.
+
+    `nearest` are ids or names that look like an unknown one, within the key's scope. `errors`
+    are the places of a request that are wrong. After `retry_after_s` seconds it may be asked
+    again.
+    """
+
+    type: Annotated[str, Field(pattern=r"^urn:toolcrib:problem:[a-z-]+$")]
+    title: str
+    status: Annotated[int, Field(ge=400, le=599)]
+    detail: str
+    instance: Annotated[str, Field(pattern=r"^urn:toolcrib:request:.+$")]
+    nearest: Annotated[tuple[str, ...] | None, Absent] = None
+    errors: Annotated[tuple[Fault, ...] | None, Absent] = None
+    retry_after_s: Annotated[float | None, Absent] = None
+
+    @property
+    def slug(self) -> str:
+        """The problem's own part of its type."""
+        return self.type.rpartition(":")[2]
+
+    @classmethod
+    def of(cls, error: Exception, request_id: str) -> Self:
+        """What went wrong."""
+        row, after = problem_of(error), retry_after(error)
+        knows_nearest = isinstance(error, UnknownToolError | UnknownCollectionError)
+        is_invalid = isinstance(error, InvalidRequestError)
+        return cls(
+            *problem_heads(slug_of(type(error)), row.title, row.status, told(error), request_id),
+            nearest=error.nearest if knows_nearest else None,
+            errors=tuple(Fault(*each) for each in error.faults) if is_invalid else None,
+            retry_after_s=None if after is None else round(after, 3),
+        )
+
+
+def problem_heads(
+    slug: str, title: str, status: int, detail: str, request_id: str
+) -> tuple[str, str, int, str, str]:
+    """What every problem has."""
+    legible = detail.encode(errors="replace").decode()
+    kind, instance = f"urn:toolcrib:problem:{slug}", f"urn:toolcrib:request:{request_id}"
+    return kind, title, status, legible, instance
+
+
+def problem_response(error: Exception, request_id: str) -> Response:
+    """The answer that says what went wrong."""
+    headers: dict[str, str] = {}
+    if isinstance(error, UnauthenticatedError):
+        headers["WWW-Authenticate"] = 'Bearer realm="toolcrib"'
+    if (after := retry_after(error)) is not None:
+        headers["Retry-After"] = str(math.ceil(after))
+    return _response(ProblemBody.of(error, request_id), headers)
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    """Answer what an endpoint raised, and leave what needs to be looked at in the log."""
+    context = context_of(request)
+    context.state.telemetry.failed(context.request_id, error)
+    return problem_response(error, context.request_id)
+
+
+async def on_http(request: Request, error: Exception) -> Response:
+    """Answer what HTTP itself has words for."""
+    assert isinstance(error, HTTPException)
+    slug, title = HTTP_PROBLEMS.get(error.status_code, ("http", "It cannot be answered"))
+    detail = title if error.detail in {"Not Found", "Method Not Allowed"} else error.detail
+    body = ProblemBody(
+        *problem_heads(slug, title, error.status_code, detail, context_of(request).request_id)
+    )
+    headers = dict(error.headers or {})
+    if "Allow" in headers:
+        headers["Allow"] = ", ".join(sorted(headers["Allow"].split(", ")))
+    return _response(body, headers)
+
+
+def _response(body: ProblemBody, headers: Mapping[str, str]) -> Response:
+    return Response(dump(body), body.status, headers, PROBLEM_TYPE)

@@ -1,0 +1,266 @@
+"""The OpenAPI document: complete, so that whatever an endpoint can answer stands in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from inspect import cleandoc
+from typing import Any
+
+from pydantic.json_schema import JsonSchemaMode
+
+from toolcrib import __version__
+from toolcrib.errors import (
+    DeadlineError,
+    ForbiddenError,
+    OverloadedError,
+    QueryError,
+    RateLimitedError,
+    ServiceUnavailableError,
+    StoreError,
+    StoreUnavailableError,
+    StoreWriteError,
+    TooLargeError,
+    ToolcribError,
+    UnauthenticatedError,
+    UnknownCollectionError,
+    UnknownToolError,
+)
+from toolcrib.http.errors import HTTP_PROBLEMS, PROBLEM_TYPE, ProblemBody, problem_heads
+from toolcrib.http.routing import JSON, JSON_LINES, Endpoint
+from toolcrib.problems import PROBLEMS, slug_of
+from toolcrib.records.codec import as_json, schemas
+
+__all__ = ["document"]
+
+EXAMPLE_ID = "3f0c5a1e9b7d4c62"
+TEMPLATE = "#/components/schemas/{model}"
+
+ABOUT = """\
+Hands an AI agent the few tools and passages that its current turn needs.
+
+Send a key as `Authorization: Bearer tc_...`. A key has a scope, which holds inside every search,
+listing, count and suggestion: what it does not allow is as unknown as what is not there. The
+header `Toolcrib-Namespace` says which namespace is meant, for a key that has several.
+
+Errors are problems as RFC 9457 has them, of the type `urn:toolcrib:problem:...`. A body that is
+no JSON, or not what an endpoint takes, is answered with 422.
+"""
+
+TAGS = {
+    "tools": "The registry, and finding tools in it.",
+    "knowledge": "Collections of documents, and finding passages in them.",
+    "turns": "Deciding what a turn needs.",
+    "decisions": "Looking back at decisions, and saying what would have been right.",
+    "quarantine": "Tools that are held back until somebody has looked at them.",
+    "reports": "Evaluation reports.",
+    "keys": "Whom the service takes a caller for.",
+    "health": "Whether the service answers; without a key.",
+}
+
+GUARDED: tuple[type[ToolcribError], ...] = (
+    UnauthenticatedError,
+    ForbiddenError,
+    TooLargeError,
+    QueryError,
+    RateLimitedError,
+    StoreError,
+    OverloadedError,
+    ServiceUnavailableError,
+    StoreUnavailableError,
+    DeadlineError,
+    StoreWriteError,
+)
+"""What every endpoint that needs a key can answer."""
+
+OPEN: dict[str, tuple[type[ToolcribError], ...]] = {
+    "/healthz": (StoreError,),
+    "/readyz": (StoreError, ServiceUnavailableError, StoreUnavailableError),
+    "/metrics": (StoreError,),
+}
+
+REQUEST_ID = {
+    "X-Request-Id": {
+        "description": "The request's own id, or one that was made for it.",
+        "schema": {"type": "string"},
+    }
+}
+
+NAMESPACE = {
+    "name": "Toolcrib-Namespace",
+    "in": "header",
+    "required": False,
+    "description": "Which namespace is meant; by default the only one that the key is for.",
+    "schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_.-]{0,62}$"},
+    "example": "default",
+}
+
+SECURITY = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A key: `tc_...`."},
+    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+
+
+def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """The document of a service with these endpoints."""
+    schemas = _Schemas(endpoints)
+    paths: dict[str, Any] = {}
+    shared: dict[str, Any] = {}
+    for each in endpoints:
+        paths.setdefault(each.template, {})[each.method.lower()] = _operation(each, schemas, shared)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "toolcrib",
+            "description": ABOUT,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            "version": __version__,
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas.shared,
+            "securitySchemes": SECURITY,
+            "responses": shared,
+        },
+        "tags": [{"name": name, "description": says} for name, says in TAGS.items()],
+    }
+
+
+class _Schemas:
+    """The schemas of all that endpoints take and give, made in one go so that names agree."""
+
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        kinds: dict[tuple[Any, JsonSchemaMode], None] = {(ProblemBody, "serialization"): None}
+        for each in endpoints:
+            kinds |= {
+                (kind, "validation"): None
+                for kind in (each.key, each.query, each.body, each.upload_query)
+                if kind is not None
+            }
+            if each.answer is not None:
+                kinds[each.answer, "serialization"] = None
+        made, shared = schemas(list(kinds), TEMPLATE)
+        self._made = dict(zip(kinds, made, strict=True))
+        self.shared = dict(shared)
+
+    def taken(self, kind: Any) -> dict[str, Any]:
+        """What is sent."""
+        return self._made[kind, "validation"]
+
+    def given(self, kind: Any) -> dict[str, Any]:
+        """What is answered."""
+        return self._made[kind, "serialization"]
+
+    def fields(self, kind: Any) -> dict[str, Any]:
+        """The fields of what is sent behind a path."""
+        found = self.taken(kind)
+        if "$ref" in found:
+            found = self.shared.pop(found["$ref"].rpartition("/")[2])
+            self._made[kind, "validation"] = found
+        return found["properties"]
+
+
+def _operation(endpoint: Endpoint, schemas: _Schemas, shared: dict[str, Any]) -> dict[str, Any]:
+    summary, _, more = (endpoint.call.__doc__ or "").partition("\n")
+    made: dict[str, Any] = {
+        "tags": [endpoint.tag],
+        "summary": summary.rstrip("."),
+        "operationId": endpoint.call.__name__,
+    }
+    if more.strip():
+        made["description"] = cleandoc(more)
+    is_guarded = endpoint.path not in OPEN
+    if is_guarded:
+        made["security"] = [{name: []} for name in SECURITY]
+    if parameters := list(_parameters(endpoint, schemas, is_guarded=is_guarded)):
+        made["parameters"] = parameters
+    if endpoint.body is not None:
+        made["requestBody"] = _request_body(endpoint, schemas)
+    made["responses"] = _responses(endpoint, schemas, shared, is_guarded=is_guarded)
+    return made
+
+
+def _parameters(
+    endpoint: Endpoint, schemas: _Schemas, *, is_guarded: bool
+) -> Iterator[dict[str, Any]]:
+    if endpoint.key is not None:
+        schema = schemas.taken(endpoint.key)
+        yield _parameter(endpoint.parameter, "path", schema) | {"required": True}
+    for query in filter(None, (endpoint.query, endpoint.upload_query)):
+        for name, schema in schemas.fields(query).items():
+            yield _parameter(name, "query", schema)
+    if is_guarded:
+        yield NAMESPACE
+
+
+def _parameter(name: str, place: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    says = {"description": schema["description"]} if "description" in schema else {}
+    return {"name": name, "in": place, **says, "schema": dict(schema)}
+
+
+def _request_body(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
+    content: dict[str, Any] = {JSON: {"schema": schemas.taken(endpoint.body)}}
+    if endpoint.upload is not None:
+        says = cleandoc(endpoint.upload.__doc__ or "")
+        content[JSON_LINES] = {"schema": {"type": "string", "description": says}}
+    return {"required": True, "content": content}
+
+
+def _responses(
+    endpoint: Endpoint, schemas: _Schemas, shared: dict[str, Any], *, is_guarded: bool
+) -> dict[str, Any]:
+    answers: dict[str, Any]
+    if endpoint.is_empty:
+        answers = {"204": {"description": "Done.", "headers": REQUEST_ID}}
+    else:
+        is_json = endpoint.answer is not None
+        schema = schemas.given(endpoint.answer) if is_json else {"type": "string"}
+        content = {endpoint.media_type: {"schema": schema}}
+        answers = {"200": {"description": "The answer.", "headers": REQUEST_ID, "content": content}}
+    by_status: dict[int, list[ProblemBody]] = {}
+    for each in _problems(endpoint, is_guarded=is_guarded):
+        by_status.setdefault(each.status, []).append(each)
+    for status, problems in by_status.items():
+        name = "-or-".join(each.slug for each in problems)
+        shared[name] = _response(problems)
+        answers[str(status)] = {"$ref": f"#/components/responses/{name}"}
+    return dict(sorted(answers.items()))
+
+
+def _problems(endpoint: Endpoint, *, is_guarded: bool) -> Iterator[ProblemBody]:
+    """An example of each problem that an endpoint can answer with."""
+    known: set[int] = set()
+    common = GUARDED if is_guarded else OPEN[endpoint.path]
+    for kind in dict.fromkeys((*common, *endpoint.errors)):
+        row = PROBLEMS[kind]
+        known.add(row.status)
+        nearest = () if kind in {UnknownToolError, UnknownCollectionError} else None
+        heads = problem_heads(slug_of(kind), row.title, row.status, row.title, EXAMPLE_ID)
+        yield ProblemBody(*heads, nearest=nearest, retry_after_s=row.retry_after_s)
+    for status in _of_http(endpoint):
+        if status not in known:
+            slug, title = HTTP_PROBLEMS[status]
+            yield ProblemBody(*problem_heads(slug, title, status, title, EXAMPLE_ID))
+
+
+def _of_http(endpoint: Endpoint) -> list[int]:
+    """Statuses that are HTTP's own and no error class of ours."""
+    statuses = [415] if endpoint.body is not None else []
+    if endpoint.media_type == JSON:
+        statuses.append(406)
+    return [*statuses, 404] if endpoint.key is not None else statuses
+
+
+def _response(problems: Sequence[ProblemBody]) -> dict[str, Any]:
+    headers: dict[str, Any] = dict(REQUEST_ID)
+    if any(each.retry_after_s is not None for each in problems):
+        headers["Retry-After"] = {
+            "description": "Seconds after which to ask again.",
+            "schema": {"type": "integer"},
+        }
+    examples = {each.slug: {"value": as_json(each)} for each in problems}
+    schema = {"$ref": "#/components/schemas/ProblemBody"}
+    return {
+        "description": "; ".join(each.title for each in problems) + ".",
+        "headers": headers,
+        "content": {PROBLEM_TYPE: {"schema": schema, "examples": examples}},
+    }

@@ -1,0 +1,1 @@
+"""Routes: what each address takes and answers."""

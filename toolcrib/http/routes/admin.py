@@ -1,0 +1,171 @@
+"""Administration over HTTP: who asks, what is held back, and evaluation reports."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from toolcrib.access.quarantine import Held
+from toolcrib.crib import Crib
+from toolcrib.errors import ForbiddenError, UnknownToolError
+from toolcrib.http.context import RequestContext
+from toolcrib.http.routes.tools import ToolId, is_allowed, write_tools
+from toolcrib.http.routing import Body, Endpoint, answer
+from toolcrib.records import Scope
+from toolcrib.tenants import DEFAULT
+
+__all__ = ["ENDPOINTS"]
+
+# -- who asks --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Me:
+    """Whose key it is and what it allows; `namespace` is the one of this request."""
+
+    name: str
+    access: Literal["read", "write"]
+    namespaces: tuple[str, ...]
+    namespace: str
+    scope: Scope
+
+
+async def describe_me(context: RequestContext) -> Response:
+    """Say whose key this is, and what it allows."""
+    grant, name = context.caller.grant, context.caller.name
+    return answer(Me(name, grant.access, grant.namespaces, context.namespace, context.scope()))
+
+
+# -- what is held back -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTools:
+    """Everything that is held back in the caller's reach."""
+
+    held: tuple[Held, ...]
+
+
+class VerdictBody(Body):
+    """What becomes of a tool that is held back: it is served from now on, or forgotten."""
+
+    verdict: Literal["approve", "reject"]
+
+
+async def list_quarantine(context: RequestContext) -> Response:
+    """List the tools that are held back, with what the audit found."""
+    return answer(await context.run(lambda: HeldTools(_in_reach(context))))
+
+
+def _in_reach(context: RequestContext) -> tuple[Held, ...]:
+    scope = context.scope()
+    return tuple(held for held in context.quarantine().list() if is_allowed(scope, held.spec))
+
+
+async def judge_tool(context: RequestContext, tool_id: ToolId, body: VerdictBody) -> None:
+    """Approve a tool that is held back, so that it is served from now on, or forget it."""
+    await context.write(partial(_judge, context, tool_id, approve=body.verdict == "approve"))
+
+
+def _judge(context: RequestContext, tool_id: str, crib: Crib, *, approve: bool) -> None:
+    quarantine = context.quarantine()
+    with context.state.lock(context.namespace):
+        held = quarantine.held(tool_id)
+        if held is None or not is_allowed(context.scope(), held.spec):
+            reach = [each.tool_id for each in _in_reach(context)]
+            raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, reach, n=3)))
+        if not approve:
+            quarantine.reject(tool_id)
+            return
+        # In this order: what dies in between is held back still, and can be approved again.
+        written = write_tools(crib, [("the quarantine", held.spec)], context.scope(), None, None)
+        if written.refused:
+            raise ForbiddenError(written.refused[0].reason)
+        quarantine.release(tool_id)
+
+
+# -- evaluation reports: pages that were written elsewhere, shown without being trusted --------
+
+NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_. -]{0,199}\.html\Z"
+
+POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""A report is read, and does nothing: no script, no form, no request."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFile:
+    """An evaluation report; `modified` is Unix time in seconds."""
+
+    name: str
+    modified: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFiles:
+    """The evaluation reports that can be read."""
+
+    reports: tuple[ReportFile, ...]
+
+
+async def list_reports(context: RequestContext) -> Response:
+    """List the evaluation reports, newest first; only for keys that see all there is."""
+    return answer(await context.run(lambda: ReportFiles(_reports(context))))
+
+
+def _reports(context: RequestContext) -> tuple[ReportFile, ...]:
+    folder = _folder(context)
+    if folder is None or not folder.is_dir():
+        return ()
+    with os.scandir(folder) as entries:
+        files = [
+            (entry.name, entry.stat())
+            for entry in entries
+            if re.match(NAME, entry.name) and entry.is_file(follow_symlinks=False)
+        ]
+    files.sort(key=lambda file: (-file[1].st_mtime, file[0]))
+    return tuple(ReportFile(name, round(at.st_mtime, 3), at.st_size) for name, at in files)
+
+
+async def get_report(
+    context: RequestContext, name: Annotated[str, Field(max_length=205)]
+) -> Response:
+    """Give a report: a page of HTML that may run nothing."""
+    page = await context.run(lambda: _page(context, name))
+    return Response(page, media_type="text/html", headers={"Content-Security-Policy": POLICY})
+
+
+def _page(context: RequestContext, name: str) -> bytes:
+    folder = _folder(context)
+    path = folder / name if folder is not None and re.match(NAME, name) else None
+    if path is None or path.is_symlink() or not path.is_file():
+        raise HTTPException(404, "there is no such report")
+    return path.read_bytes()
+
+
+def _folder(context: RequestContext) -> Path | None:
+    """Where reports are, for whom they are: they tell of all tools of the default namespace."""
+    named = context.state.settings.service.reports
+    sees_all = context.namespace == DEFAULT and context.scope() == Scope()
+    return Path(named) if named is not None and sees_all else None
+
+
+PATH = "/v1/quarantine"
+ERRORS = (UnknownToolError,)
+
+ENDPOINTS = (
+    Endpoint("GET", PATH, list_quarantine, "quarantine", HeldTools),
+    Endpoint("POST", PATH + "/{id:path}", judge_tool, "quarantine", None, ERRORS, writes=True),
+    Endpoint("GET", "/v1/me", describe_me, "keys", Me),
+    Endpoint("GET", "/v1/reports", list_reports, "reports", ReportFiles),
+    Endpoint("GET", "/v1/reports/{name}", get_report, "reports", media_type="text/html"),
+)

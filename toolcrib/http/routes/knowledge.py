@@ -1,0 +1,400 @@
+"""Knowledge over HTTP: collections and documents, in, out and asked."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Annotated, Any, Self
+
+from pydantic import Field, WithJsonSchema, model_validator
+from starlette.requests import Request
+from starlette.responses import Response
+
+from toolcrib.crib import Crib
+from toolcrib.errors import (
+    ForbiddenError,
+    MissingExtraError,
+    SourceError,
+    UnknownCollectionError,
+)
+from toolcrib.http.context import RequestContext
+from toolcrib.http.routing import AS_WHOLE, Body, Endpoint, Text, Words, answer, documented
+from toolcrib.http.uploads import UploadWork, in_parts, read_upload, respond
+from toolcrib.indexers.documents.chunking import split
+from toolcrib.indexers.documents.loading import Kind, kind_of_name, load
+from toolcrib.indexers.sync import PassageEntry
+from toolcrib.indexers.writer import Listener
+from toolcrib.records import (
+    Collection,
+    CollectionList,
+    CountedCollection,
+    IndexReport,
+    KnowledgeResult,
+    Passage,
+    Refusal,
+    Scope,
+    Sensitivity,
+)
+from toolcrib.router.collections import preset
+
+__all__ = ["ENDPOINTS"]
+
+MAX_TOKENS = 200
+"""The most in a passage, as where documents are read from files."""
+
+PACKED: frozenset[Kind | None] = frozenset({"pdf", "docx", None})
+"""Kinds that no text is of, whatever it is named."""
+
+
+CollectionName = Annotated[
+    str,
+    Field(max_length=200, pattern=r"^[\w.-]+\Z"),
+    WithJsonSchema(
+        {"type": "string", "maxLength": 200, "pattern": r"^[\p{L}\p{N}_.-]+$"},
+    ),
+]
+DocumentName = Annotated[Text, Field(max_length=1000)]
+Place = Annotated[int, Field(ge=0, le=2**53), AS_WHOLE]
+
+BASE64 = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+Base64 = Annotated[
+    str,
+    Field(pattern=BASE64 + r"\Z"),
+    WithJsonSchema(
+        {"type": "string", "contentEncoding": "base64", "pattern": BASE64 + "$"},
+    ),
+]
+
+EXAMPLE_COLLECTION: dict[str, Any] = {
+    "name": "handbook",
+    "description": "How we work: holidays, expenses, equipment.",
+    "examples": ["how many days off do I have"],
+    "answers": [],
+    "sensitivity": "internal",
+    "priority": 0.0,
+    "fallback": False,
+}
+
+# -- collections -----------------------------------------------------------------------------
+
+
+class CollectionBody(Body):
+    """What a collection is about, and who may be sent there."""
+
+    name: CollectionName
+    description: str = ""
+    examples: list[str] = Field(default=[])
+    answers: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(default=[])
+    sensitivity: Sensitivity = "public"
+    priority: float = 0.0
+    fallback: bool = False
+
+
+class CollectionsBody(Body):
+    """Collections to make known, or to describe anew."""
+
+    model_config = documented(examples=[{"collections": [EXAMPLE_COLLECTION]}])
+
+    collections: list[CollectionBody]
+
+
+async def list_collections(context: RequestContext) -> Response:
+    """List the collections in reach, and how many passages they hold."""
+    scope = context.scope()
+    return answer(await context.read(lambda crib: _known(crib, scope)))
+
+
+def _known(crib: Crib, scope: Scope) -> CollectionList:
+    return CollectionList(
+        tuple(
+            CountedCollection(**each.model_dump(), passages=count)
+            for each, count in crib.list_collections(scope=scope)
+        )
+    )
+
+
+async def put_collections(context: RequestContext, body: CollectionsBody) -> Response:
+    """Make collections known, or describe them anew; all of them or none."""
+    given = [Collection.model_validate(each.model_dump()) for each in body.collections]
+    scope = context.scope()
+
+    def work(crib: Crib) -> CollectionList:
+        known = {each.name: each for each, _ in crib.list_collections()}
+        for each in given:
+            # One that is in scope may not stand in the place of one that is not, either.
+            _require(scope, each)
+            _require(scope, known.get(each.name, each))
+        crib.add_collections(*given)
+        return _known(crib, scope)
+
+    return answer(await context.write(work))
+
+
+async def delete_collection(
+    context: RequestContext, name: Annotated[str, Field(max_length=200)]
+) -> None:
+    """Remove a collection with all its passages."""
+    scope = context.scope()
+    await context.write(lambda crib: _remove(crib, name, (), scope))
+
+
+def _remove(crib: Crib, name: str, documents: Iterable[str], scope: Scope) -> int:
+    """Remove documents; without any, the whole collection. Counts passages.
+
+    Raises:
+        UnknownCollectionError: there is none of this name in reach.
+    """
+    reach = [each.name for each, _ in crib.list_collections(scope=scope)]
+    if name not in reach:
+        raise UnknownCollectionError(name, tuple(get_close_matches(name, reach, n=3)))
+    return crib.remove_docs(name, *documents)
+
+
+def _require(scope: Scope, collection: Collection) -> None:
+    """The same words whether there is such a collection or not."""
+    if not scope.allows_collection(collection.name, collection.sensitivity):
+        raise ForbiddenError(f"this key's scope does not allow to write {collection.name!r}")
+
+
+# -- documents -------------------------------------------------------------------------------
+
+
+class DocumentBody(Body):
+    """A document: its text, or the bytes of its file as base64.
+
+    `name` says what kind of document it is (`.md`, `.pdf`), and is what passages are cited by.
+    """
+
+    model_config = documented(oneOf=[{"required": ["text"]}, {"required": ["base64"]}])
+
+    name: DocumentName
+    text: str = ""
+    base64: Base64 = ""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if len(self.model_fields_set & {"text", "base64"}) != 1:
+            raise ValueError("give one of text and base64")
+        return self
+
+    def passages(self, collection: str) -> Iterator[Passage | Refusal]:
+        """What it is split into; nothing that is named in it is opened.
+
+        Raises:
+            MissingExtraError: the extra `docs` is not installed.
+        """
+        kind = kind_of_name(self.name)
+        if "text" in self.model_fields_set:
+            content = self.text.encode()
+            kind = "text" if kind in PACKED else kind
+        else:
+            content = base64.b64decode(self.base64)
+        if kind is None:
+            endings = ".md .rst .html .txt .pdf .docx .ipynb"
+            yield Refusal(self.name, "", f"a file of no known kind; documents end in {endings}")
+            return
+        try:
+            loaded = load(content, self.name, kind, "utf-8")
+        except SourceError as error:
+            yield Refusal(self.name, "", error.reason)
+            return
+        parts = list(split(loaded.text, loaded.kind, MAX_TOKENS, title=loaded.title))
+        for position, part in enumerate(parts):
+            yield Passage(collection, self.name, part.text, part.title, position, part.start)
+        if not parts:
+            yield Refusal(self.name, "", "holds no text")
+
+
+class PassageBody(Body):
+    """A passage that was split elsewhere; `position` is its number within the document."""
+
+    document: DocumentName
+    text: str
+    title: list[str] = Field(default=[])
+    position: Place = 0
+    start: Place = 0
+
+    def as_passage(self, collection: str) -> Passage:
+        """The passage that this is."""
+        title = tuple(self.title)
+        return Passage(collection, self.document, self.text, title, self.position, self.start)
+
+
+class UploadedPassage(PassageBody):
+    """One of an upload, which says its collection itself."""
+
+    collection: CollectionName
+
+
+class DocumentsBody(Body):
+    """Documents, or passages, to put into a collection; it becomes known if it is not yet.
+
+    What has not changed is left alone. `prune` removes the collection's documents that are not
+    named here.
+    """
+
+    model_config = documented(
+        oneOf=[{"required": ["documents"]}, {"required": ["passages"]}],
+        examples=[
+            {
+                "collection": "handbook",
+                "documents": [{"name": "holidays.md", "text": "# Holidays\n\n30 days."}],
+            }
+        ],
+    )
+
+    collection: CollectionName
+    documents: list[DocumentBody] = Field(default=[])
+    passages: list[PassageBody] = Field(default=[])
+    prune: bool = False
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if len(self.model_fields_set & {"documents", "passages"}) != 1:
+            raise ValueError("give one of documents and passages")
+        return self
+
+    def entries(self) -> Iterator[PassageEntry]:
+        """The passages of what was sent, each with its document's name, and every refusal."""
+        for passage in self.passages:
+            yield passage.document, passage.as_passage(self.collection)
+        for document in self.documents:
+            for item in document.passages(self.collection):
+                yield document.name, item
+
+
+async def put_documents(context: RequestContext, body: DocumentsBody) -> Response:
+    """Put documents into a collection, or bring it up to date; what cannot be read is refused."""
+    scope, prune = context.scope(), body.collection if body.prune else None
+
+    def work(crib: Crib) -> IndexReport:
+        _require_writable(crib, [body.collection], scope)
+        return _put(crib, list(body.entries()), prune)
+
+    return answer(await context.write(work), full=True)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentUpload:
+    """Of an upload: `prune` names the collection whose other documents go."""
+
+    prune: Annotated[str, Field(max_length=200)] | None = None
+
+
+async def upload_documents(
+    context: RequestContext, query: DocumentUpload, request: Request
+) -> Response:
+    """Put passages in as JSON Lines.
+
+    A line is an array: where a passage came from, and the passage with its `collection`, or what
+    was refused (`source`, `place`, `reason`). Lines of the answer tell the `progress`, and at
+    the end the `report`, or the `problem`.
+    """
+    sent = await read_upload(context, request, tuple[str, UploadedPassage | Refusal])
+    entries: list[PassageEntry] = [
+        (source, item if isinstance(item, Refusal) else item.as_passage(item.collection))
+        for source, item in sent
+    ]
+    names = {item.collection for _, item in entries if isinstance(item, Passage)}
+    scope = context.scope()
+
+    def write(crib: Crib, part: list[PassageEntry], listener: Listener) -> IndexReport:
+        _require_writable(crib, sorted({*names, *filter(None, [query.prune])}), scope)
+        return _put(crib, part, query.prune, listener)
+
+    # What is not named can be told only of all at once.
+    parts = [entries] if query.prune is not None else in_parts(entries, _document)
+    return await respond(context, UploadWork(parts, write))
+
+
+def _document(passage: Passage) -> tuple[str, str]:
+    return passage.collection, passage.document
+
+
+def _require_writable(crib: Crib, names: Iterable[str], scope: Scope) -> None:
+    """See that documents may be put into collections, which need not be there yet.
+
+    Raises:
+        ForbiddenError: one is out of scope.
+        QueryError: no collection can be called so.
+    """
+    known = {each.name: each for each, _ in crib.list_collections()}
+    for name in names:
+        _require(scope, known.get(name) or preset(name))
+
+
+def _put(
+    crib: Crib, entries: list[PassageEntry], prune: str | None, listener: Listener | None = None
+) -> IndexReport:
+    return crib.knowledge.put(entries, prune=prune, progress=listener)
+
+
+class RemoveBody(Body):
+    """Documents to take out of a collection, by name."""
+
+    model_config = documented(examples=[{"collection": "handbook", "documents": ["holidays.md"]}])
+
+    collection: CollectionName
+    documents: list[str] = Field(min_length=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """How many passages went."""
+
+    removed: int
+
+
+async def delete_documents(context: RequestContext, body: RemoveBody) -> Response:
+    """Take documents out of a collection; names that it does not hold are passed over."""
+    scope = context.scope()
+    removed = await context.write(
+        lambda crib: _remove(crib, body.collection, body.documents, scope)
+    )
+    return answer(Removed(removed))
+
+
+# -- questions -------------------------------------------------------------------------------
+
+
+class KnowledgeBody(Body):
+    """A question to the collections."""
+
+    model_config = documented(examples=[{"query": "how many days off do I have"}])
+
+    query: Words
+    scope: Scope | None = None
+
+
+async def find_knowledge(context: RequestContext, body: KnowledgeBody) -> Response:
+    """Find the passages that answer a question, out of the collections that fit it."""
+    scope = context.scope(body.scope)
+    found = await context.read(lambda crib: crib.find_knowledge(body.query, scope=scope))
+    context.answered({}, verdict=found.verdict, degraded=found.degraded, text=body.query)
+    return answer(found)
+
+
+TAG = "knowledge"
+UNKNOWN = (UnknownCollectionError,)
+
+ENDPOINTS = (
+    Endpoint("GET", "/v1/collections", list_collections, TAG, CollectionList),
+    Endpoint("POST", "/v1/collections", put_collections, TAG, CollectionList, writes=True),
+    Endpoint(
+        "DELETE", "/v1/collections/{name}", delete_collection, TAG, None, UNKNOWN, writes=True
+    ),
+    Endpoint(
+        "POST",
+        "/v1/documents",
+        put_documents,
+        TAG,
+        IndexReport,
+        (MissingExtraError,),
+        writes=True,
+        upload=upload_documents,
+    ),
+    Endpoint("DELETE", "/v1/documents", delete_documents, TAG, Removed, UNKNOWN, writes=True),
+    Endpoint("POST", "/v1/knowledge/search", find_knowledge, TAG, KnowledgeResult),
+)

@@ -1,0 +1,445 @@
+"""Tools over HTTP: found, put in, taken out, listed and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic.dataclasses import dataclass as checked_dataclass
+from starlette.requests import Request
+from starlette.responses import Response
+
+from toolcrib.access.quarantine import Held, Quarantine
+from toolcrib.crib import Crib
+from toolcrib.errors import CalibrationError, SpecError, UnknownToolError
+from toolcrib.http.context import RequestContext
+from toolcrib.http.routing import AS_WHOLE, Body, Count, Endpoint, Text, answer, documented
+from toolcrib.http.uploads import UploadWork, in_parts, read_upload, respond
+from toolcrib.indexers.readers.registry import formats, read_data
+from toolcrib.indexers.sync import Entry
+from toolcrib.indexers.writer import Listener, ignore
+from toolcrib.integrations.formats import export, named_ids
+from toolcrib.records import (
+    Facets,
+    FindResult,
+    IndexReport,
+    Refusal,
+    Scope,
+    ToolHit,
+    ToolPage,
+    ToolSpec,
+)
+from toolcrib.records.codec import as_json
+from toolcrib.retrieval.options import SearchOptions
+from toolcrib.store.base import point_id
+from toolcrib.store.filters import (
+    AnyOf,
+    Equals,
+    Filter,
+    FilterField,
+    HasId,
+    Not,
+    all_of,
+    from_scope,
+    matches,
+)
+from toolcrib.store.payload import tool_payload
+
+__all__ = ["ENDPOINTS", "Shape", "ToolId", "is_allowed", "shaped", "write_tools"]
+
+Shape = Literal[
+    "summary",
+    "full",
+    "mcp",
+    "openai",
+    "openai-namespaces",
+    "anthropic",
+    "anthropic-deferred",
+    "tool_reference",
+]
+"""How found tools are written: ours in short or with the whole specification, or definitions
+for a provider."""
+
+MAX_PAGE = 500
+
+NOT_ALLOWED = "this key's scope does not allow to write this tool"
+HELD_BACK = "held back until somebody approves it: "
+
+
+Cursor = Annotated[str, Field(min_length=1, max_length=1100)]
+"""The id of the last tool of the page before."""
+
+ToolId = Annotated[
+    str, Field(min_length=1, max_length=1100, description="`server/name`, slashes and all.")
+]
+
+EXAMPLE_TOOL: dict[str, Any] = {
+    "name": "send_mail",
+    "server": "mail",
+    "description": "Send a mail to one or more people.",
+    "input_schema": {"type": "object", "properties": {"to": {"type": "string"}}},
+    "tags": ["mail"],
+}
+
+# -- finding ---------------------------------------------------------------------------------
+
+
+@checked_dataclass(
+    frozen=True,
+    kw_only=True,
+    config=documented(examples=[{"query": "write a mail", "k": 3}]),
+)
+class SearchBody(SearchOptions):
+    """What the tools must do.
+
+    `k` tools, or with `auto` as many as hold all that are needed with the probability
+    `coverage`, 0.95 where none is given. Without `gate` nothing is withheld. `explain` adds what
+    each leg contributed.
+    """
+
+    query: Text
+    k: Count | Literal["auto"] = 5
+    coverage: Annotated[float, Field(ge=0, le=1)] | None = None
+    shape: Shape = "summary"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTools(FindResult):
+    """The answer to a query, as the command line gives it.
+
+    In a provider's shape `tools` holds its definitions, and `names` says which tool's id each
+    of their names stands for.
+    """
+
+    tools: tuple[ToolHit, ...] | tuple[dict[str, Any], ...]  # pyright: ignore[reportIncompatibleVariableOverride]
+    names: Annotated[dict[str, str], Field(exclude_if=lambda _: False)] = field(
+        default_factory=dict[str, str]
+    )
+
+
+async def find_tools(context: RequestContext, body: SearchBody) -> Response:
+    """Find the tools that fit a query, best first; none where the gate finds none to fit."""
+    options = replace(body, scope=context.scope(body.scope))
+    found = await context.read(lambda crib: crib.tools.find(body.query, options))
+    context.answered(found.took_ms, verdict=found.verdict, degraded=found.degraded, text=body.query)
+    return shaped(found, found.tools, body.shape, "tools")
+
+
+def shaped(record: object, hits: Sequence[ToolHit], shape: Shape, *way: str) -> Response:
+    """A record that stands for these hits, with them in a shape, at the end of a way."""
+    if shape in {"summary", "full"}:
+        return answer(record, full=shape == "full")
+    shown = as_json(record)
+    place = shown
+    for step in way[:-1]:
+        place = place[step]
+    tools = [hit.tool for hit in hits]
+    place |= {way[-1]: export(tools, shape), "names": named_ids(tools, shape)}
+    return answer(shown)
+
+
+# -- tools in --------------------------------------------------------------------------------
+
+
+def _known_format(value: str) -> str:
+    if value not in formats(sent=True):
+        raise ValueError(f"there is no format {value!r}; known are {', '.join(formats(sent=True))}")
+    return value
+
+
+Format = Annotated[
+    str,
+    AfterValidator(_known_format),
+    WithJsonSchema({"type": "string", "enum": list(formats(sent=True))}),
+]
+ServerName = Annotated[str, Field(min_length=1, max_length=512)]
+
+
+class IndexBody(Body):
+    """Tools to put in, in any format that is read.
+
+    `tools` is a list of definitions (ours, MCP, OpenAI, Anthropic) or one document: an answer
+    to `tools/list`, an OpenAPI document, an object with a list under `tools`. `server` overrides
+    every tool's. `prune` removes what is not named (of `server` only, when given).
+    """
+
+    model_config = documented(examples=[{"tools": [EXAMPLE_TOOL], "server": "mail"}])
+
+    tools: list[dict[str, Any]] | dict[str, Any]
+    format: Format | None = None
+    server: ServerName | None = None
+    prune: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReport(IndexReport):
+    """What became of tools; `quarantined` ones are held back until somebody approves them."""
+
+    quarantined: tuple[Held, ...] = ()
+
+
+async def index_tools(context: RequestContext, body: IndexBody) -> Response:
+    """Put tools in, or bring them up to date.
+
+    What has not changed is left alone. What is wrong, or out of the key's scope, is refused in
+    the report and keeps nothing else out; what the audit finds dangerous is held back.
+    """
+
+    def work(crib: Crib) -> ToolReport:
+        name = "the request"
+        found = read_data(body.tools, name, format=body.format, server=body.server)
+        pruning = Pruning(body.server) if body.prune else None
+        return _write(context, crib, [(name, item) for item in found], pruning)
+
+    return answer(await context.write(work), full=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUpload:
+    """Of an upload: `prune` removes what it does not name (of `server` only, when given)."""
+
+    prune: bool = False
+    server: str | None = None
+
+
+async def upload_tools(context: RequestContext, query: ToolUpload, request: Request) -> Response:
+    """Put tools in as JSON Lines.
+
+    A line is an array: where a tool came from, and a specification, or what was refused
+    (`source`, `place`, `reason`). Lines of the answer tell the `progress`, and at the end the
+    `report`, or the `problem`.
+    """
+    entries = await read_upload(context, request, Entry)
+    named = {item.id for _, item in entries if isinstance(item, ToolSpec)}
+    pruning = Pruning(query.server) if query.prune else None
+    held: list[Refusal] = []
+
+    def write(crib: Crib, part: list[Entry], listener: Listener) -> IndexReport:
+        written = _write(context, crib, part, None, listener)
+        back = [Refusal("", each.tool_id, HELD_BACK + each.reason) for each in written.quarantined]
+        held.extend(_by_source(back, part))
+        return replace(written, refused=_by_source(written.refused, part), quarantined=())
+
+    def finish(crib: Crib, report: IndexReport) -> IndexReport:
+        if pruning:
+            with context.state.lock(context.namespace):
+                report = _pruned(crib, report, context.scope(), pruning, named)
+        return replace(report, refused=(*report.refused, *held))
+
+    return await respond(context, UploadWork(in_parts(entries, _tool_id), write, finish))
+
+
+def _tool_id(spec: ToolSpec) -> str:
+    return spec.id
+
+
+def _by_source(refused: Iterable[Refusal], entries: Iterable[Entry]) -> tuple[Refusal, ...]:
+    """Refusals of tools with where those came from."""
+    sources = {item.id: source for source, item in entries if isinstance(item, ToolSpec)}
+    return tuple(replace(each, source=sources.get(each.place, each.source)) for each in refused)
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """That what is not named goes: of all servers, or of one."""
+
+    server: str | None = None
+
+
+def _write(
+    context: RequestContext,
+    crib: Crib,
+    entries: Iterable[Entry],
+    pruning: Pruning | None,
+    listener: Listener = ignore,
+) -> ToolReport:
+    with context.state.lock(context.namespace):
+        quarantine = context.quarantine() if context.state.settings.service.audit else None
+        return write_tools(crib, entries, context.scope(), quarantine, pruning, listener)
+
+
+def write_tools(
+    crib: Crib,
+    entries: Iterable[Entry],
+    scope: Scope,
+    quarantine: Quarantine | None,
+    pruning: Pruning | None,
+    listener: Listener = ignore,
+) -> ToolReport:
+    """Put in the tools that the scope allows and the audit lets pass.
+
+    Nothing out of scope is replaced or pruned. As embedded, nothing is pruned while anything is
+    refused; what is held back counts as named.
+
+    Raises:
+        StoreError: the store refused; part of it may be written all the same.
+    """
+    specs, refused = _sorted_out(crib, entries, scope)
+    held: list[Held] = []
+    if quarantine is not None:
+        specs, held = quarantine.screen(specs)
+    if pruning and scope == Scope() and not refused and not held:
+        report = crib.index_tools(specs, prune=True, server=pruning.server, progress=listener)
+        return _tool_report(report, [])
+    report = crib.index_tools(specs, progress=listener)
+    report = replace(report, refused=(*refused, *report.refused))
+    if pruning:
+        named = {spec.id for spec in specs} | {each.tool_id for each in held}
+        report = _pruned(crib, report, scope, pruning, named)
+    return _tool_report(report, held)
+
+
+def _tool_report(report: IndexReport, held: Iterable[Held]) -> ToolReport:
+    made = report.added, report.changed, report.removed, report.unchanged, report.refused
+    return ToolReport(*made, tuple(held))
+
+
+def is_allowed(scope: Scope, spec: ToolSpec) -> bool:
+    """Whether a tool is within a scope."""
+    return _is_within(from_scope(scope), spec)
+
+
+def _is_within(allowed: Filter | None, spec: ToolSpec) -> bool:
+    if allowed is None:
+        return True
+    try:
+        return matches(allowed, point_id(spec.id), tool_payload(spec, 0.0))
+    except SpecError:
+        # No store keeps it, which whoever puts it in is told.
+        return True
+
+
+def _sorted_out(
+    crib: Crib, entries: Iterable[Entry], scope: Scope
+) -> tuple[list[ToolSpec], list[Refusal]]:
+    """What may be put in, and what is refused; the same words whatever the reason in the scope."""
+    found = list(entries)
+    refused = [item for _, item in found if isinstance(item, Refusal)]
+    specs = [(source, item) for source, item in found if isinstance(item, ToolSpec)]
+    allowed = from_scope(scope)
+    if allowed is None:
+        return [spec for _, spec in specs], refused
+    ids = HasId(frozenset(point_id(spec.id) for _, spec in specs))
+    foreign = {tool.id for tool in crib.list_tools(where=all_of(ids, Not(allowed)))}
+    kept: list[ToolSpec] = []
+    for source, spec in specs:
+        if spec.id not in foreign and _is_within(allowed, spec):
+            kept.append(spec)
+        else:
+            refused.append(Refusal(source, spec.id, NOT_ALLOWED))
+    return kept, refused
+
+
+def _pruned(
+    crib: Crib, report: IndexReport, scope: Scope, pruning: Pruning, named: AbstractSet[str]
+) -> IndexReport:
+    where = None if pruning.server is None else Equals("server", pruning.server)
+    reach = crib.list_tools(scope=scope, where=where)
+    gone = sorted(tool.id for tool in reach if tool.id not in named)
+    if not gone:
+        return report
+    if report.refused:
+        reason = (
+            f"{len(gone)} tools are in no source, but were kept: {len(report.refused)} entries "
+            "were refused and may stand for them; mend those and prune again"
+        )
+        return replace(report, refused=(*report.refused, Refusal("--prune", "", reason)))
+    crib.remove_tools(*gone)
+    return replace(report, removed=(*report.removed, *gone))
+
+
+# -- tools listed, counted and taken out -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """Which tools to list, from which one on; of several servers or tags, any of them."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
+    cursor: Cursor | None = None
+    server: Annotated[tuple[str, ...], Field(description="May be repeated: any of them.")] = ()
+    tag: Annotated[tuple[str, ...], Field(description="May be repeated: any of them.")] = ()
+
+
+class ListBody(Body):
+    """Which tools to list, from which one on."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE), AS_WHOLE] = 50
+    cursor: Cursor | None = None
+    where: FilterField | None = None
+    scope: Scope | None = None
+
+
+async def list_tools(context: RequestContext, query: ListQuery) -> Response:
+    """List the tools in reach, disabled ones too, page by page in an order of the store's own."""
+    where = all_of(
+        AnyOf("server", query.server) if query.server else None,
+        AnyOf("tags", query.tag) if query.tag else None,
+    )
+    return await _page(context, context.scope(), where, query.cursor, query.limit)
+
+
+async def list_some(context: RequestContext, body: ListBody) -> Response:
+    """List the tools in reach that a filter lets pass; the pages are those of the plain list."""
+    scope = context.scope(body.scope)
+    return await _page(context, scope, body.where, body.cursor, body.limit)
+
+
+async def _page(
+    context: RequestContext, scope: Scope, where: Filter | None, cursor: str | None, limit: int
+) -> Response:
+    def look(crib: Crib) -> list[ToolSpec]:
+        return list(islice(crib.list_tools(scope=scope, where=where, after=cursor), limit + 1))
+
+    page = await context.read(look)
+    more = page[limit - 1].id if len(page) > limit else None
+    return answer(ToolPage(tuple(page[:limit]), more))
+
+
+async def get_tool(context: RequestContext, tool_id: ToolId) -> Response:
+    """Give everything that is known of one tool."""
+    scope = context.scope()
+    return answer(await context.read(lambda crib: crib.get_tool(tool_id, scope=scope)))
+
+
+async def delete_tool(context: RequestContext, tool_id: ToolId) -> None:
+    """Take a tool out."""
+    await context.write(partial(_remove, tool_id, context.scope()))
+
+
+def _remove(tool_id: str, scope: Scope, crib: Crib) -> None:
+    # One out of scope is as unknown as any other.
+    crib.get_tool(tool_id, scope=scope)
+    crib.remove_tools(tool_id)
+
+
+async def count_facets(context: RequestContext) -> Response:
+    """Count the tools in reach, by server, tag, category and sensitivity."""
+    scope = context.scope()
+    return answer(await context.read(lambda crib: crib.facets(scope=scope)))
+
+
+ENDPOINTS = (
+    Endpoint("POST", "/v1/tools/search", find_tools, "tools", FoundTools, (CalibrationError,)),
+    Endpoint(
+        "POST", "/v1/tools", index_tools, "tools", ToolReport, writes=True, upload=upload_tools
+    ),
+    Endpoint("GET", "/v1/tools", list_tools, "tools", ToolPage),
+    Endpoint("POST", "/v1/tools/list", list_some, "tools", ToolPage),
+    Endpoint("GET", "/v1/tools/{id:path}", get_tool, "tools", ToolSpec, (UnknownToolError,)),
+    Endpoint(
+        "DELETE",
+        "/v1/tools/{id:path}",
+        delete_tool,
+        "tools",
+        None,
+        (UnknownToolError,),
+        writes=True,
+    ),
+    Endpoint("GET", "/v1/facets", count_facets, "tools", Facets),
+)

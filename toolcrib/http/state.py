@@ -1,0 +1,213 @@
+"""Service state: what every request shares, for the life of a process."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+from weakref import WeakSet
+
+from toolcrib.errors import EncoderError, ServiceUnavailableError
+from toolcrib.records import ServiceInfo
+from toolcrib.router.decision_log_db import DatabaseLog
+from toolcrib.settings import Settings
+from toolcrib.telemetry import Telemetry
+from toolcrib.tenants import Tenants
+
+__all__ = ["Readiness", "ServiceState", "SwitchInterval", "Workers"]
+
+Made = TypeVar("Made")
+
+LOCKS = 64
+"""Locks for all namespaces: a few share one, as there is no end to their names."""
+
+FRESH_S = 0.5
+"""How long readiness stands: whoever asks needs no key, and is not to keep us busy."""
+
+SHORT_S = 0.0005
+"""The switch interval under load: a tenth of Python's."""
+
+
+class ServiceState:
+    """Tenants, threads, telemetry and readiness of one service.
+
+    `under_way` counts requests that are worked on or wait; while `draining` no new one is taken.
+    """
+
+    def __init__(self, namespaces: Tenants, settings: Settings, telemetry: Telemetry) -> None:
+        self.namespaces = namespaces
+        self.settings = settings
+        self.telemetry = telemetry
+        self.workers = Workers(settings.service.workers)
+        self.readiness = Readiness(namespaces, self.workers)
+        self.switch_interval = SwitchInterval()
+        self.under_way = 0
+        self.draining = False
+        self.logs: WeakSet[DatabaseLog] = WeakSet()
+        self._locks = tuple(threading.Lock() for _ in range(LOCKS))
+
+    def dropped(self) -> int:
+        """How many decisions the logs that are open could not keep."""
+        return sum(log.dropped for log in list(self.logs))
+
+    def lock(self, namespace: str) -> threading.Lock:
+        """What is held while a namespace is looked at and then written to."""
+        return self._locks[hash(namespace) % LOCKS]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is still worked on."""
+        return bool(self.under_way or self.workers.abandoned)
+
+
+class SwitchInterval:
+    """How soon a searching thread hands the interpreter over when the event loop wants it.
+
+    As Python has it, five milliseconds, since every switch costs: searches come to a tenth more.
+    Shorter while requests are turned away: they need not wait for those that are not.
+    """
+
+    def __init__(self) -> None:
+        self._usual: float | None = None
+
+    def shorten(self) -> None:
+        """Hand it over sooner, until `restore`."""
+        if self._usual is None:
+            self._usual = sys.getswitchinterval()
+            sys.setswitchinterval(SHORT_S)
+
+    def restore(self) -> None:
+        """Do as before."""
+        if self._usual is not None:
+            sys.setswitchinterval(self._usual)
+            self._usual = None
+
+
+class Workers:
+    """A pool of threads for reading, and a smaller one for writing.
+
+    Two, because writers of one namespace wait for each other: in one pool they would take all
+    threads, and searches would wait with them.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._reading = ThreadPoolExecutor(threads, "toolcrib-read")
+        self._writing = ThreadPoolExecutor(max(1, threads // 2), "toolcrib-write")
+        self._abandoned = 0
+
+    @property
+    def abandoned(self) -> int:
+        """Pieces of work that go on though nobody waits for them any more."""
+        return self._abandoned
+
+    async def read(self, work: Callable[[], Made]) -> Made:
+        """Do what only reads; raises what it raises."""
+        return await self._run(self._reading, work)
+
+    async def write(self, work: Callable[[], Made]) -> Made:
+        """Do what may write; raises what it raises."""
+        return await self._run(self._writing, work)
+
+    def close(self) -> None:
+        """Wait until all that was begun is done."""
+        self._reading.shutdown()
+        self._writing.shutdown()
+
+    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], Made]) -> Made:
+        job = pool.submit(work)
+        try:
+            return await asyncio.wrap_future(job)
+        except asyncio.CancelledError:
+            # Whoever waited has given up; what waits for a thread is dropped, the rest goes on.
+            if not job.cancelled():
+                self._abandon(job)
+            raise
+
+    def _abandon(self, job: Future[Made]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def done(_job: Future[Made]) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._finished)
+
+        self._abandoned += 1
+        job.add_done_callback(done)
+
+    def _finished(self) -> None:
+        self._abandoned -= 1
+
+
+class Readiness:
+    """What store, model and index say of themselves; for one event loop.
+
+    They are asked once at a time, and who wants to know meanwhile waits for the same answer: an
+    engine that hangs would otherwise take another thread with each question.
+    """
+
+    def __init__(self, namespaces: Tenants, workers: Workers) -> None:
+        self._namespaces = namespaces
+        self._workers = workers
+        self._known: tuple[ServiceInfo, float] | None = None
+        self._asking: asyncio.Task[ServiceInfo] | None = None
+
+    async def info(self, patience_s: float) -> ServiceInfo:
+        """What they say, as it was half a second ago at the earliest.
+
+        Raises:
+            ServiceUnavailableError: they say nothing for so long.
+            StoreError: the store does not answer.
+            EncoderError: the model fails.
+        """
+        if self._known is not None and time.monotonic() < self._known[1]:
+            return self._known[0]
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask())
+            # All who asked may have gone by then.
+            self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
+        deadline = asyncio.timeout(patience_s)
+        try:
+            async with deadline:
+                return await asyncio.shield(self._asking)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            raise ServiceUnavailableError(
+                f"the store has not answered for {patience_s:g} s", retry_after_s=1.0
+            ) from None
+
+    def tools(self) -> int:
+        """How many tools the default namespace had when they last said so.
+
+        Raises:
+            LookupError: they did not, the last time that they were asked.
+        """
+        if self._known is None:
+            raise LookupError("nobody has said how many")
+        return self._known[0].tools
+
+    async def _ask(self) -> ServiceInfo:
+        try:
+            found = await self._workers.read(self._look)
+            self._known = found, time.monotonic() + FRESH_S
+        except Exception:
+            self._known = None
+            raise
+        finally:
+            self._asking = None
+        return found
+
+    def _look(self) -> ServiceInfo:
+        self._namespaces.check()
+        crib = self._namespaces.crib()
+        store, identity = crib.info()
+        if "dense" in crib.tools.encode_query("ready").degraded:
+            raise EncoderError("the dense encoder fails")
+        text = json.dumps(identity, sort_keys=True)
+        digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        return ServiceInfo("ok", store.engine, store.points, identity["dense"], digest)

@@ -1,0 +1,194 @@
+"""Uploads: JSON Lines in, one entry each; progress and a report out, while they are written.
+
+A line is a JSON array of where an entry came from and what it is: a tool or a passage, or what
+was refused of the source before it was sent. A line of the answer is an object with `progress`,
+then one with `report`, or with `problem` where the work failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from toolcrib.crib import Crib
+from toolcrib.errors import DeadlineError, TooLargeError
+from toolcrib.http.context import RequestContext
+from toolcrib.http.errors import ProblemBody
+from toolcrib.http.routing import JSON_LINES
+from toolcrib.indexers.writer import Listener
+from toolcrib.records import IndexProgress, IndexReport, Refusal
+from toolcrib.records.codec import adapter, dump
+from toolcrib.records.validation import in_words
+
+__all__ = ["UploadWork", "in_parts", "read_upload", "respond"]
+
+Item = TypeVar("Item")
+
+KEEP_ALIVE_S = 5.0
+"""An empty line is sent that often, so that nobody on the way takes the connection for dead."""
+
+STALL_S = 300.0
+"""How long nothing may become durable; an engine builds its graph of 50,000 tools in a minute."""
+
+PART = 256
+"""Entries that are written in one go: a second or two of work, after which others may write."""
+
+Entries: TypeAlias = list[tuple[str, Item | Refusal]]
+
+
+class _Body(Generic[Item]):
+    """The lines of one body, each an entry of this kind."""
+
+    def __init__(self, kind: Any, most: int) -> None:
+        self._adapter = adapter(kind)
+        self._most = most
+        self._rest = b""
+        self._number = 0
+
+    def entries(self, piece: bytes) -> Iterator[tuple[str, Item | Refusal]]:
+        """The entries that are complete with this piece; what is none is a refusal.
+
+        Raises:
+            TooLargeError: a line is longer than any may be.
+        """
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        if max(map(len, (*lines, self._rest))) > self._most:
+            raise TooLargeError(
+                f"a line is larger than {self._most:,} bytes, the most that is taken"
+            )
+        yield from map(self._entry, filter(bytes.strip, lines))
+
+    def _entry(self, line: bytes) -> tuple[str, Item | Refusal]:
+        self._number += 1
+        try:
+            return self._adapter.validate_json(line)
+        except ValidationError as error:
+            place = f"line {self._number}"
+            return "the request", Refusal("the request", place, in_words(error, "it"))
+
+
+async def read_upload(context: RequestContext, request: Request, kind: Any) -> Entries[Any]:
+    """All entries of a body, each as `kind` says.
+
+    Raises:
+        TooLargeError: a line or the whole is too large.
+    """
+    service = context.state.settings.service
+    upload: _Body[Any] = _Body(kind, service.max_body_bytes)
+    found: Entries[Any] = []
+    async for piece in request.stream():
+        context.extend(service.timeout_s)
+        found += await context.run(lambda piece=piece: list(upload.entries(piece)))
+    return found + list(upload.entries(b"\n"))
+
+
+def in_parts(entries: Entries[Item], key: Callable[[Item], object]) -> list[Entries[Item]]:
+    """Entries in parts, between which others may write; those of one key are never divided."""
+    if len(entries) <= PART:
+        return [entries]
+    groups: dict[object, Entries[Item]] = {}
+    for source, item in entries:
+        name = None if isinstance(item, Refusal) else key(item)
+        groups.setdefault(name, []).append((source, item))
+    parts: list[Entries[Item]] = [[]]
+    for group in groups.values():
+        if parts[-1] and len(parts[-1]) + len(group) > PART:
+            parts.append([])
+        parts[-1] += group
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class UploadWork(Generic[Item]):
+    """What is to be done: `write` for each part, then `finish` with the report of all of them."""
+
+    parts: list[Entries[Item]]
+    write: Callable[[Crib, Entries[Item], Listener], IndexReport]
+    finish: Callable[[Crib, IndexReport], IndexReport] = lambda _crib, report: report
+
+    async def run(self, context: RequestContext, listener: Listener) -> IndexReport:
+        """The report of all of it."""
+        report = IndexReport()
+        done, total = 0, sum(map(len, self.parts))
+        for part in self.parts:
+
+            def heard(progress: IndexProgress, done: int = done) -> None:
+                listener(replace(progress, done=done + progress.done, total=total))
+
+            report += await context.write(partial(self._write, part, heard))
+            done += len(part)
+        listener(IndexProgress(total, total))
+        return await context.write(lambda crib: self.finish(crib, report))
+
+    def _write(self, part: Entries[Item], listener: Listener, crib: Crib) -> IndexReport:
+        return self.write(crib, part, listener)
+
+
+async def respond(context: RequestContext, work: UploadWork[Any]) -> Response:
+    """Do the work, and tell of it line by line; what fails before any progress is a problem."""
+    context.extend(STALL_S)
+    lines = _lines(context, work)
+    first = await anext(lines)
+
+    async def all_lines() -> AsyncGenerator[bytes]:
+        yield first
+        async for line in lines:
+            yield line
+
+    return StreamingResponse(all_lines(), media_type=JSON_LINES)
+
+
+async def _lines(context: RequestContext, work: UploadWork[Any]) -> AsyncGenerator[bytes]:
+    heard: asyncio.Queue[IndexProgress | None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def listener(progress: IndexProgress) -> None:
+        loop.call_soon_threadsafe(heard.put_nowait, progress)
+
+    job = asyncio.ensure_future(work.run(context, listener))
+    # Behind the last progress, which comes from a thread.
+    job.add_done_callback(lambda _: loop.call_soon(heard.put_nowait, None))
+    has_begun = False
+    try:
+        async for progress in _until_done(context, heard):
+            has_begun = True
+            yield b'{"progress":%b}\n' % dump(progress) if progress else b"\n"
+        report = await job
+        yield b'{"report":%b}\n' % dump(report, full=True)
+    except Exception as error:
+        if not has_begun:
+            raise
+        context.state.telemetry.failed(context.request_id, error)
+        yield b'{"problem":%b}\n' % dump(ProblemBody.of(error, context.request_id))
+    finally:
+        job.cancel()
+
+
+async def _until_done(
+    context: RequestContext, heard: asyncio.Queue[IndexProgress | None]
+) -> AsyncGenerator[IndexProgress | None]:
+    """Progress as it is made, and None where there was none for a while."""
+    silent_s = 0.0
+    while True:
+        try:
+            progress = await asyncio.wait_for(heard.get(), KEEP_ALIVE_S)
+        except TimeoutError:
+            silent_s += KEEP_ALIVE_S
+            if silent_s > STALL_S:
+                raise DeadlineError(
+                    f"nothing was written for {STALL_S:g} s; what is may be sent again"
+                ) from None
+            yield None
+            continue
+        if progress is None:
+            return
+        silent_s = 0.0
+        context.extend(STALL_S + KEEP_ALIVE_S)
+        yield progress

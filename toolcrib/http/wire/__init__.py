@@ -1,1 +1,0 @@
-"""What goes over the wire: bodies that are validated, and answers as they are documented."""

@@ -1,0 +1,149 @@
+"""History: what is kept of each decision, and of what was said of it later.
+
+All that a user wrote, and all that may quote it, stands under `text` and `note`, which are there
+only when asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from toolcrib.records.answers import Verdict
+from toolcrib.records.codec import Milliseconds, Score
+from toolcrib.records.context import Entity
+from toolcrib.records.knowledge import CollectionHit
+from toolcrib.records.scope import Sensitivity
+from toolcrib.records.turns import Outcome, RouteKind
+
+__all__ = ["DecisionRecord", "FeedbackRecord", "OutcomeRecord"]
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+UNLESS_NONE = Field(exclude_if=_is_none)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteRecord:
+    """Where a turn went."""
+
+    kind: RouteKind
+    confidence: Score | None
+    corrected_from: RouteKind | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRecord:
+    """What kind of turn it was taken for; of entities the types."""
+
+    intent: str | None
+    domain: str | None
+    urgency: str
+    sensitivity: Sensitivity
+    language: str | None
+    smalltalk: str | None
+    need: str | None
+    confidence: Score
+    confidences: dict[str, Score]
+    entities: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRecord:
+    """A tool that was returned."""
+
+    id: str
+    score: Score
+    probability: Score | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsRecord:
+    """The tools that were returned, best first."""
+
+    verdict: Verdict
+    confidence: Score | None
+    threshold: Score | None
+    fallback: bool
+    items: tuple[ToolRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PassageRecord:
+    """A passage that was returned."""
+
+    id: str
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeRecord:
+    """The passages that were returned, best first."""
+
+    verdict: Verdict
+    confidence: Score | None
+    threshold: Score | None
+    collections: tuple[CollectionHit, ...]
+    passages: tuple[PassageRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TextRecord:
+    """What the user wrote, and all that may quote it."""
+
+    turn: str
+    search: str
+    entities: tuple[Entity, ...]
+    signals: tuple[str, ...]
+    reasons: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRecord:
+    """A decision as it is logged; `by` is the id of the key that asked."""
+
+    id: str
+    at: str
+    route: RouteRecord
+    context: ContextRecord
+    tools: ToolsRecord
+    knowledge: KnowledgeRecord
+    signals: tuple[str, ...]
+    took_ms: dict[str, Milliseconds]
+    degraded: tuple[str, ...]
+    text: Annotated[TextRecord | None, UNLESS_NONE] = None
+    by: Annotated[str | None, UNLESS_NONE] = None
+    kind: Literal["decision"] = "decision"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackRecord:
+    """What somebody said would have been right for a decision."""
+
+    decision: str
+    at: str
+    route: Annotated[RouteKind | None, UNLESS_NONE] = None
+    tools: Annotated[tuple[str, ...] | None, UNLESS_NONE] = None
+    collections: Annotated[tuple[str, ...] | None, UNLESS_NONE] = None
+    intent: Annotated[str | None, UNLESS_NONE] = None
+    domain: Annotated[str | None, UNLESS_NONE] = None
+    outcome: Annotated[Outcome | None, UNLESS_NONE] = None
+    note: Annotated[str | None, UNLESS_NONE] = None
+    kind: Literal["feedback"] = "feedback"
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRecord:
+    """How a call of a tool ended."""
+
+    decision: str
+    at: str
+    tool: str
+    outcome: Outcome
+    took_ms: Annotated[Milliseconds | None, UNLESS_NONE] = None
+    kind: Literal["outcome"] = "outcome"

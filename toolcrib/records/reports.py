@@ -1,0 +1,111 @@
+"""Reports: what an index run tells while it works and at its end, and what there is then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import PlainSerializer, computed_field, model_validator
+
+__all__ = ["Facets", "IndexProgress", "IndexReport", "Refusal", "ServiceInfo"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something in a source that was not indexed: where it stands and why."""
+
+    source: str
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexProgress:
+    """How far an index run is; `ids` are the tools that just became durable.
+
+    `stage` is "write" while tools are encoded and written, then "optimise" while the engine
+    builds its graph.
+    """
+
+    done: int
+    total: int
+    ids: tuple[str, ...] = ()
+    stage: Literal["write", "optimise"] = "write"
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeIds:
+    """The ids of what came to each outcome of an index run."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+
+
+Ids = Annotated[tuple[str, ...], PlainSerializer(len, return_type=int)]
+"""Ids, of which JSON has the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """What one index run did, as ids; JSON has their numbers, and in full the ids as `ids`."""
+
+    NOT_IN_SUMMARY: ClassVar[Any] = {"ids"}
+
+    added: Ids = ()
+    changed: Ids = ()
+    removed: Ids = ()
+    unchanged: Ids = ()
+    refused: tuple[Refusal, ...] = ()
+
+    @computed_field
+    @property
+    def ids(self) -> OutcomeIds:
+        """The ids of what came to each outcome, for whoever needs more than counts."""
+        return OutcomeIds(self.added, self.changed, self.removed, self.unchanged)
+
+    def __add__(self, other: IndexReport) -> IndexReport:
+        """Both reports as one."""
+        return IndexReport(
+            self.added + other.added,
+            self.changed + other.changed,
+            self.removed + other.removed,
+            self.unchanged + other.unchanged,
+            self.refused + other.refused,
+        )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_ids(cls, fields: Any) -> Any:
+        return {**fields, **fields["ids"]} if "ids" in fields else fields
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """How many tools there are, and how many of each server, category, tag and sensitivity.
+
+    A tool of several tags counts in each. What is empty is not listed.
+    """
+
+    tools: int = 0
+    servers: Mapping[str, int] = field(default_factory=dict[str, int])
+    categories: Mapping[str, int] = field(default_factory=dict[str, int])
+    tags: Mapping[str, int] = field(default_factory=dict[str, int])
+    sensitivities: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceInfo:
+    """A service that can answer: the store answers, the model encodes, the index is one of theirs.
+
+    `tools` are those of the default namespace; `index` is a digest of the models and settings
+    that made the index: equal in every replica that gives the same answers.
+    """
+
+    status: Literal["ok"]
+    engine: str
+    tools: int
+    encoder: str
+    index: str

@@ -1,0 +1,155 @@
+"""Turns of a conversation, and the decision that is made for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from toolcrib.records.answers import ToolSelection
+from toolcrib.records.codec import Milliseconds, Score
+from toolcrib.records.context import Context
+from toolcrib.records.knowledge import KnowledgeResult
+from toolcrib.records.scope import Scope, Sensitivity
+
+__all__ = ["Attachment", "Decision", "Message", "Outcome", "Route", "RouteKind", "Turn"]
+
+HISTORY = 20
+"""Older messages are not looked at."""
+
+RouteKind: TypeAlias = Literal["tools", "knowledge", "both", "none", "general"]
+"""Where a turn goes: tools, passages, both; nowhere (small talk); or to the general tool, since
+nothing here fits."""
+
+
+Outcome: TypeAlias = Literal["success", "failure"]
+"""How a call of a tool ended, or what became of a whole decision."""
+
+
+class Message(BaseModel):
+    """One earlier message; roles other than `user` are taken as the assistant's."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    role: str = "user"
+    content: str = ""
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _text_of_parts(cls, value: Any) -> Any:
+        """Providers also write a message as a list of parts; those of text are joined."""
+        if value is None:
+            return ""
+        if not isinstance(value, list):
+            return value
+        parts = cast("list[Any]", value)
+        texts = [cast("dict[str, Any]", part).get("text") for part in parts if _is_dict(part)]
+        return "\n".join(text for text in texts if isinstance(text, str))
+
+
+class Attachment(BaseModel):
+    """A file that came with the turn: its name and MIME type, where known."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str = ""
+    mime: str = ""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Attachment:
+        if not self.name.strip() and not self.mime.strip():
+            raise ValueError("an attachment needs a name or a MIME type")
+        return self
+
+
+class Turn(BaseModel):
+    """What a user says now, and what is known around it.
+
+    Only the last messages of `history` are kept. What is no attachment in `attachments` is
+    left out and counted in `unreadable`. `scope` is the caller's; `max_sensitivity` is the
+    ceiling of where the answer goes (a model outside the house, say). `trajectory` is kept for
+    analysis, and read by nothing that routes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: str = ""
+    history: tuple[Message, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
+    scope: Scope | None = None
+    max_sensitivity: Sensitivity | None = None
+    trajectory: tuple[dict[str, Any], ...] = ()
+    unreadable: int = Field(default=0, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_what_can_be_read(cls, fields: Any) -> Any:
+        if not _is_dict(fields):
+            return fields
+        kept = dict(cast("dict[str, Any]", fields))
+        if isinstance(history := kept.get("history"), list | tuple):
+            kept["history"] = cast("list[Any]", history)[-HISTORY:]
+        if "attachments" in kept:
+            kept["attachments"], unreadable = _readable(kept["attachments"])
+            if isinstance(before := kept.get("unreadable", 0), int):
+                kept["unreadable"] = before + unreadable
+        return kept
+
+
+def _readable(given: Any) -> tuple[list[Attachment], int]:
+    if given is None:
+        return [], 0
+    if not isinstance(given, list | tuple):
+        return [], 1
+    entries = cast("list[Any]", given)
+    found = list(_attachments(entries))
+    return found, len(entries) - len(found)
+
+
+def _attachments(entries: Iterable[Any]) -> Iterable[Attachment]:
+    for entry in entries:
+        try:
+            yield Attachment.model_validate({"name": entry} if isinstance(entry, str) else entry)
+        except ValidationError:
+            continue
+
+
+def _is_dict(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a turn goes, and why; `corrected_from` is what the first guess was."""
+
+    kind: RouteKind
+    reason: str
+    confidence: Score | None = None
+    corrected_from: RouteKind | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Everything that was decided for a turn.
+
+    `search_text` is what was searched with: the turn's text, or that joined with what it leans
+    on. `took_ms` are milliseconds a stage; `degraded` names what failed or did not fit into the
+    budget. At most `max_tool_calls` calls of `tool_timeout_s` seconds each should follow.
+    """
+
+    NOT_IN_SUMMARY: ClassVar[Any] = {"tools": ToolSelection.NOT_IN_SUMMARY}
+
+    id: str
+    context: Context
+    route: Route
+    tools: ToolSelection
+    knowledge: KnowledgeResult
+    search_text: str
+    signals: tuple[str, ...] = ()
+    took_ms: dict[str, Milliseconds] = field(default_factory=dict[str, float])
+    degraded: tuple[str, ...] = ()
+    max_tool_calls: int = 5
+    tool_timeout_s: float = 30.0
