@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from toolcrib import build
-from toolcrib.cli.options import GATEWAY_STORE, Json, Servers, Store, Tags
+from toolcrib.cli.options import GATEWAY_STORE, Json, Servers, StoreOption, Tags
 from toolcrib.cli.output import index_progress, out, print_json
 from toolcrib.errors import SettingsError, ToolcribError
 from toolcrib.extras import import_extra
@@ -38,7 +38,7 @@ def serve(
         int | None,
         typer.Option(min=0, max=65_535, help="Default: service.port; 0: any that is free."),
     ] = None,
-    store: Store = None,
+    store: StoreOption = None,
     insecure_local: Annotated[
         bool, typer.Option("--insecure-local", help="No keys; on a loopback address only.")
     ] = False,

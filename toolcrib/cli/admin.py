@@ -21,7 +21,7 @@ from toolcrib import build
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Held, Quarantine
-from toolcrib.cli.options import GATEWAY_STORE, Json, Servers, Store, Tags
+from toolcrib.cli.options import GATEWAY_STORE, Json, Servers, StoreOption, Tags
 from toolcrib.cli.output import err, out, print_either, print_health, print_json, table_of
 from toolcrib.crib import Crib
 from toolcrib.errors import (
@@ -79,7 +79,7 @@ def create(
     write: Write = False,
     expires_days: Days = None,
     rate: Rate = None,
-    store: Store = None,
+    store: StoreOption = None,
     json: Json = False,
 ) -> None:
     """Make a key; its text is shown this once and kept nowhere."""
@@ -104,7 +104,7 @@ def create(
 
 
 @app.command("list")
-def list_keys(context: typer.Context, store: Store = None, json: Json = False) -> None:
+def list_keys(context: typer.Context, store: StoreOption = None, json: Json = False) -> None:
     """List all keys, those that no longer hold too; never their texts."""
     with _ring(context, store) as ring:
         keys = [key.as_dict(time.time()) for key in ring.list()]
@@ -118,7 +118,7 @@ def list_keys(context: typer.Context, store: Store = None, json: Json = False) -
 def revoke(
     context: typer.Context,
     key: Annotated[str, typer.Argument(help="The key's id, as `toolcrib keys list` shows it.")],
-    store: Store = None,
+    store: StoreOption = None,
     json: Json = False,
 ) -> None:
     """Let a key hold no longer; services that run turn it away within two seconds."""
@@ -337,7 +337,7 @@ class Health:
         self.problems.append({"what": what, "mend": mend})
 
 
-def doctor(context: typer.Context, store: Store = None, json: Json = False) -> None:
+def doctor(context: typer.Context, store: StoreOption = None, json: Json = False) -> None:
     """Check engine, models and index, and say what is wrong; exits with 1 when something is."""
     health = Health()
     health.facts["versions"] = {"python": platform.python_version(), **_versions()}

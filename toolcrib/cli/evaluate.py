@@ -21,7 +21,7 @@ from toolcrib.cli.options import (
     Log,
     Queries,
     Seed,
-    Store,
+    StoreOption,
     Tools,
     load_sets,
     logged_records,
@@ -37,6 +37,7 @@ from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:
     from toolcrib.evaluation.dataset import DataSet
+    from toolcrib.evaluation.results import Evaluation
 
 __all__ = ["app", "calibrate", "report"]
 
@@ -80,7 +81,7 @@ Shots: TypeAlias = Annotated[
 def run(
     context: typer.Context,
     datasets: DataSets = None,
-    store: Store = None,
+    store: StoreOption = None,
     tools: Tools = None,
     queries: Queries = None,
     system: Annotated[
@@ -106,7 +107,7 @@ def run(
 ) -> None:
     """Measure systems on labelled queries, and compare each with the first one."""
     from toolcrib.cli.output import print_evaluation
-    from toolcrib.evaluation.results import as_json, write_runs
+    from toolcrib.evaluation.results import as_json
     from toolcrib.evaluation.rows import with_shots
     from toolcrib.evaluation.runner import evaluate
 
@@ -131,16 +132,22 @@ def run(
         )
     command = shlex.join(["toolcrib", *sys.argv[1:]])
     found = replace(found, settings={**found.settings, "command": command})
+    _write_files(found, run_out, report)
+    if json:
+        print_json(as_json(found, per_query=per_query))
+    else:
+        print_evaluation(found)
+
+
+def _write_files(found: Evaluation, run_out: Path | None, report: Path | None) -> None:
     if run_out is not None:
+        from toolcrib.evaluation.results import write_runs
+
         write_runs(found, run_out)
     if report is not None:
         from toolcrib.evaluation.report.page import render
 
         report.write_text(render(found), encoding="utf-8")
-    if json:
-        print_json(as_json(found, per_query=per_query))
-    else:
-        print_evaluation(found)
 
 
 @app.command("compare")
@@ -173,7 +180,7 @@ def compare(
 def mistakes(
     context: typer.Context,
     datasets: DataSets = None,
-    store: Store = None,
+    store: StoreOption = None,
     tools: Tools = None,
     queries: Queries = None,
     system: Annotated[str, typer.Option(help="Whose mistakes.")] = "toolcrib",
@@ -265,7 +272,7 @@ def calibrate(
     labels: Annotated[
         bool, typer.Option("--labels", help="Fit the labels and cues of the settings (context.*).")
     ] = False,
-    store: Store = None,
+    store: StoreOption = None,
     split: Annotated[
         list[str] | None,
         typer.Option(help="Only queries of this split; may be repeated. Default: all but test."),

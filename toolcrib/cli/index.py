@@ -11,7 +11,7 @@ import typer
 from toolcrib.cli.options import (
     Json,
     Servers,
-    Store,
+    StoreOption,
     Tags,
     narrowing,
     open_crib,
@@ -44,7 +44,7 @@ def index(
         list[str] | None,
         typer.Argument(help="Files, folders, module:attribute, MCP server URLs, stdio:COMMAND."),
     ] = None,
-    store: Store = None,
+    store: StoreOption = None,
     server: Annotated[
         str | None, typer.Option(help="The server of every tool, whatever the source says.")
     ] = None,
@@ -99,7 +99,7 @@ def index_docs(
         list[str], typer.Argument(help="Files, folders or URLs of documents.", metavar="PATH|URL")
     ],
     collection: Annotated[str, typer.Option(help="The collection that they belong to.")],
-    store: Store = None,
+    store: StoreOption = None,
     description: Annotated[
         str | None, typer.Option(help="What the collection is about; presets have their own.")
     ] = None,
@@ -137,7 +137,7 @@ def index_docs(
     _finish(report, time.perf_counter() - started, strict=strict, json=json)
 
 
-def collections(context: typer.Context, store: Store = None, json: Json = False) -> None:
+def collections(context: typer.Context, store: StoreOption = None, json: Json = False) -> None:
     """List the collections, what they are about, and how many passages they hold."""
     with open_crib(context, store) as crib:
         known = crib.knowledge
@@ -167,7 +167,7 @@ def _described(collection: Collection, said: Mapping[str, object]) -> Collection
 
 def list_tools(
     context: typer.Context,
-    store: Store = None,
+    store: StoreOption = None,
     server: Servers = None,
     tag: Tags = None,
     json: Json = False,
@@ -185,7 +185,7 @@ def list_tools(
 def show(
     context: typer.Context,
     tool: Annotated[str, typer.Argument(help="The tool's id: server/name.")],
-    store: Store = None,
+    store: StoreOption = None,
     json: Json = False,
 ) -> None:
     """Show everything that is known of one tool."""
@@ -200,7 +200,7 @@ def show(
 def remove(
     context: typer.Context,
     tools: Annotated[list[str], typer.Argument(help="Ids of tools: server/name.")],
-    store: Store = None,
+    store: StoreOption = None,
     json: Json = False,
 ) -> None:
     """Remove tools from the index; none when one of the ids is unknown."""

@@ -27,7 +27,7 @@ __all__ = [
     "Queries",
     "Seed",
     "Servers",
-    "Store",
+    "StoreOption",
     "Tags",
     "Tools",
     "lines_of",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-Store: TypeAlias = Annotated[
+StoreOption: TypeAlias = Annotated[
     str | None, typer.Option(help="Folder or Qdrant URL of the index; default: .toolcrib.")
 ]
 Tools: TypeAlias = Annotated[

@@ -11,7 +11,7 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from toolcrib.cli.options import Json, Servers, Store, Tags, lines_of, narrowing, open_crib
+from toolcrib.cli.options import Json, Servers, StoreOption, Tags, lines_of, narrowing, open_crib
 from toolcrib.cli.output import out, print_decision, print_either, print_json, print_result
 from toolcrib.crib import Crib
 from toolcrib.errors import QueryError
@@ -37,7 +37,7 @@ def search(
     gate: Annotated[
         bool, typer.Option("--gate/--no-gate", help="Withhold what does not fit.")
     ] = True,
-    store: Store = None,
+    store: StoreOption = None,
     server: Servers = None,
     tag: Tags = None,
     explain: Annotated[
@@ -109,7 +109,7 @@ def route(
         float | None,
         typer.Option(min=0.0, help="Milliseconds for the decision; what does not fit is left out."),
     ] = None,
-    store: Store = None,
+    store: StoreOption = None,
     batch: Annotated[
         str | None,
         typer.Option(metavar="FILE|-", help="One turn a line: plain text, or a JSON Turn."),

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from toolcrib.cli.options import Json, Queries, Seed, Store, Tools, load_sets
+from toolcrib.cli.options import Json, Queries, Seed, StoreOption, Tools, load_sets
 from toolcrib.cli.output import counting, err, out, print_json
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.settings import load_settings
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["train"]
 
 
-class Kind(StrEnum):
+class ModelKind(StrEnum):
     """What can be trained."""
 
     ENCODER = "encoder"
     RERANKER = "reranker"
 
 
-BATCH = {Kind.ENCODER: 64, Kind.RERANKER: 16}
+BATCH = {ModelKind.ENCODER: 64, ModelKind.RERANKER: 16}
 
 
 DataSets: TypeAlias = Annotated[
@@ -79,10 +79,12 @@ Mix: TypeAlias = Annotated[
 
 def train(
     context: typer.Context,
-    kind: Annotated[Kind, typer.Argument(help="Dense encoder, or cross-encoder to rerank with.")],
+    kind: Annotated[
+        ModelKind, typer.Argument(help="Dense encoder, or cross-encoder to rerank with.")
+    ],
     out: Out,
     datasets: DataSets = None,
-    store: Store = None,
+    store: StoreOption = None,
     tools: Tools = None,
     queries: Queries = None,
     corpus: Corpora = None,
@@ -137,10 +139,10 @@ def train(
         _show(plan, outcome)
 
 
-def _settings(kind: Kind, loop: LoopSettings, layers: int, mix: float | None) -> Any:
+def _settings(kind: ModelKind, loop: LoopSettings, layers: int, mix: float | None) -> Any:
     from toolcrib.training.trainer import EncoderTraining, RerankerTraining
 
-    if kind is Kind.ENCODER:
+    if kind is ModelKind.ENCODER:
         return EncoderTraining(loop, mix=mix)
     return RerankerTraining(loop, layers)
 
