@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STORE := .toolcrib-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz check format docs bench clean
+.PHONY: help demo test quick fuzz check format docs bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,13 +43,16 @@ demo: $(VENV)/.installed ## Index the sample registry and answer a handful of qu
 test: check ## Check everything, run every test
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
+quick: $(VENV)/.installed-test ## Run the tests that start no processes, browsers or balancers
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not e2e'
+
 fuzz: $(VENV)/.installed-test ## Run the property tests on new random examples
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile fuzz
 
 check: $(VENV)/.installed-test ## Format, lint, types, layers, lengths
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/basedpyright
+	$(BIN)/basedpyright --threads
 	$(BIN)/lint-imports --no-logo
 
 format: $(VENV)/.installed-test ## Rewrite files as the checks want them

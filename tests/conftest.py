@@ -21,6 +21,15 @@ ROOT = Path(__file__).parent.parent
 REGISTRY = ROOT / "data" / "registry"
 SOURCES = (str(REGISTRY), f"{REGISTRY / 'home_tools.py'}:TOOLS")
 
+END_TO_END = {"console", "deploy", "faults"}
+"""Folders of tests that start processes, browsers or balancers, and take seconds each."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(ROOT / "tests").parts[0] in END_TO_END:
+            item.add_marker("e2e")
+
 
 @pytest.fixture
 def settings() -> Settings:
