@@ -38,9 +38,7 @@ TERMS = st.lists(st.sampled_from(["get", "set", "user", "mail"]), max_size=4)
 
 
 def _counts(
-    spec: ToolSpec,
-    weights: FieldWeights | None = None,
-    prefix: tuple[str, ...] = (),
+    spec: ToolSpec, weights: FieldWeights | None = None, prefix: tuple[str, ...] = ()
 ) -> dict[str, float]:
     return dict(lexical_counts(spec, LexicalEncoder(), weights or FieldWeights(), prefix))
 
@@ -128,10 +126,7 @@ class TestLexicalCounts:
             "type": "object",
             "properties": {
                 "recipient": {"type": "string", "description": "The address"},
-                "options": {
-                    "type": "object",
-                    "properties": {"urgent": {"type": "boolean"}},
-                },
+                "options": {"type": "object", "properties": {"urgent": {"type": "boolean"}}},
             },
         },
         category="office",
@@ -153,7 +148,7 @@ class TestLexicalCounts:
                 "post": 1.0,
                 "write": 0.3,
                 "anna": 0.3,
-            },
+            }
         )
 
     @pytest.mark.parametrize(
@@ -216,16 +211,10 @@ class TestLexicalCounts:
 
     @given(ANY_TEXT, ANY_TEXT, st.lists(ANY_TEXT, max_size=3))
     def test_any_text_gives_positive_finite_counts(
-        self,
-        about: str,
-        server: str,
-        examples: list[str],
+        self, about: str, server: str, examples: list[str]
     ) -> None:
         spec = ToolSpec(
-            name="x1",
-            description=about,
-            server=server,
-            success_examples=tuple(examples),
+            name="x1", description=about, server=server, success_examples=tuple(examples)
         )
         counts = _counts(spec)
         assert all(0 < count < float("inf") for count in counts.values())
@@ -292,13 +281,7 @@ def test_without_headings_it_reads_the_text_alone():
     assert draft_passage(replace(PART, title=()), LEXICAL).texts == ("Ask a week before.",)
 
 
-@pytest.mark.parametrize(
-    "title",
-    [
-        ("Leave",),
-        (),
-    ],
-)
+@pytest.mark.parametrize("title", [("Leave",), ()])
 def test_it_reads_no_further_than_an_encoder_does(title):
     [read] = draft_passage(replace(PART, title=title, text="x" * 99_999), LEXICAL).texts
     assert len(read) <= MAX_CHARS + len("Leave: ")
@@ -363,8 +346,7 @@ def test_ids_and_digests_are_the_same_in_another_process():
 
 
 @pytest.mark.parametrize(
-    "half",
-    [{"text": "half \ud800"}, {"document": "\udcff.md"}, {"title": ("fine", "\udfff")}],
+    "half", [{"text": "half \ud800"}, {"document": "\udcff.md"}, {"title": ("fine", "\udfff")}]
 )
 def test_half_a_character_is_refused_wherever_it_stands(half):
     with pytest.raises(SpecError, match="holds half a character"):

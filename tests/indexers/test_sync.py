@@ -75,7 +75,7 @@ def test_examples_and_anti_patterns_are_vectors_of_their_own(bench):
     assert bench.encoder.encoded_documents == 4
     query = bench.encoder.encode_query("y")
     [examples, anti] = bench.store.search(
-        [LegQuery("examples", query, 5), LegQuery("anti_patterns", query, 5)],
+        [LegQuery("examples", query, 5), LegQuery("anti_patterns", query, 5)]
     )
     half_precision = 1e-3
     assert examples[0].score == pytest.approx(1.0, abs=half_precision)
@@ -254,7 +254,7 @@ names = st.text("abc_", min_size=1, max_size=4).filter(lambda n: n.strip("_"))
         st.dictionaries(names, st.sampled_from(["one", "two words", ""]), max_size=6),
         min_size=1,
         max_size=4,
-    ),
+    )
 )
 def test_after_any_sequence_of_pruned_runs_the_store_is_the_last_source(runs):
     import tempfile

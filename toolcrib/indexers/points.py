@@ -85,10 +85,7 @@ def dense_text(spec: ToolSpec) -> str:
 
 
 def lexical_counts(
-    spec: ToolSpec,
-    encoder: LexicalEncoder,
-    weights: FieldWeights,
-    prefix: Sequence[str] = (),
+    spec: ToolSpec, encoder: LexicalEncoder, weights: FieldWeights, prefix: Sequence[str] = ()
 ) -> Mapping[str, float]:
     """Field-weighted term frequencies; `prefix` are name terms that all its siblings share."""
     counts: Counter[str] = Counter()

@@ -78,9 +78,7 @@ class Plan(Generic[Item]):
                 self.unchanged.append(item_id)
 
     def prepared(
-        self,
-        prepare: Callable[[Item], Made],
-        refusal: Callable[[Item, SpecError], Refusal],
+        self, prepare: Callable[[Item], Made], refusal: Callable[[Item, SpecError], Refusal]
     ) -> list[Made]:
         """Prepare what must be written; a text that cannot be kept is refused here."""
         made: list[Made] = []
@@ -142,11 +140,7 @@ class ToolSync:
     """Brings a store up to date with what readers yield."""
 
     def __init__(
-        self,
-        store: Store,
-        dense: DenseEncoder,
-        lexical: LexicalEncoder,
-        weights: FieldWeights,
+        self, store: Store, dense: DenseEncoder, lexical: LexicalEncoder, weights: FieldWeights
     ) -> None:
         self._store = store
         self._writer = Writer(store, dense, lexical)

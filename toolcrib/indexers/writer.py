@@ -81,8 +81,7 @@ class LexicalContext:
 
 
 def shared_prefixes(
-    names: Iterable[tuple[str, str]],
-    lexical: LexicalEncoder,
+    names: Iterable[tuple[str, str]], lexical: LexicalEncoder
 ) -> dict[str, tuple[str, ...]]:
     """The shared name prefix of each server that has one, from (server, name) pairs."""
     by_server: defaultdict[str, list[list[str]]] = defaultdict(list)

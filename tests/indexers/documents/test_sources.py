@@ -215,7 +215,7 @@ def test_a_url_is_its_document_wherever_it_leads(monkeypatch):
         site.answers["/old"] = Answer(status=301, headers={"Location": "/guide/set%20up.md"})
         url = site.url("/old")
         assert list(passages(url, "handbook", max_tokens=200)) == [
-            (url, Passage("handbook", url, "Ask first.", ("set up",), 0, 0)),
+            (url, Passage("handbook", url, "Ask first.", ("set up",), 0, 0))
         ]
 
 

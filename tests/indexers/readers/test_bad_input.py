@@ -106,11 +106,7 @@ TOO_MANY = "aliases up to *a5 at line 7 stand for more than 1,000,000 values"
         ("t.json", "[]", "holds no tools"),
         ("t.json", '{"tools": []}', "holds no tools"),
         ("t.jsonl", "", "holds no tools"),
-        (
-            "t.gz",
-            b"\x1f\x8bdamaged file",
-            "damaged gzip file: Unknown compression method",
-        ),
+        ("t.gz", b"\x1f\x8bdamaged file", "damaged gzip file: Unknown compression method"),
         (
             "t.json.gz",
             gzip.compress(b"[]", mtime=0)[:-9],
@@ -150,7 +146,7 @@ def test_a_shape_that_nobody_knows_forced(tmp_path: Path) -> None:
     path.write_text("42")
     for name in ("toolspec", "functions"):
         assert list(read_source(str(path), format=name)) == [
-            Refusal(str(path), "", "must be a list or an object, not a number"),
+            Refusal(str(path), "", "must be a list or an object, not a number")
         ]
 
 
@@ -258,7 +254,7 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(
         b'{"name": "a"}\n{"name": \n\n"text"\n{"name": "caf\xe9"}\n' + b"[" * 9_000 + b"\n"
-        b'{"name": "b", "description": "\\ud800"}\n{"name": "c"}',
+        b'{"name": "b", "description": "\\ud800"}\n{"name": "c"}'
     )
     tools, refusals = split(read_source(str(path)))
     assert [tool.name for tool in tools] == ["a", "c"]
@@ -287,12 +283,12 @@ def test_a_cyclic_and_a_dangling_reference_in_openapi(tmp_path: Path) -> None:
     tools, refusals = split(read_source(str(path)))
     assert [tool.id for tool in tools] == ["trees/put_tree"]
     assert tools[0].input_schema["properties"] == {
-        "child": {"type": "object", "description": "Tree (recursive)"},
+        "child": {"type": "object", "description": "Tree (recursive)"}
     }
     assert refusals == [
         Refusal(
             str(path),
             "POST /tree",
             "$ref '#/components/schemas/Nope' leads nowhere: there is no 'Nope'",
-        ),
+        )
     ]

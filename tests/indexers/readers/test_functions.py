@@ -45,7 +45,7 @@ def test_every_form_reads_alike(tmp_path: Path, tool: Any, wrapping: str) -> Non
     tools, refusals = split(read_source(write(tmp_path, content)))
     assert refusals == []
     assert [(t.id, t.description, t.input_schema, t.annotations) for t in tools] == [
-        ("chat/a", "A.", SCHEMA, {}),
+        ("chat/a", "A.", SCHEMA, {})
     ]
 
 
@@ -90,7 +90,7 @@ def test_tools_of_the_provider_are_refused_by_name(tmp_path: Path, kind: str) ->
             "[0]",
             f"type {kind!r} is a tool that the provider runs itself, not a function definition; "
             "remove it from the file",
-        ),
+        )
     ]
 
 

@@ -68,10 +68,7 @@ WRONG: list[tuple[Any, str]] = [
     ({}, "has neither 'command' nor 'url'; add one"),
     ({"type": "stdio", "url": "x"}, "is of type stdio but has no 'command'; add one"),
     ({"type": "http", "command": "x"}, "is of type http but has no 'url'; add one"),
-    (
-        {"type": "ws", "url": "ws://a"},
-        "'type' is 'ws'; use stdio, http, streamable-http or sse",
-    ),
+    ({"type": "ws", "url": "ws://a"}, "'type' is 'ws'; use stdio, http, streamable-http or sse"),
     (
         {"command": "x", "envFile": ".env"},
         "'envFile' is not read; put its variables under 'env' or export them",
@@ -101,10 +98,7 @@ WRONG: list[tuple[Any, str]] = [
 def test_a_wrong_server_is_refused_by_name_and_the_next_is_read(raw: Any, problem: str) -> None:
     read = list(server_entries({"wrong": raw, "right": {"command": "npx"}}, {}))
 
-    assert read == [
-        ServerEntry("wrong", None, problem),
-        ServerEntry("right", StdioTarget("npx")),
-    ]
+    assert read == [ServerEntry("wrong", None, problem), ServerEntry("right", StdioTarget("npx"))]
 
 
 def test_servers_that_are_switched_off_are_left_out() -> None:
@@ -134,7 +128,7 @@ def test_vs_code_writes_comments_and_trailing_commas(tmp_path: Path) -> None:
     """
 
     assert servers_of(_file(tmp_path, text)) == {
-        "docs": {"url": "https://a//mcp", "note": "a, } /* b */"},
+        "docs": {"url": "https://a//mcp", "note": "a, } /* b */"}
     }
 
 

@@ -62,14 +62,8 @@ def web_url() -> Generator[str]:
             StdioTarget("no-such-command"),
             "there is no command 'no-such-command': install it, or write its full path",
         ),
-        (
-            StdioTarget("/tmp"),
-            "the command '/tmp' cannot be started: Permission denied",
-        ),
-        (
-            StdioTarget("a\0b"),
-            "the command 'a\\x00b' cannot be started: embedded null byte",
-        ),
+        (StdioTarget("/tmp"), "the command '/tmp' cannot be started: Permission denied"),
+        (StdioTarget("a\0b"), "the command 'a\\x00b' cannot be started: embedded null byte"),
         (
             StdioTarget(sys.executable, cwd="/nowhere"),
             "its folder '/nowhere' cannot be entered: No such file or directory; correct 'cwd'",

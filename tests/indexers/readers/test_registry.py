@@ -66,7 +66,7 @@ def test_nothing_is_started_from_a_folder(tmp_path: Path) -> None:
             str(tmp_path / ".mcp.json"),
             "",
             "reading it would start the servers in it; name it by itself",
-        ),
+        )
     ]
     assert not mark.exists()
 
@@ -78,7 +78,7 @@ def test_a_folder_with_nothing_in_it(tmp_path: Path) -> None:
             str(tmp_path),
             "",
             "the folder holds no file that ends in .gz, .json, .jsonl, .ndjson, .yaml, .yml",
-        ),
+        )
     ]
 
 
@@ -89,7 +89,7 @@ def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(registry.os, "walk", walk)
     assert list(read_source(str(tmp_path))) == [
-        Refusal(str(tmp_path), "", "cannot be read: Permission denied"),
+        Refusal(str(tmp_path), "", "cannot be read: Permission denied")
     ]
 
 
@@ -103,7 +103,7 @@ def test_format_is_forced(tmp_path: Path) -> None:
 def test_unknown_format(tmp_path: Path) -> None:
     name = str(tmp_path / "t.json")
     assert list(read_source(name, format="xml")) == [
-        Refusal(name, "", f"there is no format 'xml'; known are {', '.join(FORMATS)}"),
+        Refusal(name, "", f"there is no format 'xml'; known are {', '.join(FORMATS)}")
     ]
 
 
@@ -136,7 +136,7 @@ def test_a_missing_extra_is_a_refusal_among_others(
     tools, refusals = split(read_source(str(tmp_path)))
     assert [tool.name for tool in tools] == ["good"]
     assert [refusal.reason for refusal in refusals] == [
-        "reading live MCP servers needs the extra 'mcp': pip install 'toolcrib[mcp]'",
+        "reading live MCP servers needs the extra 'mcp': pip install 'toolcrib[mcp]'"
     ]
 
 

@@ -115,9 +115,7 @@ def test_a_misspelt_field_is_refused(tmp_path: Path, key: str, field: str) -> No
     name = write(tmp_path, "t.jsonl", lines)
     tools, refusals = split(read_source(name))
     assert [tool.id for tool in tools] == ["b"]
-    assert refusals == [
-        Refusal(name, "line 1", f"unknown field {key!r}; did you mean {field!r}?"),
-    ]
+    assert refusals == [Refusal(name, "line 1", f"unknown field {key!r}; did you mean {field!r}?")]
 
 
 def test_places_are_lines_or_positions_in_the_list(tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ def _read(answer: _Answer, clock: Clock) -> bytes:
         if len(content) > MAX_BYTES:
             raise ValueError(
                 f"larger than {MAX_BYTES:,} bytes, which is the most that is fetched: save it as "
-                "a file and name that",
+                "a file and name that"
             )
         if clock() > until:
             raise TimeoutError

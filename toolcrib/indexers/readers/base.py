@@ -156,7 +156,7 @@ class Source:
             raise self.error(
                 f"larger than {MAX_SOURCE_BYTES:,} bytes ({size:,} on disk), which "
                 "is the most that is read as one document: split it, or write one tool a line "
-                "(.jsonl)",
+                "(.jsonl)"
             )
         try:
             text = decode(content)
@@ -450,7 +450,7 @@ def _check_is_visible(spec: ToolSpec) -> None:
                 name = unicodedata.name(character, "control character")
                 raise ValueError(
                     f"{field}: invisible character U+{ord(character):04X} ({name}) "
-                    f"at position {position}; remove it",
+                    f"at position {position}; remove it"
                 )
 
 

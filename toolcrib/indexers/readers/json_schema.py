@@ -135,7 +135,7 @@ class References:
         if not reference.startswith("#"):
             raise ValueError(
                 f"$ref {reference!r} leads to another file; bundle all files into one first "
-                "(for example with `redocly bundle`)",
+                "(for example with `redocly bundle`)"
             )
         target: Any = self._document
         start, *steps = reference[1:].split("/")

@@ -93,7 +93,7 @@ NESTED = re.compile(r"\$\{[^{}]*\$\{")
 
 EDITOR_ONLY = re.compile(
     r"(?:workspaceFolder(?:Basename)?|userHome|pathSeparator|/|file\w*|relativeFile\w*)(?::.*)?"
-    r"|(?:config|command|extensionInstallFolder):.*",
+    r"|(?:config|command|extensionInstallFolder):.*"
 )
 
 
@@ -125,7 +125,7 @@ class Expander:
         if inside.startswith("input:"):
             self._report(
                 f"{where} needs an interactive input ({found[0]}), which only an editor asks for; "
-                "write an environment variable there, such as ${TOKEN}",
+                "write an environment variable there, such as ${TOKEN}"
             )
         elif EDITOR_ONLY.fullmatch(inside):
             self._report(f"{where} uses {found[0]}, which only an editor knows; write it out")
@@ -133,7 +133,7 @@ class Expander:
             name = variable[1]
             self._report(
                 f"{where} needs the environment variable {name!r}, which is not set; "
-                f"set it, or write ${{{name}:-default}}",
+                f"set it, or write ${{{name}:-default}}"
             )
         return found[0]
 
@@ -164,11 +164,7 @@ TRANSPORTS: dict[str, Transport] = {
 
 Scalar: TypeAlias = str | bool | int | float
 
-SHAPES = {
-    "args": "a list of texts",
-    "env": "an object of texts",
-    "headers": "an object of texts",
-}
+SHAPES = {"args": "a list of texts", "env": "an object of texts", "headers": "an object of texts"}
 """What a key must hold; every other one holds text."""
 
 

@@ -222,10 +222,7 @@ NOT_A_SCHEMA = frozenset({"name", "in", "required", "collectionFormat", "allowEm
 
 
 def _input_schema(
-    references: References,
-    schemas: _Schemas,
-    shared: list[Any],
-    operation: dict[str, Any],
+    references: References, schemas: _Schemas, shared: list[Any], operation: dict[str, Any]
 ) -> dict[str, Any]:
     """Merge path-level parameters (`shared`), the operation's own and its body.
 
@@ -250,9 +247,7 @@ def _input_schema(
 
 
 def _parameters(
-    references: References,
-    shared: list[Any],
-    operation: dict[str, Any],
+    references: References, shared: list[Any], operation: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Give the parameters in order; the operation's own replace those of its path."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
