@@ -53,11 +53,9 @@ class RawDocument:
         """Yield its passages of at most `max_tokens`, as `count` finds; or why there are none."""
         try:
             loaded = load(self.content, self.path, self.kind, self.charset)
-        except SourceError as error:
-            yield Refusal(self.source, "", error.reason)
-            return
-        except MissingExtraError as error:
-            yield Refusal(self.source, "", str(error))
+        except (SourceError, MissingExtraError) as error:
+            reason = error.reason if isinstance(error, SourceError) else str(error)
+            yield Refusal(self.source, "", reason)
             return
         parts = split(loaded.text, loaded.kind, max_tokens, title=loaded.title, count=count)
         position = -1
