@@ -44,22 +44,24 @@ MAX_CHARS = 4_000
 """No encoder reads further (256 tokens); the lexical leg reads as far, so that one tool's
 manual does not outgrow the index."""
 
+MIN_TOOLS = 4
+"""Fewer tools share a prefix by chance."""
+
 _SPACES = re.compile(r"\s+")
 
-
-Weight: TypeAlias = Annotated[float, Field(ge=0)]
+_Weight: TypeAlias = Annotated[float, Field(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
 class FieldWeights:
     """How many times a term counts in each field of the lexical leg."""
 
-    name: Weight = 3.0
-    server: Weight = 1.0
-    description: Weight = 1.0
-    parameters: Weight = 0.5
-    category: Weight = 1.0
-    examples: Weight = 0.3
+    name: _Weight = 3.0
+    server: _Weight = 1.0
+    description: _Weight = 1.0
+    parameters: _Weight = 0.5
+    category: _Weight = 1.0
+    examples: _Weight = 0.3
 
 
 def clean(text: str) -> str:
@@ -109,15 +111,15 @@ def lexical_counts(
     return counts
 
 
-def shared_prefix(names: Sequence[Sequence[str]], at_least: int = 4) -> tuple[str, ...]:
+def shared_prefix(names: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """The first terms that nine in ten of a server's tool names begin with.
 
     Such a prefix says which server it is, not what the tool does; were it counted as name,
     every tool of the server would match a query that holds the word. Servers with fewer than
-    `at_least` tools have none.
+    four tools have none.
     """
     prefix: tuple[str, ...] = ()
-    while len(names) >= at_least:
+    while len(names) >= MIN_TOOLS:
         heads = Counter(
             tuple(name[: len(prefix) + 1]) for name in names if len(name) > len(prefix) + 1
         )

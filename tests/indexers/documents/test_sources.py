@@ -248,20 +248,9 @@ def test_what_a_server_sends_comes_with_what_it_says_of_it(site):
     assert got.path == "/a b.md"
 
 
-def test_a_server_need_not_say_anything(site):
-    got = fetch(site.put("/a.txt", "Text."))
-    assert (got.kind, got.charset) == ("text", None)
-
-
 def test_an_address_may_be_written_as_people_write_it(site):
     site.put("/%C3%BCber%20uns?q=%C3%A9", "Text.", "text/plain")
     assert fetch(site.url("/über uns?q=é")).content == b"Text."
-
-
-def test_redirects_are_followed(site):
-    site.put("/new.rst", "Text.")
-    site.answers["/old"] = Answer(status=302, headers={"Location": "/new.rst"})
-    assert fetch(site.url("/old")).path == "/new.rst"
 
 
 @pytest.mark.parametrize(

@@ -55,12 +55,6 @@ def test_a_functions_key_and_a_mixed_list(tmp_path: Path) -> None:
     assert ([tool.name for tool in tools], refusals) == (["a", "b", "c"], [])
 
 
-def test_json_lines_of_functions(tmp_path: Path) -> None:
-    lines = json.dumps(NESTED) + "\n" + json.dumps({**FLAT, "name": "b"})
-    tools, _ = split(read_source(write(tmp_path, lines, "chat.jsonl")))
-    assert [tool.id for tool in tools] == ["chat/a", "chat/b"]
-
-
 def test_openai_custom_tools_have_no_schema(tmp_path: Path) -> None:
     flat = {"type": "custom", "name": "a", "format": {"type": "text"}}
     nested = {"type": "custom", "custom": {"name": "b", "description": "B."}}

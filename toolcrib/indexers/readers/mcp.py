@@ -59,7 +59,7 @@ __all__ = [
 
 # -- saved lists -----------------------------------------------------------------------------------
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 DEFAULT_LIMITS = McpLimits()
 
@@ -290,7 +290,7 @@ def require_sdk() -> None:
         from mcp import MCPError as _  # noqa: F401
 
 
-def run_to_end(work: Callable[[], Awaitable[T]]) -> T:
+def run_to_end(work: Callable[[], Awaitable[_T]]) -> _T:
     """Run `work` in an event loop of its own; in a thread of its own if this one has a loop."""
     import anyio
 

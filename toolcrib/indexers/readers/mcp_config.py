@@ -150,15 +150,13 @@ COMMENT = re.compile(r'("(?:\\.|[^"\\])*(?:"|\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)', re
 
 TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 
-Transport: TypeAlias = Literal["stdio", "http", "sse"]
+_Transport: TypeAlias = Literal["stdio", "http", "sse"]
 
-TRANSPORTS: dict[str, Transport] = {
+TRANSPORTS: dict[str, _Transport] = {
     "stdio": "stdio",
     "local": "stdio",
     "http": "http",
-    "streamable-http": "http",
-    "streamable_http": "http",
-    "streamableHttp": "http",
+    **dict.fromkeys(("streamable-http", "streamable_http", "streamableHttp"), "http"),
     "sse": "sse",
 }
 
@@ -233,7 +231,7 @@ def _server_entry(name: str, raw: Any, env: Mapping[str, str]) -> ServerEntry:
     return ServerEntry(name, None if problems else target, "; ".join(problems))
 
 
-def _transport(entry: _Entry) -> Transport | None:
+def _transport(entry: _Entry) -> _Transport | None:
     """Tell by `type` or, without one, by the other keys; None when neither says."""
     if entry.type:
         return TRANSPORTS.get(entry.type)
@@ -242,7 +240,7 @@ def _transport(entry: _Entry) -> Transport | None:
     return "http" if entry.url else None
 
 
-def _contradictions(entry: _Entry, transport: Transport | None) -> Iterator[str]:
+def _contradictions(entry: _Entry, transport: _Transport | None) -> Iterator[str]:
     if transport is None and entry.type:
         yield f"'type' is {entry.type!r}; use stdio, http, streamable-http or sse"
     elif transport is None:
@@ -256,7 +254,7 @@ def _contradictions(entry: _Entry, transport: Transport | None) -> Iterator[str]
         yield "'envFile' is not read; put its variables under 'env' or export them"
 
 
-def _target(entry: _Entry, transport: Transport | None, expander: Expander) -> Target:
+def _target(entry: _Entry, transport: _Transport | None, expander: Expander) -> Target:
     if transport != "stdio":
         url = expander.text("url", entry.url or "")
         return HttpTarget(url, _texts("headers", entry.headers or {}, expander), transport == "sse")
