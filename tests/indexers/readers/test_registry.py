@@ -156,6 +156,9 @@ KEYS = st.sampled_from([
     "requestBody", "content", "schema", "responses", "200", "properties", "in", "server", "id",
 ])
 # fmt: on
+ONE_FOLDER = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+)
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -173,7 +176,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@ONE_FOLDER
 @given(value=VALUES, ending=st.sampled_from(["json", "yaml", "jsonl"]))
 def test_any_json_is_read_or_refused_and_never_silent(
     tmp_path: Path, value: Any, ending: str
@@ -195,7 +198,7 @@ OPERATIONS = st.dictionaries(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@ONE_FOLDER
 @given(operation=OPERATIONS, version=st.sampled_from(["3.0.0", "2.0"]))
 def test_any_operation_is_read_or_refused(tmp_path: Path, operation: Any, version: str) -> None:
     path = tmp_path / "any.json"
@@ -203,7 +206,7 @@ def test_any_operation_is_read_or_refused(tmp_path: Path, operation: Any, versio
     assert len(list(read_source(str(path)))) == 1
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@ONE_FOLDER
 @given(content=st.binary(max_size=60), ending=st.sampled_from(["json", "yaml", "jsonl", "gz"]))
 def test_any_bytes_are_read_or_refused(tmp_path: Path, content: bytes, ending: str) -> None:
     path = tmp_path / f"any.{ending}"

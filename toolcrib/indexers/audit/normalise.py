@@ -26,7 +26,7 @@ from toolcrib.indexers.audit.characters import (
 
 __all__ = [
     "SEPARATOR",
-    "Unseen",
+    "HiddenText",
     "decoded",
     "fold",
     "may_be_coded",
@@ -224,7 +224,7 @@ ENOUGH_WORDS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Unseen:
+class HiddenText:
     """Text that a page would not show; `kind` names how it is kept from sight."""
 
     kind: str
@@ -232,7 +232,7 @@ class Unseen:
     start: int
 
 
-def unseen(text: str) -> Iterator[Unseen]:
+def unseen(text: str) -> Iterator[HiddenText]:
     """What a text holds that a reader of the rendered page would not see."""
     yield from _comments(text)
     if "]:" in text:
@@ -244,7 +244,7 @@ def unseen(text: str) -> Iterator[Unseen]:
                 yield from _if_words("element", element["inside"], element.start())
 
 
-def _comments(text: str) -> Iterator[Unseen]:
+def _comments(text: str) -> Iterator[HiddenText]:
     start = text.find(COMMENT_OPENS)
     while start >= 0:
         end = text.find(COMMENT_CLOSES, start)
@@ -253,9 +253,9 @@ def _comments(text: str) -> Iterator[Unseen]:
         start = text.find(COMMENT_OPENS, end)
 
 
-def _if_words(kind: str, text: str, start: int) -> Iterator[Unseen]:
+def _if_words(kind: str, text: str, start: int) -> Iterator[HiddenText]:
     if len(_WORDS.findall(text)) >= ENOUGH_WORDS:
-        yield Unseen(kind, text.strip(), start)
+        yield HiddenText(kind, text.strip(), start)
 
 
 def _is_code(text: str, start: int) -> bool:

@@ -138,10 +138,8 @@ def load(content: bytes, name: str, kind: Kind, charset: str | None = None) -> D
 
 def _text_and_title(content: bytes, kind: Kind, charset: str | None) -> tuple[str, str]:
     """Give Markdown or text, and the title that a document has beside its headings."""
-    if kind == "pdf":
-        return _pdf_to_text(content), ""
-    if kind == "docx":
-        return _docx_to_markdown(content), ""
+    if kind in {"pdf", "docx"}:
+        return (_pdf_to_text if kind == "pdf" else _docx_to_markdown)(content), ""
     if kind == "html" and not charset:
         detector = _import_docs("bs4.dammit").EncodingDetector
         charset = detector.find_declared_encoding(content, is_html=True)

@@ -169,13 +169,14 @@ MAX_BYTES = 20_000_000
 
 _CHUNK = 65_536
 
-_ASKED_FOR = "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5"
+_HEADERS = {
+    "User-Agent": "toolcrib",
+    "Accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
+}
 
 _ADVICE = {
-    401: "it wants a sign-in: save the document as a file and name that",
-    403: "it wants a sign-in: save the document as a file and name that",
-    404: "check the address",
-    410: "check the address",
+    **dict.fromkeys((401, 403), "it wants a sign-in: save the document as a file and name that"),
+    **dict.fromkeys((404, 410), "check the address"),
     429: "wait a while and try again",
 }
 
@@ -189,8 +190,11 @@ class _Answer(Protocol):
 
 def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
     """Get what a URL stands for, following redirects."""
+    # Letters beyond ASCII and spaces are as people write them; the rest is the server's.
+    written = quote(url, safe="%/:=&?~#+!$,;'@()*[]|")
     try:
-        with _web().open(_asking(url), timeout=TIMEOUT_SECONDS) as opened:
+        asked = request.Request(written, headers=_HEADERS)  # noqa: S310 -- the opener speaks HTTP
+        with _web().open(asked, timeout=TIMEOUT_SECONDS) as opened:
             answer = cast("_Answer", opened)
             content = _read(answer, clock or SystemClock())
             headers = answer.headers
@@ -206,24 +210,13 @@ def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
     return RawDocument(url, url, path, content, kind, headers.get_content_charset())
 
 
-def _asking(url: str) -> request.Request:
-    # Letters beyond ASCII and spaces are as people write them; the rest is the server's.
-    written = quote(url, safe="%/:=&?~#+!$,;'@()*[]|")
-    headers = {"User-Agent": "toolcrib", "Accept": _ASKED_FOR}
-    return request.Request(written, headers=headers)  # noqa: S310 -- the opener speaks only HTTP
-
-
 def _web() -> request.OpenerDirector:
     """Give an opener without the handlers for files and FTP that a redirect could reach."""
     opener = request.OpenerDirector()
     for handler in (
-        request.ProxyHandler,
-        request.HTTPHandler,
-        request.HTTPSHandler,
-        request.HTTPDefaultErrorHandler,
-        request.HTTPRedirectHandler,
-        request.HTTPErrorProcessor,
-        request.UnknownHandler,
+        *(request.ProxyHandler, request.HTTPHandler, request.HTTPSHandler),
+        *(request.HTTPDefaultErrorHandler, request.HTTPRedirectHandler),
+        *(request.HTTPErrorProcessor, request.UnknownHandler),
     ):
         opener.add_handler(handler())
     return opener
