@@ -48,6 +48,7 @@ MIN_TOOLS = 4
 """Fewer tools share a prefix by chance."""
 
 _SPACES = re.compile(r"\s+")
+_CLEANED = {"Cc": " ", "Cf": "", "Cs": ""}
 
 _Weight: TypeAlias = Annotated[float, Field(ge=0)]
 
@@ -71,12 +72,8 @@ def clean(text: str) -> str:
     characters part words, as a line's end does.
     """
     if not text.isascii() or not text.isprintable():
-        text = "".join(map(_cleaned, text))
+        text = "".join(_CLEANED.get(unicodedata.category(letter), letter) for letter in text)
     return _SPACES.sub(" ", text).strip()
-
-
-def _cleaned(letter: str) -> str:
-    return {"Cc": " ", "Cf": "", "Cs": ""}.get(unicodedata.category(letter), letter)
 
 
 def dense_text(spec: ToolSpec) -> str:

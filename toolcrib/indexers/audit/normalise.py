@@ -203,7 +203,7 @@ def _swapped(text: str) -> Iterator[tuple[str, str]]:
 
 # -- markup that is not shown ----------------------------------------------------------------------
 
-COMMENT_OPENS, COMMENT_CLOSES = "<!--", "-->"
+_COMMENT = re.compile(r"<!--(?:-?>|(.*?)(?:-->|\Z))", re.DOTALL)
 _LINK_COMMENT = re.compile(
     r"^\s{0,3}\[[^\]\n]{0,40}\]:\s*(?:#|<>)\s*[(\"'](.{0,2000})[)\"']\s*$", re.MULTILINE
 )
@@ -234,7 +234,8 @@ class HiddenText:
 
 def unseen(text: str) -> Iterator[HiddenText]:
     """What a text holds that a reader of the rendered page would not see."""
-    yield from _comments(text)
+    for comment in _COMMENT.finditer(text):
+        yield from _if_words("comment", comment[1] or "", comment.start())
     if "]:" in text:
         for comment in _LINK_COMMENT.finditer(text):
             yield from _if_words("comment", comment[1], comment.start())
@@ -242,15 +243,6 @@ def unseen(text: str) -> Iterator[HiddenText]:
         for element in _ELEMENT.finditer(text):
             if _HIDES.search(element["attributes"]) and not _is_code(text, element.start()):
                 yield from _if_words("element", element["inside"], element.start())
-
-
-def _comments(text: str) -> Iterator[HiddenText]:
-    start = text.find(COMMENT_OPENS)
-    while start >= 0:
-        end = text.find(COMMENT_CLOSES, start)
-        end = len(text) if end < 0 else end
-        yield from _if_words("comment", text[start + len(COMMENT_OPENS) : end], start)
-        start = text.find(COMMENT_OPENS, end)
 
 
 def _if_words(kind: str, text: str, start: int) -> Iterator[HiddenText]:

@@ -256,15 +256,16 @@ def _html_to_markdown(html: str) -> tuple[str, str]:
         title = soup.title.get_text() if soup.title else ""
         mains = soup.find_all("main")
         body = mains[0] if len(mains) == 1 else soup.body or soup
-        links: list[Any] = [link for link in body.select(_IN_HEADING) if _is_permalink(link)]
+        # A link that shows nothing leads from a heading to itself.
+        links: list[Any] = [
+            link
+            for link in body.select(_IN_HEADING)
+            if not (link.find("img") or any(map(str.isalnum, link.get_text())))
+        ]
         for element in [*links, *body.find_all(_AROUND)]:
             element.decompose()
         converter = _import_docs("markitdown.converters").HtmlConverter()
         return converter.convert_string(str(body), **_AS_WRITTEN).markdown, title.strip()
-
-
-def _is_permalink(link: Any) -> bool:
-    return not (link.find("img") or any(map(str.isalnum, link.get_text())))
 
 
 def _rst_to_markdown(text: str) -> tuple[str, str]:
