@@ -116,5 +116,5 @@ async def test_clients_hear_how_it_goes(behind: Behind):
     assert (
         "warning",
         "toolcrib",
-        "post: down: its process ended; its last words were 'out of luck'; it is tried again",
+        "post: down: its process ended; stderr ended with 'out of luck'; it is tried again",
     ) in heard

@@ -43,14 +43,14 @@ from toolcrib.gateway.downstream import ClientRequest, InputAnswer
 from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
 from toolcrib.indexers.readers.mcp_session import (
-    Talk,
+    SessionState,
     Tap,
     connect,
     explain,
-    explain_silence,
+    explain_timeout,
+    initialize,
     is_closed,
-    shake_hands,
-    turn_pages,
+    list_pages,
 )
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class UpstreamConnection:
         self.used_at = monotonic()
         self._has_one_caller = has_one_caller
         self._calls: list[PendingCall] = []
-        self._talk = Talk(target)
+        self._state = SessionState(target)
         self._stderr = StderrTail()
         self._ready = asyncio.Event()
         self._stop = asyncio.Event()
@@ -253,7 +253,7 @@ class UpstreamConnection:
         if self._ready.is_set():
             return
         if not self.ended.is_set():
-            self.reason = explain_silence(self._talk, timeout_s, self._stderr.line)
+            self.reason = explain_timeout(self._state, timeout_s, self._stderr.line)
         await self.close()
         raise ServiceUnavailableError(self.reason)
 
@@ -281,20 +281,21 @@ class UpstreamConnection:
     async def _live(self) -> None:
         try:
             with self._scope, self._stderr:
-                async with connect(self._talk, self._stderr.file) as (incoming, outgoing):
-                    watched = _Incoming(incoming, self._talk, self._stop)
+                async with connect(self._state, self._stderr.file) as (incoming, outgoing):
+                    watched = _Incoming(incoming, self._state, self._stop)
                     async with self._relaying(watched, outgoing) as session:
-                        await shake_hands(session)
+                        await initialize(session)
                         self._session = session
                         self._ready.set()
                         await self._until_stopped(session)
-                is_process = isinstance(self._talk.target, StdioTarget)
+                is_process = isinstance(self._state.target, StdioTarget)
                 what = "process ended" if is_process else "connection closed"
-                words = f"; its last words were {self._stderr.line!r}" if self._stderr.line else ""
-                self.reason = self.reason or f"its {what}{words}"
+                line = self._stderr.line
+                said = f"; stderr ended with {line!r}" if line else ""
+                self.reason = self.reason or f"its {what}{said}"
         except Exception as error:
             logger.debug("a connection failed", exc_info=True)
-            self.reason = self.reason or explain(self._talk, error, self._stderr.line)
+            self.reason = self.reason or explain(self._state, error, self._stderr.line)
         finally:
             self.ended.set()
 
@@ -367,7 +368,7 @@ class UpstreamConnection:
 
         Over HTTP the stream of notifications may break without anybody noticing.
         """
-        return self._is_subscribed and isinstance(self._talk.target, StdioTarget)
+        return self._is_subscribed and isinstance(self._state.target, StdioTarget)
 
     @property
     def is_busy(self) -> bool:
@@ -394,14 +395,14 @@ class UpstreamConnection:
         session = self._live_session
         async with self._listing:
             self.changed.clear()
-            self._talk.tools.clear()
+            self._state.tools.clear()
             try:
-                await turn_pages(session, self._talk, MAX_PAGES)
+                await list_pages(session, self._state, MAX_PAGES)
             except MCPError as error:
                 if error.code != METHOD_NOT_FOUND:
                     raise
-            found = list(self._talk.tools)
-            self._talk.tools.clear()
+            found = list(self._state.tools)
+            self._state.tools.clear()
         _know_headers(session, found)
         return found
 
@@ -470,7 +471,7 @@ class UpstreamConnection:
                 else:
                     await session.send_ping()
         except MCPError as error:
-            over_http = isinstance(self._talk.target, HttpTarget)
+            over_http = isinstance(self._state.target, HttpTarget)
             return not is_closed(error) and not (over_http and error.message in MADE_UP)
         except (TimeoutError, ServiceUnavailableError):
             return False
@@ -501,9 +502,12 @@ class _Incoming(Tap):
     """A tapped stream that says when it is over: `closed` is set at its end."""
 
     def __init__(
-        self, inner: ReadStream[SessionMessage | Exception], talk: Talk, closed: asyncio.Event
+        self,
+        inner: ReadStream[SessionMessage | Exception],
+        state: SessionState,
+        closed: asyncio.Event,
     ) -> None:
-        super().__init__(inner, talk)
+        super().__init__(inner, state)
         self._closed = closed
 
     async def __anext__(self) -> SessionMessage | Exception:
@@ -513,7 +517,7 @@ class _Incoming(Tap):
         except BaseException:
             self._closed.set()
             raise
-        del self._talk.noise[1:]
+        del self._state.unreadable[1:]
         return item
 
 

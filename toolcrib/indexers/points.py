@@ -44,22 +44,25 @@ MAX_CHARS = 4_000
 """No encoder reads further (256 tokens); the lexical leg reads as far, so that one tool's
 manual does not outgrow the index."""
 
+MIN_TOOLS = 4
+"""Fewer tools share a prefix by chance."""
+
 _SPACES = re.compile(r"\s+")
+_CLEANED = {"Cc": " ", "Cf": "", "Cs": ""}
 
-
-Weight: TypeAlias = Annotated[float, Field(ge=0)]
+_Weight: TypeAlias = Annotated[float, Field(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
 class FieldWeights:
     """How many times a term counts in each field of the lexical leg."""
 
-    name: Weight = 3.0
-    server: Weight = 1.0
-    description: Weight = 1.0
-    parameters: Weight = 0.5
-    category: Weight = 1.0
-    examples: Weight = 0.3
+    name: _Weight = 3.0
+    server: _Weight = 1.0
+    description: _Weight = 1.0
+    parameters: _Weight = 0.5
+    category: _Weight = 1.0
+    examples: _Weight = 0.3
 
 
 def clean(text: str) -> str:
@@ -69,12 +72,8 @@ def clean(text: str) -> str:
     characters part words, as a line's end does.
     """
     if not text.isascii() or not text.isprintable():
-        text = "".join(map(_cleaned, text))
+        text = "".join(_CLEANED.get(unicodedata.category(letter), letter) for letter in text)
     return _SPACES.sub(" ", text).strip()
-
-
-def _cleaned(letter: str) -> str:
-    return {"Cc": " ", "Cf": "", "Cs": ""}.get(unicodedata.category(letter), letter)
 
 
 def dense_text(spec: ToolSpec) -> str:
@@ -85,10 +84,7 @@ def dense_text(spec: ToolSpec) -> str:
 
 
 def lexical_counts(
-    spec: ToolSpec,
-    encoder: LexicalEncoder,
-    weights: FieldWeights,
-    prefix: Sequence[str] = (),
+    spec: ToolSpec, encoder: LexicalEncoder, weights: FieldWeights, prefix: Sequence[str] = ()
 ) -> Mapping[str, float]:
     """Field-weighted term frequencies; `prefix` are name terms that all its siblings share."""
     counts: Counter[str] = Counter()
@@ -112,15 +108,15 @@ def lexical_counts(
     return counts
 
 
-def shared_prefix(names: Sequence[Sequence[str]], at_least: int = 4) -> tuple[str, ...]:
+def shared_prefix(names: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """The first terms that nine in ten of a server's tool names begin with.
 
     Such a prefix says which server it is, not what the tool does; were it counted as name,
     every tool of the server would match a query that holds the word. Servers with fewer than
-    `at_least` tools have none.
+    four tools have none.
     """
     prefix: tuple[str, ...] = ()
-    while len(names) >= at_least:
+    while len(names) >= MIN_TOOLS:
         heads = Counter(
             tuple(name[: len(prefix) + 1]) for name in names if len(name) > len(prefix) + 1
         )

@@ -28,62 +28,53 @@ from toolcrib.records import IndexReport, Passage, Refusal, ToolSpec
 from toolcrib.store.base import Record, Store
 from toolcrib.store.payload import read_passage, read_tool
 
-__all__ = ["Entry", "PassageEntry", "PassageSync", "Plan", "ToolSync", "prune_refusal"]
+__all__ = ["Entry", "PassageEntry", "PassageSync", "ToolSync"]
 
 # -- the difference --------------------------------------------------------------------------------
 
-Item = TypeVar("Item")
-Made = TypeVar("Made")
+_Item = TypeVar("_Item")
+_Made = TypeVar("_Made")
 
-
-Things: TypeAlias = Literal["tools", "passages"]
-
-_WHY_KEPT: dict[Things, str] = {
+_WHY_KEPT = {
     "tools": "entries were refused and may stand for them",
     "passages": "sources were refused and may hold them",
 }
 
 
-def prune_refusal(things: Things, refused: int, gone: int | None = None) -> Refusal:
-    """Why nothing was pruned while `refused` sources or entries could not be read."""
-    kept = (
-        f"{things} that are in no source were kept"
-        if gone is None
-        else f"{gone} {things} are in no source, but were kept"
-    )
-    return Refusal(
-        "--prune", "", f"{kept}: {refused} {_WHY_KEPT[things]}; mend those and prune again"
-    )
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the store already holds of one thing."""
+
+    digest: str
+    length: float
 
 
 @dataclass(slots=True)
-class Plan(Generic[Item]):
+class _Plan(Generic[_Item]):
     """What was read, by id, and what each id is to the store."""
 
-    items: dict[str, Item] = field(default_factory=dict[str, Item])
+    items: dict[str, _Item] = field(default_factory=dict[str, _Item])
     added: list[str] = field(default_factory=list[str])
     changed: list[str] = field(default_factory=list[str])
     unchanged: list[str] = field(default_factory=list[str])
     removed: list[str] = field(default_factory=list[str])
     refused: list[Refusal] = field(default_factory=list[Refusal])
 
-    def compare(self, known: Mapping[str, str], digest: Callable[[Item], str]) -> None:
-        """Tell what is new, changed and unchanged; `known` are the store's digests by id."""
+    def compare(self, known: Mapping[str, _Known], digest: Callable[[_Item], str]) -> None:
+        """Tell what is new, changed and unchanged to a store."""
         for item_id, item in self.items.items():
             if item_id not in known:
                 self.added.append(item_id)
-            elif known[item_id] != digest(item):
+            elif known[item_id].digest != digest(item):
                 self.changed.append(item_id)
             else:
                 self.unchanged.append(item_id)
 
     def prepared(
-        self,
-        prepare: Callable[[Item], Made],
-        refusal: Callable[[Item, SpecError], Refusal],
-    ) -> list[Made]:
+        self, prepare: Callable[[_Item], _Made], refusal: Callable[[_Item, SpecError], Refusal]
+    ) -> list[_Made]:
         """Prepare what must be written; a text that cannot be kept is refused here."""
-        made: list[Made] = []
+        made: list[_Made] = []
         for ids in (self.added, self.changed):
             for item_id in list(ids):
                 try:
@@ -93,29 +84,28 @@ class Plan(Generic[Item]):
                     self.refused.append(refusal(self.items[item_id], error))
         return made
 
-    def prune(self, gone: Iterable[str], things: Things) -> None:
+    def prune(self, gone: Iterable[str], things: Literal["tools", "passages"]) -> None:
         """Remove what no source names, unless anything is refused."""
         doomed = sorted(gone)
         if doomed and self.refused:
-            self.refused.append(prune_refusal(things, len(self.refused), len(doomed)))
+            reason = (
+                f"{len(doomed)} {things} are in no source, but were kept: "
+                f"{len(self.refused)} {_WHY_KEPT[things]}; mend those and prune again"
+            )
+            self.refused.append(Refusal("--prune", "", reason))
         else:
             self.removed.extend(doomed)
 
     def report(self) -> IndexReport:
         """What the run did."""
-        return IndexReport(
-            tuple(self.added),
-            tuple(self.changed),
-            tuple(self.removed),
-            tuple(self.unchanged),
-            tuple(self.refused),
-        )
+        ids = map(tuple, (self.added, self.changed, self.removed, self.unchanged))
+        return IndexReport(*ids, refused=tuple(self.refused))
 
 
 # -- tools -----------------------------------------------------------------------------------------
 
 
-def _known(store: Store, kind: type[Made]) -> dict[str, Made]:
+def _known(store: Store, kind: type[_Made]) -> dict[str, _Made]:
     """What a store holds, by id: of each the fields of `kind`."""
     names = tuple(each.name for each in fields(cast("Any", kind)))
     return {
@@ -129,24 +119,16 @@ Entry: TypeAlias = tuple[str, ToolSpec | Refusal]
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What the store already holds of one tool."""
-
-    digest: str
+class _KnownTool(_Known):
     server: str
     name: str
-    length: float
 
 
 class ToolSync:
     """Brings a store up to date with what readers yield."""
 
     def __init__(
-        self,
-        store: Store,
-        dense: DenseEncoder,
-        lexical: LexicalEncoder,
-        weights: FieldWeights,
+        self, store: Store, dense: DenseEncoder, lexical: LexicalEncoder, weights: FieldWeights
     ) -> None:
         self._store = store
         self._writer = Writer(store, dense, lexical)
@@ -170,7 +152,7 @@ class ToolSync:
         Raises:
             StoreError: the store refused; what was reported before is durable.
         """
-        known = _known(self._store, _Known)
+        known = _known(self._store, _KnownTool)
         plan = _diff(entries, known)
         if prune:
             unnamed = known.keys() - plan.items.keys()
@@ -199,8 +181,8 @@ class ToolSync:
         return plan.report()
 
 
-def _diff(entries: Iterable[Entry], known: Mapping[str, _Known]) -> Plan[ToolSpec]:
-    plan = Plan[ToolSpec]()
+def _diff(entries: Iterable[Entry], known: Mapping[str, _KnownTool]) -> _Plan[ToolSpec]:
+    plan = _Plan[ToolSpec]()
     origin: dict[str, str] = {}
     for source, item in entries:
         if isinstance(item, Refusal):
@@ -214,7 +196,7 @@ def _diff(entries: Iterable[Entry], known: Mapping[str, _Known]) -> Plan[ToolSpe
                 "give one of them another name, server or id"
             )
             plan.refused.append(Refusal(source, item.id, reason))
-    plan.compare({id_: kept.digest for id_, kept in known.items()}, lambda spec: spec.digest)
+    plan.compare(known, lambda spec: spec.digest)
     return plan
 
 
@@ -225,13 +207,9 @@ PassageEntry: TypeAlias = tuple[str, Passage | Refusal]
 
 
 @dataclass(frozen=True, slots=True)
-class _KnownPassage:
-    """What the store already holds of one passage."""
-
-    digest: str
+class _KnownPassage(_Known):
     collection: str
     document: str
-    length: float
 
 
 class PassageSync:
@@ -271,17 +249,20 @@ class PassageSync:
         before = LexicalContext.from_meta(self._store.read_meta())
         context = before.with_lengths(kept, [draft.length for draft in drafts])
 
-        def counts(record: Record) -> Mapping[str, float]:
-            return passage_counts(read_passage(record.payload), self._lexical)
-
-        self._writer.apply(drafts, plan.removed, (before, context), counts, progress)
+        self._writer.apply(
+            drafts,
+            plan.removed,
+            (before, context),
+            lambda record: passage_counts(read_passage(record.payload), self._lexical),
+            progress,
+        )
         return plan.report()
 
 
 def _diff_passages(
     entries: Iterable[PassageEntry], known: Mapping[str, _KnownPassage]
-) -> Plan[Passage]:
-    plan = Plan[Passage]()
+) -> _Plan[Passage]:
+    plan = _Plan[Passage]()
     origin: dict[tuple[str, str], str] = {}
     for source, item in entries:
         if isinstance(item, Refusal):
@@ -296,12 +277,12 @@ def _diff_passages(
                 "rename one of them, or give it another collection"
             )
             plan.refused.append(Refusal(source, f"part {item.position + 1}", reason))
-    plan.compare({passage_id: kept.digest for passage_id, kept in known.items()}, digest_of)
+    plan.compare(known, digest_of)
     return plan
 
 
 def _plan_passage_removals(
-    plan: Plan[Passage], known: Mapping[str, _KnownPassage], prune: str | None
+    plan: _Plan[Passage], known: Mapping[str, _KnownPassage], prune: str | None
 ) -> None:
     """Leftovers of documents that were read again, and documents that no source names."""
     read = {(each.collection, each.document) for each in plan.items.values()}

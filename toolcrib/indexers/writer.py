@@ -8,13 +8,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
+from pydantic import TypeAdapter
+
 from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.points import Draft, shared_prefix
 from toolcrib.records import IndexProgress
 from toolcrib.store.base import Point, Record, Store, point_id
 
-__all__ = ["PAGE", "LexicalContext", "Listener", "Writer", "ignore", "pages", "shared_prefixes"]
+__all__ = ["PAGE", "LexicalContext", "Listener", "Writer", "ignore", "shared_prefixes"]
 
 # -- the lexical context ---------------------------------------------------------------------------
 
@@ -41,22 +43,11 @@ class LexicalContext:
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> LexicalContext:
         """Read it from the index's small document."""
-        kept = meta.get("lexical", {})
-        return cls(
-            average=kept.get("average", 0.0),
-            prefixes={server: tuple(terms) for server, terms in kept.get("prefixes", {}).items()},
-            stale=frozenset(kept.get("stale", ())),
-            all_stale=kept.get("all_stale", False),
-        )
+        return _CONTEXT.validate_python(meta.get("lexical", {}))
 
     def as_meta(self) -> dict[str, Any]:
         """The entry of the small document."""
-        return {
-            "average": self.average,
-            "prefixes": {server: list(terms) for server, terms in self.prefixes.items()},
-            "stale": sorted(self.stale),
-            "all_stale": self.all_stale,
-        }
+        return {**_CONTEXT.dump_python(self, mode="json"), "stale": sorted(self.stale)}
 
     def with_prefixes(self, prefixes: Prefixes, kept: Collection[str]) -> LexicalContext:
         """Take over new prefixes; where they differ, servers of `kept` tools become stale."""
@@ -71,18 +62,12 @@ class LexicalContext:
             return self
         return replace(self, average=mean, all_stale=self.all_stale or bool(kept))
 
-    def is_stale(self, server: str) -> bool:
-        """Whether a server's older vectors must be weighed anew."""
-        return self.all_stale or server in self.stale
 
-    def renewed(self) -> LexicalContext:
-        """The same, with nothing stale."""
-        return replace(self, stale=frozenset(), all_stale=False)
+_CONTEXT = TypeAdapter(LexicalContext)
 
 
 def shared_prefixes(
-    names: Iterable[tuple[str, str]],
-    lexical: LexicalEncoder,
+    names: Iterable[tuple[str, str]], lexical: LexicalEncoder
 ) -> dict[str, tuple[str, ...]]:
     """The shared name prefix of each server that has one, from (server, name) pairs."""
     by_server: defaultdict[str, list[list[str]]] = defaultdict(list)
@@ -98,7 +83,7 @@ def shared_prefixes(
 PAGE = 128
 """Things encoded and written together: half a second of encoding, so progress is seen to move."""
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 Listener: TypeAlias = Callable[[IndexProgress], None]
 """Who hears how far a run is."""
@@ -115,27 +100,6 @@ class Writer:
         self._store = store
         self._dense = dense
         self._lexical = lexical
-
-    def write(self, drafts: Sequence[Draft], average: float, progress: Listener) -> None:
-        """Write all; `average` is the mean length that lexical vectors are weighed by.
-
-        Raises:
-            StoreError: the store refused; what was reported before is durable.
-        """
-        done = 0
-        progress(IndexProgress(done, len(drafts)))
-        # Texts of like length are encoded together: padding is what slows an encoder down.
-        ordered = sorted(drafts, key=lambda draft: (len(draft.texts[0]), draft.id))
-        for page, vectors in self._encoded(ordered):
-            points: list[Point] = []
-            start = 0
-            for each in page:
-                end = start + len(each.texts)
-                points.append(each.point(vectors[start:end], self._lexical, average))
-                start = end
-            self._store.upsert(points)
-            done += len(page)
-            progress(IndexProgress(done, len(drafts), tuple(each.id for each in page)))
 
     def apply(
         self,
@@ -157,13 +121,30 @@ class Writer:
         before, context = contexts
         if context != before:
             self._keep(context)
-        self.write(drafts, context.average, progress)
+        self._write(drafts, context.average, progress)
         self._store.delete([point_id(item_id) for item_id in removed])
         if context.stale or context.all_stale:
             self._reweigh(context, {draft.id for draft in drafts}, counts)
-            self._keep(context.renewed())
+            self._keep(replace(context, stale=frozenset(), all_stale=False))
         progress(IndexProgress(len(drafts), len(drafts), stage="optimise"))
         self._store.optimise()
+
+    def _write(self, drafts: Sequence[Draft], average: float, progress: Listener) -> None:
+        """Write all; `average` is the mean length that lexical vectors are weighed by."""
+        done = 0
+        progress(IndexProgress(done, len(drafts)))
+        # Texts of like length are encoded together: padding is what slows an encoder down.
+        ordered = sorted(drafts, key=lambda draft: (len(draft.texts[0]), draft.id))
+        for page, vectors in self._encoded(ordered):
+            points: list[Point] = []
+            start = 0
+            for each in page:
+                end = start + len(each.texts)
+                points.append(each.point(vectors[start:end], self._lexical, average))
+                start = end
+            self._store.upsert(points)
+            done += len(page)
+            progress(IndexProgress(done, len(drafts), tuple(each.id for each in page)))
 
     def _reweigh(
         self,
@@ -176,9 +157,9 @@ class Writer:
             record
             for record in self._store.scroll()
             if record.payload["id"] not in fresh
-            and context.is_stale(record.payload.get("server", ""))
+            and (context.all_stale or record.payload.get("server", "") in context.stale)
         ]
-        for page in pages(stale, PAGE):
+        for page in _pages(stale, PAGE):
             vectors = {
                 record.id: self._lexical.encode_document(counts(record), context.average)
                 for record in page
@@ -192,7 +173,7 @@ class Writer:
         """Encode page by page, one ahead of the writing, so that neither waits for the other."""
         with ThreadPoolExecutor(1, "toolcrib-ahead") as ahead:
             coming: deque[tuple[Sequence[Draft], Future[FloatArray]]] = deque()
-            for page in pages(drafts, PAGE):
+            for page in _pages(drafts, PAGE):
                 texts = [text for each in page for text in each.texts]
                 coming.append((page, ahead.submit(self._dense.encode_documents, texts)))
                 if len(coming) > 1:
@@ -202,7 +183,7 @@ class Writer:
                 yield ready, vectors.result()
 
 
-def pages(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+def _pages(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
     """The items in runs of `size`."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from toolcrib.errors import QueryError
 from toolcrib.records import ToolSpec
@@ -40,7 +40,7 @@ def export(tools: Iterable[ToolSpec], format: str) -> list[dict[str, Any]]:
     """
     if format not in FORMATS:
         raise QueryError(f"there is no format {format!r}; known are {', '.join(FORMATS)}")
-    return FORMATS[format](list(tools))
+    return FORMATS[format][0](list(tools))
 
 
 def named_ids(tools: Iterable[ToolSpec], format: str) -> dict[str, str]:
@@ -49,7 +49,7 @@ def named_ids(tools: Iterable[ToolSpec], format: str) -> dict[str, str]:
     MCP's own names may be of several tools; such a name is left out.
     """
     chosen = list(tools)
-    names = _NAMES.get(format, _own_names)(chosen)
+    names = FORMATS[format][1](chosen)
     return {
         name: tool.id
         for name, tool in zip(names, chosen, strict=True)
@@ -132,18 +132,16 @@ def _schema(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _mcp(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    return [_mcp_tool(tool) for tool in tools]
-
-
-def _mcp_tool(tool: ToolSpec) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "name": tool.name,
-        "description": tool.description,
-        "inputSchema": _schema(tool),
-    }
-    if tool.output_schema:
-        shown["outputSchema"] = tool.output_schema
-    return shown | ({"annotations": tool.annotations} if tool.annotations else {})
+    return [
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "inputSchema": _schema(tool),
+            **({"outputSchema": tool.output_schema} if tool.output_schema else {}),
+            **({"annotations": tool.annotations} if tool.annotations else {}),
+        }
+        for tool in tools
+    ]
 
 
 def _openai(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
@@ -158,11 +156,8 @@ def _openai_namespaces(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     """As the Responses API takes deferred functions, and what a search of ours has found."""
     shown: dict[tuple[str, str], dict[str, Any]] = {}
     for tool in tools:
-        function = {
-            "type": "function",
-            **_function(tool, _lasting(tool, tool.name)),
-            "defer_loading": True,
-        }
+        definition = _function(tool, _lasting(tool, tool.name))
+        function = {"type": "function", **definition, "defer_loading": True}
         if not tool.server:
             shown["tool", tool.id] = function
             continue
@@ -178,17 +173,13 @@ def _function(tool: ToolSpec, name: str) -> dict[str, Any]:
 
 
 def _anthropic(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    return [
-        _anthropic_tool(tool, name) for tool, name in zip(tools, _brief_names(tools), strict=True)
-    ]
+    return [_anthropic_tool(*each) for each in zip(tools, _brief_names(tools), strict=True)]
 
 
 def _anthropic_deferred(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     """What is handed over once, for `tool_reference` to refer to."""
-    return [
-        {**_anthropic_tool(tool, name), "defer_loading": True}
-        for tool, name in zip(tools, _lasting_names(tools), strict=True)
-    ]
+    named = zip(tools, _lasting_names(tools), strict=True)
+    return [{**_anthropic_tool(*each), "defer_loading": True} for each in named]
 
 
 def _anthropic_tool(tool: ToolSpec, name: str) -> dict[str, Any]:
@@ -204,20 +195,16 @@ def _json(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     return [tool.model_dump(mode="json", exclude_defaults=True) for tool in tools]
 
 
-FORMATS: dict[str, Callable[[Sequence[ToolSpec]], list[dict[str, Any]]]] = {
-    "mcp": _mcp,
-    "openai": _openai,
-    "openai-namespaces": _openai_namespaces,
-    "anthropic": _anthropic,
-    "anthropic-deferred": _anthropic_deferred,
-    "tool_reference": _tool_reference,
-    "json": _json,
-}
+_Names: TypeAlias = Callable[[Sequence[ToolSpec]], list[str]]
+_Definitions: TypeAlias = Callable[[Sequence[ToolSpec]], list[dict[str, Any]]]
 
-_NAMES: dict[str, Callable[[Sequence[ToolSpec]], list[str]]] = {
-    "openai": _brief_names,
-    "openai-namespaces": _names_in_namespaces,
-    "anthropic": _brief_names,
-    "anthropic-deferred": _lasting_names,
-    "tool_reference": _lasting_names,
+FORMATS: dict[str, tuple[_Definitions, _Names]] = {
+    "mcp": (_mcp, _own_names),
+    "openai": (_openai, _brief_names),
+    "openai-namespaces": (_openai_namespaces, _names_in_namespaces),
+    "anthropic": (_anthropic, _brief_names),
+    "anthropic-deferred": (_anthropic_deferred, _lasting_names),
+    "tool_reference": (_tool_reference, _lasting_names),
+    "json": (_json, _own_names),
 }
+"""How a format writes tools, and how it names them."""

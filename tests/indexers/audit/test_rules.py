@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 from toolcrib.indexers.audit.rules import RawPattern, Rule, Rulebook, read_phrase, rulebook
 
 WORDS = {"give": "pass|hand over|send"}
-PATTERNS = {
-    "path": RawPattern(r"~?/\w+", ("/",)),
-    "not_again": RawPattern(r"(?! again)", ()),
-}
+PATTERNS = {"path": RawPattern(r"~?/\w+", ("/",)), "not_again": RawPattern(r"(?! again)", ())}
 
 
 def finds(phrase, text):

@@ -70,11 +70,7 @@ def pdf(*lines: str) -> bytes:
     return (
         file
         + b"xref\n0 %d\n0000000000 65535 f \n%strailer\n<< /Size %d /Root 1 0 R >>\n"
-        % (
-            size,
-            table,
-            size,
-        )
+        % (size, table, size)
         + b"startxref\n%d\n%%%%EOF\n" % len(file)
     )
 

@@ -120,7 +120,7 @@ def test_the_fence_of_a_large_code_block_is_no_part_of_its_own():
 def test_a_text_that_is_no_markdown_has_no_headings():
     parts = list(split("# include\n\nint x;", "text", 200, title="main.c"))
     assert [(part.title, part.text, part.start) for part in parts] == [
-        (("main.c",), "# include\n\nint x;", 0),
+        (("main.c",), "# include\n\nint x;", 0)
     ]
 
 

@@ -277,7 +277,7 @@ def test_the_main_part_of_a_page_is_enough_where_there_is_one():
 def test_a_heading_keeps_its_links_but_not_the_one_to_itself():
     page = html(
         '<h1><a href="/"><img alt="Logo" src="l.png"></a></h1>'
-        '<h2>Keys<a href="#keys">#</a></h2><h2><a href="https://x.org">Rotation</a></h2>',
+        '<h2>Keys<a href="#keys">#</a></h2><h2><a href="https://x.org">Rotation</a></h2>'
     )
     assert page.text.split("\n\n") == [
         "# [![Logo](l.png)](/)",
@@ -307,7 +307,7 @@ def rst(text):
 def test_restructured_text_keeps_headings_lists_tables_and_code():
     text = rst(
         "Title\n=====\n\nPart\n----\n\n* one\n\n.. code-block:: python\n\n   # no heading\n\n"
-        "== ==\na  b\n== ==\n1  2\n== ==\n",
+        "== ==\na  b\n== ==\n1  2\n== ==\n"
     )
     for piece in ("# Title\n", "## Part\n", "* one\n", "```\n# no heading\n```", "| 1 | 2 |"):
         assert piece in text
@@ -319,7 +319,7 @@ def test_what_only_sphinx_knows_keeps_its_words(capfd):
         ".. py:function:: get_user(id)\n   :noindex:\n\n   Gives the *user*.\n\n"
         ".. tab-set::\n\n   .. tab-item:: Linux\n\n      Use the archive.\n\n"
         ".. code-block:: sh\n   :caption: x\n   :emphasize-lines: 1\n\n   make all\n\n"
-        "See :ref:`the guide <guide>`, :func:`~lib.get_user` and |release|, or `nowhere`_.\n",
+        "See :ref:`the guide <guide>`, :func:`~lib.get_user` and |release|, or `nowhere`_.\n"
     )
     assert "intro" not in text
     assert "get\\_user" not in text
@@ -354,7 +354,7 @@ def test_restructured_text_reads_no_other_file(tmp_path):
         f".. literalinclude:: {tmp_path}/secret.txt\n\n"
         f".. csv-table::\n   :file: {tmp_path}/secret.txt\n\n"
         f".. image:: {tmp_path}/secret.svg\n   :loading: embed\n   :alt: A picture\n\n"
-        ".. raw:: html\n\n   <b>the secret</b>\n",
+        ".. raw:: html\n\n   <b>the secret</b>\n"
     )
     assert "Words." in text
     assert "A picture" in text

@@ -37,6 +37,10 @@ def refused_beside_good(folder: Path, bad: Any) -> str:
     return refusals[0].reason
 
 
+def invisible(field: str, character: str, position: int) -> str:
+    return f"{field}: invisible character {character} at position {position}; remove it"
+
+
 BOMB = "a0: &a0 [x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
 )
@@ -106,11 +110,7 @@ TOO_MANY = "aliases up to *a5 at line 7 stand for more than 1,000,000 values"
         ("t.json", "[]", "holds no tools"),
         ("t.json", '{"tools": []}', "holds no tools"),
         ("t.jsonl", "", "holds no tools"),
-        (
-            "t.gz",
-            b"\x1f\x8bdamaged file",
-            "damaged gzip file: Unknown compression method",
-        ),
+        ("t.gz", b"\x1f\x8bdamaged file", "damaged gzip file: Unknown compression method"),
         (
             "t.json.gz",
             gzip.compress(b"[]", mtime=0)[:-9],
@@ -150,7 +150,7 @@ def test_a_shape_that_nobody_knows_forced(tmp_path: Path) -> None:
     path.write_text("42")
     for name in ("toolspec", "functions"):
         assert list(read_source(str(path), format=name)) == [
-            Refusal(str(path), "", "must be a list or an object, not a number"),
+            Refusal(str(path), "", "must be a list or an object, not a number")
         ]
 
 
@@ -219,33 +219,15 @@ def test_a_file_that_vanishes_while_it_is_read(
             {"name": "a", "description": "x" * 2**20},
             "description: 1,048,576 characters; at most 200,000 are accepted",
         ),
-        (
-            {"name": "a\x07b"},
-            "name: invisible character U+0007 (control character) at position 1; remove it",
-        ),
-        (
-            {"name": "a\nb"},
-            "name: invisible character U+000A (control character) at position 1; remove it",
-        ),
-        (
-            {"name": "pay\u200bment"},
-            "name: invisible character U+200B (ZERO WIDTH SPACE) at position 3; remove it",
-        ),
-        (
-            {"name": "\u202egnp.exe"},
-            "name: invisible character U+202E (RIGHT-TO-LEFT OVERRIDE) at position 0; remove it",
-        ),
+        ({"name": "a\x07b"}, invisible("name", "U+0007 (control character)", 1)),
+        ({"name": "a\nb"}, invisible("name", "U+000A (control character)", 1)),
+        ({"name": "pay\u200bment"}, invisible("name", "U+200B (ZERO WIDTH SPACE)", 3)),
+        ({"name": "\u202egnp.exe"}, invisible("name", "U+202E (RIGHT-TO-LEFT OVERRIDE)", 0)),
         (
             {"name": "a", "server": "s\ufeff"},
-            (
-                "server: invisible character U+FEFF (ZERO WIDTH NO-BREAK SPACE) at position 1; "
-                "remove it"
-            ),
+            invisible("server", "U+FEFF (ZERO WIDTH NO-BREAK SPACE)", 1),
         ),
-        (
-            {"name": "a", "id": "x\u0085y"},
-            "id: invisible character U+0085 (control character) at position 1; remove it",
-        ),
+        ({"name": "a", "id": "x\u0085y"}, invisible("id", "U+0085 (control character)", 1)),
         ("text", "a tool must be an object, not text"),
         (None, "a tool must be an object, not null"),
     ],
@@ -258,7 +240,7 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(
         b'{"name": "a"}\n{"name": \n\n"text"\n{"name": "caf\xe9"}\n' + b"[" * 9_000 + b"\n"
-        b'{"name": "b", "description": "\\ud800"}\n{"name": "c"}',
+        b'{"name": "b", "description": "\\ud800"}\n{"name": "c"}'
     )
     tools, refusals = split(read_source(str(path)))
     assert [tool.name for tool in tools] == ["a", "c"]
@@ -268,31 +250,4 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path: Path) -> None:
         ("line 5", "not UTF-8: byte 0xe9 at position 13; save the file as UTF-8"),
         ("line 6", "not valid JSON: nested deeper than 200 levels"),
         ("line 7", "not valid JSON: unexpected end of hex escape at column 37"),
-    ]
-
-
-def test_a_cyclic_and_a_dangling_reference_in_openapi(tmp_path: Path) -> None:
-    def body(name: str) -> dict[str, Any]:
-        schema = {"$ref": f"#/components/schemas/{name}"}
-        return {"requestBody": {"content": {"application/json": {"schema": schema}}}}
-
-    tree = {"properties": {"child": {"$ref": "#/components/schemas/Tree"}}}
-    document = {
-        "openapi": "3.0.3",
-        "paths": {"/tree": {"put": body("Tree"), "post": body("Nope")}},
-        "components": {"schemas": {"Tree": tree}},
-    }
-    path = tmp_path / "trees.json"
-    path.write_text(json.dumps(document))
-    tools, refusals = split(read_source(str(path)))
-    assert [tool.id for tool in tools] == ["trees/put_tree"]
-    assert tools[0].input_schema["properties"] == {
-        "child": {"type": "object", "description": "Tree (recursive)"},
-    }
-    assert refusals == [
-        Refusal(
-            str(path),
-            "POST /tree",
-            "$ref '#/components/schemas/Nope' leads nowhere: there is no 'Nope'",
-        ),
     ]

@@ -45,7 +45,7 @@ def test_every_form_reads_alike(tmp_path: Path, tool: Any, wrapping: str) -> Non
     tools, refusals = split(read_source(write(tmp_path, content)))
     assert refusals == []
     assert [(t.id, t.description, t.input_schema, t.annotations) for t in tools] == [
-        ("chat/a", "A.", SCHEMA, {}),
+        ("chat/a", "A.", SCHEMA, {})
     ]
 
 
@@ -53,12 +53,6 @@ def test_a_functions_key_and_a_mixed_list(tmp_path: Path) -> None:
     mixed = [NESTED, {**FLAT, "name": "b"}, {**ANTHROPIC, "name": "c"}]
     tools, refusals = split(read_source(write(tmp_path, {"functions": mixed})))
     assert ([tool.name for tool in tools], refusals) == (["a", "b", "c"], [])
-
-
-def test_json_lines_of_functions(tmp_path: Path) -> None:
-    lines = json.dumps(NESTED) + "\n" + json.dumps({**FLAT, "name": "b"})
-    tools, _ = split(read_source(write(tmp_path, lines, "chat.jsonl")))
-    assert [tool.id for tool in tools] == ["chat/a", "chat/b"]
 
 
 def test_openai_custom_tools_have_no_schema(tmp_path: Path) -> None:
@@ -90,7 +84,7 @@ def test_tools_of_the_provider_are_refused_by_name(tmp_path: Path, kind: str) ->
             "[0]",
             f"type {kind!r} is a tool that the provider runs itself, not a function definition; "
             "remove it from the file",
-        ),
+        )
     ]
 
 

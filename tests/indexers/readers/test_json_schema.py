@@ -82,8 +82,8 @@ def test_two_schemas_that_contain_each_other_are_cut() -> None:
     a, b = {"properties": {"b": ref("B")}}, {"properties": {"a": ref("A")}}
     assert out(ref("A"), A=a, B=b) == {
         "properties": {
-            "b": {"properties": {"a": {"type": "object", "description": "A (recursive)"}}},
-        },
+            "b": {"properties": {"a": {"type": "object", "description": "A (recursive)"}}}
+        }
     }
 
 

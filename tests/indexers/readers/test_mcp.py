@@ -84,18 +84,6 @@ def test_every_form_of_the_answer_is_recognised_and_read(tmp_path: Path, saved: 
     ]
 
 
-OTHERS: list[Any] = [
-    {"tools": [{"type": "function", "function": {"name": "a", "parameters": {}}}]},
-    {"tools": [{"name": "a", "input_schema": {}}]},
-    [{"name": "a", "tags": ["b"]}],
-    {"tools": [], "model": "gpt"},
-    {"result": {"rows": []}},
-    {"openapi": "3.1.0", "paths": {}},
-    [],
-    "tools",
-]
-
-
 def test_what_cannot_be_parsed_is_not_recognised(tmp_path: Path) -> None:
     assert not McpListReader().recognises(_file(tmp_path, "{"))
     assert not McpListReader().recognises(Source("https://example.org/mcp"))
@@ -302,17 +290,13 @@ def test_everything_that_a_server_says_of_a_tool_is_read(clock_url: str) -> None
     assert (get_time.tags, get_time.version) == (("time",), "2")
     assert set_alarm.id == "clock/set_alarm"
     assert _tools_live(clock_url) == tools
-
-
-def test_the_server_name_can_be_given(clock_url: str) -> None:
-    assert {tool.server for tool in _tools_live(clock_url, "office")} == {"office"}
     assert [tool.id for tool in _tools_live(clock_url, "")] == ["get_time", "set_alarm"]
 
 
-def test_five_thousand_tools_come_over_their_pages_in_order() -> None:
-    tools = _tools_live(typed("pages.py", "--tools", "5000", "--size", "250"))
+def test_a_thousand_tools_come_over_their_pages_in_order() -> None:
+    tools = _tools_live(typed("pages.py", "--tools", "1000", "--size", "50"))
 
-    assert [tool.name for tool in tools] == [f"tool_{number}" for number in range(5000)]
+    assert [tool.name for tool in tools] == [f"tool_{number}" for number in range(1000)]
 
 
 def test_five_thousand_tools_come_in_one_page_over_http() -> None:
@@ -338,16 +322,6 @@ def test_an_empty_cursor_is_the_end() -> None:
     assert len(_tools_live(typed("pages.py", "--empty-cursor"))) == 6
 
 
-def test_a_wrong_tool_costs_no_right_one_live() -> None:
-    items = list(McpLiveReader().read(Source(typed("broken.py", "one_bad")), None))
-
-    assert [item.name for item in items if isinstance(item, ToolSpec)] == ["good", "better"]
-    assert [(item.place, item.reason) for item in items if isinstance(item, Refusal)] == [
-        ("tools[1]", "name: missing"),
-        ("tools[2]", "a tool must be an object, not a number"),
-    ]
-
-
 def test_the_reader_raises_what_left_it_nothing() -> None:
     name = typed("broken.py", "dies")
 
@@ -359,16 +333,15 @@ def test_the_reader_raises_what_left_it_nothing() -> None:
 
 
 def test_the_reader_yields_what_it_has_and_refuses_the_rest() -> None:
-    source = Source(typed("broken.py", "stalls"))
+    source = Source(typed("pages.py", "--endless", "same"))
 
-    tool, refusal = McpLiveReader(SHORT).read(source, None)
+    *tools, refusal = McpLiveReader().read(source, None)
 
-    assert isinstance(tool, ToolSpec)
-    assert refusal == Refusal(
-        source.name,
-        "broken",
-        "gave no answer to tools/list (page 2) within 8 s; tools kept from before that: 1",
-    )
+    names = [tool.name for tool in tools if isinstance(tool, ToolSpec)]
+    assert names == ["tool_0", "tool_1"] * 2
+    assert isinstance(refusal, Refusal)
+    assert (refusal.source, refusal.place) == (source.name, "pages")
+    assert refusal.reason.startswith("lists tools without end: ")
 
 
 @pytest.mark.parametrize(
@@ -406,7 +379,7 @@ def test_a_started_command_gets_the_environment_it_is_given() -> None:
         list(McpLiveReader(env={**os.environ, "VISIBLE": "everything"}).read(Source(name), None))
 
     assert caught.value.reason == (
-        "its process ended before it answered initialize; its last words were 'I see everything'"
+        "its process ended before it answered initialize; stderr ended with 'I see everything'"
     )
 
 
@@ -419,16 +392,6 @@ def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert str(caught.value) == (
         "reading live MCP servers needs the extra 'mcp': pip install 'toolcrib[mcp]'"
     )
-
-
-def test_importing_the_readers_imports_no_sdk() -> None:
-    code = (
-        "import sys\n"
-        "import toolcrib.indexers.readers.mcp\n"
-        "print({'mcp', 'anyio', 'httpx2'} & sys.modules.keys())"
-    )
-
-    assert _python(code).stdout == "set()\n"
 
 
 async def _read_in_the_loop(name: str) -> list[str]:
@@ -570,11 +533,11 @@ def test_one_file_with_everything_that_can_be_right_and_wrong(tmp_path: Path) ->
         "guarded: answered initialize with the error 'your plan has no tools' (code -32000)",
         (
             "hangs: gave no answer to initialize within 8 s; "
-            "its last words were 'waiting for a licence'"
+            "stderr ended with 'waiting for a licence'"
         ),
         (
             "dies: its process ended before it answered initialize; "
-            "its last words were 'Error: API_TOKEN is required'"
+            "stderr ended with 'Error: API_TOKEN is required'"
         ),
         (
             "no token: headers.A needs the environment variable 'GH_TOKEN', which is not set; "
@@ -628,24 +591,8 @@ def test_a_server_gets_its_own_variables_and_none_of_ours(
     }
 
     assert _told(_read(_file_servers(tmp_path, {"it": server}), McpServersReader())) == [
-        "it: its process ended before it answered initialize; its last words were 'own and [] in /'"
+        "it: its process ended before it answered initialize; stderr ended with 'own and [] in /'"
     ]
-
-
-def test_the_server_name_can_be_given_for_all(tmp_path: Path) -> None:
-    source = _file_servers(tmp_path, {"a": entry("broken.py", "chatty")})
-
-    assert _told(list(McpServersReader().read(source, "office"))) == ["office/good"]
-
-
-def test_vs_code_names_its_servers_otherwise(tmp_path: Path) -> None:
-    path = tmp_path / "mcp.json"
-    servers = json.dumps({"it": {"type": "stdio", **entry("broken.py", "chatty")}})
-    path.write_text(f'{{ // ours\n"inputs": [], "servers": {servers}, }}', encoding="utf-8")
-    source = Source(str(path), path)
-
-    assert McpServersReader().recognises(source)
-    assert _told(_read(source, McpServersReader())) == ["it/good"]
 
 
 def test_servers_are_asked_at_the_same_time(tmp_path: Path) -> None:

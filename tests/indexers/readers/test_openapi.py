@@ -136,7 +136,7 @@ def test_yaml_status_codes_and_versions_are_numbers_to_yaml(tmp_path: Path) -> N
     path = tmp_path / "shop.yaml"
     path.write_text(
         "openapi: 3.1\npaths:\n  /x:\n    get:\n      responses:\n"
-        "        200: {content: {application/json: {schema: {type: string}}}}\n",
+        "        200: {content: {application/json: {schema: {type: string}}}}\n"
     )
     tools, refusals = split(read_source(str(path)))
     assert refusals == []

@@ -91,10 +91,7 @@ def test_a_function_with_everything(tmp_path: Path) -> None:
             "to": {
                 "type": "object",
                 "description": "A place on the map.",
-                "properties": {
-                    "x": {"type": "number"},
-                    "title": {"type": "string", "default": ""},
-                },
+                "properties": {"x": {"type": "number"}, "title": {"type": "string", "default": ""}},
                 "required": ["x"],
             },
             "how": {"type": "string", "enum": ["fly", "walk"], "default": "walk"},
@@ -295,7 +292,7 @@ def test_langchain_tools(tmp_path: Path) -> None:
                 "description": "A city.",
                 "properties": {"city": {"type": "string"}},
                 "required": ["city"],
-            },
+            }
         },
         "required": ["where"],
     }

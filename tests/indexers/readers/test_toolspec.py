@@ -84,15 +84,6 @@ def test_a_given_id_is_kept(tmp_path: Path) -> None:
     assert [tool.id for tool in split(read_source(name, server="x"))[0]] == ["my-id"]
 
 
-def test_null_is_not_given(tmp_path: Path) -> None:
-    nulls = dict.fromkeys(["server", "input_schema", "tags", "cost_estimate", "enabled", "owner"])
-    name = write(tmp_path, "t.jsonl", json.dumps({"name": "a", **nulls}))
-    tools, refusals = split(read_source(name))
-    assert refusals == []
-    assert tools[0].enabled
-    assert (tools[0].id, tools[0].tags, tools[0].annotations) == ("a", (), {})
-
-
 def test_unknown_keys_are_kept_as_annotations(tmp_path: Path) -> None:
     tool = {"name": "a", "owner": "ops", "level": 2, "annotations": {"level": 3}}
     tools, _ = split(read_source(write(tmp_path, "t.jsonl", json.dumps(tool))))
@@ -115,9 +106,7 @@ def test_a_misspelt_field_is_refused(tmp_path: Path, key: str, field: str) -> No
     name = write(tmp_path, "t.jsonl", lines)
     tools, refusals = split(read_source(name))
     assert [tool.id for tool in tools] == ["b"]
-    assert refusals == [
-        Refusal(name, "line 1", f"unknown field {key!r}; did you mean {field!r}?"),
-    ]
+    assert refusals == [Refusal(name, "line 1", f"unknown field {key!r}; did you mean {field!r}?")]
 
 
 def test_places_are_lines_or_positions_in_the_list(tmp_path: Path) -> None:

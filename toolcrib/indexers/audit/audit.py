@@ -41,25 +41,19 @@ def audit(spec: ToolSpec) -> list[Finding]:
     """What is wrong with one specification, the worst first; empty where nothing is."""
     texts = texts_of(spec)
     topic = f"{words_of(spec.server)} {words_of(spec.name)} {spec.category}".lower()
-    found = [*_in_words(texts, topic)]
+    found = list(_in_words(texts, topic))
     # Nearly all tools end here: what follows looks closer at what is out of the ordinary.
     everything = SEPARATOR.join(text.text.replace(SEPARATOR, "\x01") for text in texts)
     if is_suspect(everything):
-        for text in texts:
-            found += ((text, sign) for sign in hidden_signs(text.text, is_name=text.is_name))
+        found += ((t, sign) for t in texts for sign in hidden_signs(t.text, is_name=t.is_name))
     if may_be_coded(everything):
-        for text in texts:
-            found += ((text, sign) for sign in _in_code(text.text, topic))
+        found += ((text, sign) for text in texts for sign in _in_code(text.text, topic))
     if "<" in everything or "]:" in everything:
-        for text in texts:
-            found += ((text, sign) for sign in _out_of_sight(text.text, topic))
-    return _findings(spec, _strengthened(found))
-
-
-def _findings(spec: ToolSpec, found: list[tuple[Text, Sign]]) -> list[Finding]:
-    """One finding for each rule and place: the worst."""
+        found += ((text, sign) for text in texts for sign in _out_of_sight(text.text, topic))
+    # One finding for each rule and place: the worst.
     worst: dict[tuple[str, str], Finding] = {}
-    for text, sign in sorted(found, key=lambda each: -SEVERITIES.index(each[1].severity)):
+    by_severity = sorted(_strengthened(found), key=lambda one: -SEVERITIES.index(one[1].severity))
+    for text, sign in by_severity:
         worst.setdefault(
             (sign.rule, text.place),
             Finding(sign.severity, sign.rule, spec.id, text.place, sign.excerpt, sign.why),
@@ -71,8 +65,7 @@ def _in_words(texts: list[Text], topic: str) -> Iterator[tuple[Text, Sign]]:
     joined = SEPARATOR.join(
         words_of(text.text) if text.is_name else text.text.replace(SEPARATOR, " ") for text in texts
     )
-    names = [text.is_name for text in texts]
-    for number, sign in _read(joined, topic, names):
+    for number, sign in _read(joined, topic, [text.is_name for text in texts]):
         yield texts[number], sign
 
 
@@ -176,8 +169,7 @@ def _names_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Findi
     for spec in known:
         shapes[skeleton(spec.name)].append(spec)
     for spec in tools:
-        others = [each for each in shapes[skeleton(spec.name)] if each.server != spec.server]
-        if others:
+        if others := [each for each in shapes[skeleton(spec.name)] if each.server != spec.server]:
             yield _name_alike(spec, others)
 
 

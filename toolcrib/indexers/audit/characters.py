@@ -188,12 +188,11 @@ def visible(text: str, limit: int = MAX_EXCERPT_CHARS) -> str:
         lambda run: _spelled(run[1], len(run[0])),
         shown,
     )
-    shown = "".join(map(_printable, " ".join(shown.split())))
+    shown = "".join(
+        letter if letter.isprintable() else _spelled(letter, 1)
+        for letter in " ".join(shown.split())
+    )
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
-
-
-def _printable(letter: str) -> str:
-    return letter if letter.isprintable() else _spelled(letter, 1)
 
 
 def _spelled(letter: str, count: int) -> str:
@@ -292,11 +291,8 @@ def hidden_signs(text: str, *, is_name: bool) -> Iterator[Sign]:
             why = "a name holds characters that show nothing, so that it looks like another name"
             yield Sign("hidden-in-name", "block", visible(text), why)
             return
-        yield from _written_in_hidden(rest)
-        yield from _no_width(rest)
-        yield from _directions(rest)
-        yield from _controls(rest)
-        yield from _private(rest)
+        for signs in (_written_in_hidden, _no_width, _directions, _controls, _private):
+            yield from signs(rest)
     yield from _mixed(text, is_name=is_name)
 
 
@@ -317,13 +313,11 @@ def _blank_runs(text: str) -> Iterator[Sign]:
 
 
 def _written_in_hidden(text: str) -> Iterator[Sign]:
-    tagged = _TAGGED.search(text)
-    if tagged:
+    if tagged := _TAGGED.search(text):
         said = decode_tags("".join(_TAGGED.findall(text)))
         why = f"tag characters, which no screen shows, spell {visible(said, 80)!r}"
         yield _sign("hidden-tags", "block", text, tagged, why)
-    selected = _SELECTED.search(text)
-    if selected:
+    if selected := _SELECTED.search(text):
         severity: Severity = "block" if len(selected[0]) > FEW else "warning"
         why = "variation selectors stand where nothing has variants: each can carry a byte"
         yield _sign("hidden-selectors", severity, text, selected, why)
@@ -335,51 +329,42 @@ def _no_width(text: str) -> Iterator[Sign]:
         return
     longest = max(runs, key=lambda run: len(run[0]))
     total = sum(len(run[0]) for run in runs)
+    severity: Severity = "info"
+    why = "a character of no width, as copying leaves behind"
     if len(longest[0]) >= LONG_RUN:
+        severity = "block"
         why = f"{len(longest[0])} characters of no width in a row can only carry a message"
-        yield _sign("hidden-zero-width", "block", text, longest, why)
     elif total >= MANY or len(longest[0]) > FEW:
+        severity = "warning"
         why = f"{total} characters of no width stand where no script needs them"
-        yield _sign("hidden-zero-width", "warning", text, longest, why)
-    else:
-        why = "a character of no width, as copying leaves behind"
-        yield _sign("hidden-zero-width", "info", text, longest, why)
+    yield _sign("hidden-zero-width", severity, text, longest, why)
 
 
 def _directions(text: str) -> Iterator[Sign]:
-    override = _OVERRIDE.search(text)
-    if override:
+    if override := _OVERRIDE.search(text):
         why = "the direction of letters is overridden, so that people read another text than models"
         yield _sign("hidden-direction", "block", text, override, why)
-        return
-    mark = _EMBEDDED.search(text)
-    if mark:
+    elif mark := _EMBEDDED.search(text):
         why = "marks of writing direction in a text that has no letters from right to left"
         severity: Severity = "info" if mark[0] in "\u061c\u200e\u200f" else "warning"
         yield _sign("hidden-direction", severity, text, mark, why)
 
 
 def _controls(text: str) -> Iterator[Sign]:
-    escape = _ESCAPES.search(text)
-    if escape:
+    if escape := _ESCAPES.search(text):
         hides = any(_hides(each[0]) for each in _ESCAPES.finditer(text))
         why = (
-            "escape sequences for terminals hide, move or link text"
-            if hides
-            else "escape sequences for terminals colour the text"
+            f"escape sequences for terminals {'hide, move or link' if hides else 'colour the'} text"
         )
         yield _sign("hidden-escapes", "block" if hides else "warning", text, escape, why)
-    rubbed = _RUBBED_OUT.search(text)
-    if rubbed:
+    if rubbed := _RUBBED_OUT.search(text):
         why = "backspaces rub out on a screen what a model still reads"
         yield _sign("hidden-controls", "block", text, rubbed, why)
         return
-    control = _CONTROL.search(text)
-    if control:
+    if control := _CONTROL.search(text):
         why = "control characters have no place in a description"
         yield _sign("hidden-controls", "info", text, control, why)
-    annotated = _ANNOTATED.search(text)
-    if annotated:
+    if annotated := _ANNOTATED.search(text):
         why = "marks of annotation hide the text that they enclose"
         yield _sign("hidden-controls", "warning", text, annotated, why)
 
@@ -396,22 +381,18 @@ def _hides(escape: str) -> bool:
 
 
 def _private(text: str) -> Iterator[Sign]:
-    found = _PRIVATE.search(text)
-    if found:
+    if found := _PRIVATE.search(text):
         severity: Severity = "warning" if len(found[0]) >= FEW else "info"
         why = "characters of private use show what a font makes of them, or nothing"
         yield _sign("private-use", severity, text, found, why)
 
 
 def _mixed(text: str, *, is_name: bool) -> Iterator[Sign]:
-    words = mixes_scripts(text)
-    if not words:
-        return
-    listed = ", ".join(dict.fromkeys(words[:5]))
-    if is_name:
-        why = "letters of several scripts in one name: it looks like another name"
-        yield Sign("mixed-scripts", "warning", visible(listed), why)
-    else:
-        severity: Severity = "warning" if len(words) >= FEW else "info"
-        why = "letters of several scripts in one word, which only looks like that word"
-        yield Sign("mixed-scripts", severity, visible(listed), why)
+    if words := mixes_scripts(text):
+        severity: Severity = "warning" if is_name or len(words) >= FEW else "info"
+        why = (
+            "letters of several scripts in one name: it looks like another name"
+            if is_name
+            else "letters of several scripts in one word, which only looks like that word"
+        )
+        yield Sign("mixed-scripts", severity, visible(", ".join(dict.fromkeys(words[:5]))), why)

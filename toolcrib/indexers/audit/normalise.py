@@ -26,7 +26,7 @@ from toolcrib.indexers.audit.characters import (
 
 __all__ = [
     "SEPARATOR",
-    "Unseen",
+    "HiddenText",
     "decoded",
     "fold",
     "may_be_coded",
@@ -203,7 +203,7 @@ def _swapped(text: str) -> Iterator[tuple[str, str]]:
 
 # -- markup that is not shown ----------------------------------------------------------------------
 
-COMMENT_OPENS, COMMENT_CLOSES = "<!--", "-->"
+_COMMENT = re.compile(r"<!--(?:-?>|(.*?)(?:-->|\Z))", re.DOTALL)
 _LINK_COMMENT = re.compile(
     r"^\s{0,3}\[[^\]\n]{0,40}\]:\s*(?:#|<>)\s*[(\"'](.{0,2000})[)\"']\s*$", re.MULTILINE
 )
@@ -224,7 +224,7 @@ ENOUGH_WORDS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Unseen:
+class HiddenText:
     """Text that a page would not show; `kind` names how it is kept from sight."""
 
     kind: str
@@ -232,9 +232,10 @@ class Unseen:
     start: int
 
 
-def unseen(text: str) -> Iterator[Unseen]:
+def unseen(text: str) -> Iterator[HiddenText]:
     """What a text holds that a reader of the rendered page would not see."""
-    yield from _comments(text)
+    for comment in _COMMENT.finditer(text):
+        yield from _if_words("comment", comment[1] or "", comment.start())
     if "]:" in text:
         for comment in _LINK_COMMENT.finditer(text):
             yield from _if_words("comment", comment[1], comment.start())
@@ -244,18 +245,9 @@ def unseen(text: str) -> Iterator[Unseen]:
                 yield from _if_words("element", element["inside"], element.start())
 
 
-def _comments(text: str) -> Iterator[Unseen]:
-    start = text.find(COMMENT_OPENS)
-    while start >= 0:
-        end = text.find(COMMENT_CLOSES, start)
-        end = len(text) if end < 0 else end
-        yield from _if_words("comment", text[start + len(COMMENT_OPENS) : end], start)
-        start = text.find(COMMENT_OPENS, end)
-
-
-def _if_words(kind: str, text: str, start: int) -> Iterator[Unseen]:
+def _if_words(kind: str, text: str, start: int) -> Iterator[HiddenText]:
     if len(_WORDS.findall(text)) >= ENOUGH_WORDS:
-        yield Unseen(kind, text.strip(), start)
+        yield HiddenText(kind, text.strip(), start)
 
 
 def _is_code(text: str, start: int) -> bool:

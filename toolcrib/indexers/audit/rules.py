@@ -360,19 +360,12 @@ def signs_in(
     `texts` are plain and lower-case, each between two separators, `shown` the same with their
     capitals, `topic` what the tool is called; `names` says which texts are identifiers.
     """
-    starts = list(_separators(texts))
+    starts = [found.start() for found in re.finditer(SEPARATOR, texts)]
     for rule, phrase in rulebook().possible(texts):
         for found in _matches(phrase, texts):
             number = bisect.bisect_right(starts, found.start()) - 1
             if _fits(rule, texts, starts, number, names[number]):
                 yield number, _sign(rule, texts, shown, found, topic)
-
-
-def _separators(texts: str) -> Iterator[int]:
-    at = texts.find(SEPARATOR)
-    while at >= 0:
-        yield at
-        at = texts.find(SEPARATOR, at + 1)
 
 
 def _matches(phrase: Phrase, texts: str) -> Iterator[re.Match[str]]:
@@ -397,19 +390,15 @@ def _sign(rule: Rule, texts: str, shown: str, found: re.Match[str], topic: str) 
     left = max(texts.rfind(SEPARATOR, 0, start + 1) + 1, start - AROUND)
     right = min(texts.index(SEPARATOR, max(end, left)), end + AROUND)
     excerpt = visible(shown[left:right])
-    excuse = _excuse(rule, texts, found, topic)
+    excuse = ""
+    if _is_quoted(texts, found.start(), found.end()):
+        excuse = "quoted, by a tool that looks for such texts"
+    elif rule.own is not None and rule.own.search(topic):
+        excuse = "close to what this tool is for"
     if excuse:
         less: Severity = "warning" if rule.severity == "block" else "info"
         return Sign(rule.name, less, excerpt, f"{rule.why} ({excuse})")
     return Sign(rule.name, rule.severity, excerpt, rule.why, rule.group)
-
-
-def _excuse(rule: Rule, texts: str, found: re.Match[str], topic: str) -> str:
-    if _is_quoted(texts, found.start(), found.end()):
-        return "quoted, by a tool that looks for such texts"
-    if rule.own is not None and rule.own.search(topic):
-        return "close to what this tool is for"
-    return ""
 
 
 def _is_quoted(texts: str, start: int, end: int) -> bool:

@@ -138,10 +138,8 @@ def load(content: bytes, name: str, kind: Kind, charset: str | None = None) -> D
 
 def _text_and_title(content: bytes, kind: Kind, charset: str | None) -> tuple[str, str]:
     """Give Markdown or text, and the title that a document has beside its headings."""
-    if kind == "pdf":
-        return _pdf_to_text(content), ""
-    if kind == "docx":
-        return _docx_to_markdown(content), ""
+    if kind in {"pdf", "docx"}:
+        return (_pdf_to_text if kind == "pdf" else _docx_to_markdown)(content), ""
     if kind == "html" and not charset:
         detector = _import_docs("bs4.dammit").EncodingDetector
         charset = detector.find_declared_encoding(content, is_html=True)
@@ -258,15 +256,16 @@ def _html_to_markdown(html: str) -> tuple[str, str]:
         title = soup.title.get_text() if soup.title else ""
         mains = soup.find_all("main")
         body = mains[0] if len(mains) == 1 else soup.body or soup
-        links: list[Any] = [link for link in body.select(_IN_HEADING) if _is_permalink(link)]
+        # A link that shows nothing leads from a heading to itself.
+        links: list[Any] = [
+            link
+            for link in body.select(_IN_HEADING)
+            if not (link.find("img") or any(map(str.isalnum, link.get_text())))
+        ]
         for element in [*links, *body.find_all(_AROUND)]:
             element.decompose()
         converter = _import_docs("markitdown.converters").HtmlConverter()
         return converter.convert_string(str(body), **_AS_WRITTEN).markdown, title.strip()
-
-
-def _is_permalink(link: Any) -> bool:
-    return not (link.find("img") or any(map(str.isalnum, link.get_text())))
 
 
 def _rst_to_markdown(text: str) -> tuple[str, str]:

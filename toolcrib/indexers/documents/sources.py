@@ -53,11 +53,9 @@ class RawDocument:
         """Yield its passages of at most `max_tokens`, as `count` finds; or why there are none."""
         try:
             loaded = load(self.content, self.path, self.kind, self.charset)
-        except SourceError as error:
-            yield Refusal(self.source, "", error.reason)
-            return
-        except MissingExtraError as error:
-            yield Refusal(self.source, "", str(error))
+        except (SourceError, MissingExtraError) as error:
+            reason = error.reason if isinstance(error, SourceError) else str(error)
+            yield Refusal(self.source, "", reason)
             return
         parts = split(loaded.text, loaded.kind, max_tokens, title=loaded.title, count=count)
         position = -1
@@ -171,13 +169,14 @@ MAX_BYTES = 20_000_000
 
 _CHUNK = 65_536
 
-_ASKED_FOR = "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5"
+_HEADERS = {
+    "User-Agent": "toolcrib",
+    "Accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
+}
 
 _ADVICE = {
-    401: "it wants a sign-in: save the document as a file and name that",
-    403: "it wants a sign-in: save the document as a file and name that",
-    404: "check the address",
-    410: "check the address",
+    **dict.fromkeys((401, 403), "it wants a sign-in: save the document as a file and name that"),
+    **dict.fromkeys((404, 410), "check the address"),
     429: "wait a while and try again",
 }
 
@@ -191,8 +190,11 @@ class _Answer(Protocol):
 
 def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
     """Get what a URL stands for, following redirects."""
+    # Letters beyond ASCII and spaces are as people write them; the rest is the server's.
+    written = quote(url, safe="%/:=&?~#+!$,;'@()*[]|")
     try:
-        with _web().open(_asking(url), timeout=TIMEOUT_SECONDS) as opened:
+        asked = request.Request(written, headers=_HEADERS)  # noqa: S310 -- the opener speaks HTTP
+        with _web().open(asked, timeout=TIMEOUT_SECONDS) as opened:
             answer = cast("_Answer", opened)
             content = _read(answer, clock or SystemClock())
             headers = answer.headers
@@ -208,24 +210,13 @@ def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
     return RawDocument(url, url, path, content, kind, headers.get_content_charset())
 
 
-def _asking(url: str) -> request.Request:
-    # Letters beyond ASCII and spaces are as people write them; the rest is the server's.
-    written = quote(url, safe="%/:=&?~#+!$,;'@()*[]|")
-    headers = {"User-Agent": "toolcrib", "Accept": _ASKED_FOR}
-    return request.Request(written, headers=headers)  # noqa: S310 -- the opener speaks only HTTP
-
-
 def _web() -> request.OpenerDirector:
     """Give an opener without the handlers for files and FTP that a redirect could reach."""
     opener = request.OpenerDirector()
     for handler in (
-        request.ProxyHandler,
-        request.HTTPHandler,
-        request.HTTPSHandler,
-        request.HTTPDefaultErrorHandler,
-        request.HTTPRedirectHandler,
-        request.HTTPErrorProcessor,
-        request.UnknownHandler,
+        *(request.ProxyHandler, request.HTTPHandler, request.HTTPSHandler),
+        *(request.HTTPDefaultErrorHandler, request.HTTPRedirectHandler),
+        *(request.HTTPErrorProcessor, request.UnknownHandler),
     ):
         opener.add_handler(handler())
     return opener
@@ -239,7 +230,7 @@ def _read(answer: _Answer, clock: Clock) -> bytes:
         if len(content) > MAX_BYTES:
             raise ValueError(
                 f"larger than {MAX_BYTES:,} bytes, which is the most that is fetched: save it as "
-                "a file and name that",
+                "a file and name that"
             )
         if clock() > until:
             raise TimeoutError

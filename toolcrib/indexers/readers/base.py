@@ -156,7 +156,7 @@ class Source:
             raise self.error(
                 f"larger than {MAX_SOURCE_BYTES:,} bytes ({size:,} on disk), which "
                 "is the most that is read as one document: split it, or write one tool a line "
-                "(.jsonl)",
+                "(.jsonl)"
             )
         try:
             text = decode(content)
@@ -285,7 +285,7 @@ def _is_object(line: bytes) -> bool:
 LIST_KEYS = ("tools", "functions")
 """Keys under which an object holds its list of tools."""
 
-Located: TypeAlias = tuple[str, dict[str, Any]]
+_Located: TypeAlias = tuple[str, dict[str, Any]]
 """Where an object stands (`line 17`, `tools[3]`) and the object."""
 
 Dialect: TypeAlias = Literal["toolspec", "function", "anthropic", "mcp"]
@@ -332,7 +332,7 @@ def dialects_in(source: Source) -> set[Dialect]:
     return {dialect for tool in values if is_object(tool) and (dialect := dialect_of(tool))}
 
 
-def entries(source: Source) -> Iterator[Located | Refusal]:
+def entries(source: Source) -> Iterator[_Located | Refusal]:
     """Yield every tool object of JSON Lines, a list, an object with a list, or a single one.
 
     Raises:
@@ -375,7 +375,7 @@ def _listed(data: object) -> tuple[str | None, list[object]]:
     return next(((key, data[key]) for key in LIST_KEYS if is_list(data.get(key))), (None, [data]))
 
 
-def _line_entries(source: Source) -> Iterator[Located | Refusal]:
+def _line_entries(source: Source) -> Iterator[_Located | Refusal]:
     for number, line in source.lines():
         place = f"line {number}"
         if len(line) > MAX_SOURCE_BYTES:
@@ -390,7 +390,7 @@ def _line_entries(source: Source) -> Iterator[Located | Refusal]:
             yield _entry(source, place, value)
 
 
-def _entry(source: Source, place: str, value: object) -> Located | Refusal:
+def _entry(source: Source, place: str, value: object) -> _Located | Refusal:
     if is_object(value):
         return place, value
     return source.refusal(f"a tool must be an object, not {kind_of(value)}", place)
@@ -450,7 +450,7 @@ def _check_is_visible(spec: ToolSpec) -> None:
                 name = unicodedata.name(character, "control character")
                 raise ValueError(
                     f"{field}: invisible character U+{ord(character):04X} ({name}) "
-                    f"at position {position}; remove it",
+                    f"at position {position}; remove it"
                 )
 
 

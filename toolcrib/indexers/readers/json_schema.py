@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from toolcrib.indexers.readers.base import is_list, is_object
 
-__all__ = ["DATA_KEYWORDS", "SCHEMA_MAPS", "References", "is_reference", "rewritten"]
+__all__ = ["References", "is_reference", "rewritten"]
 
 # -- schemas as trees ------------------------------------------------------------------------------
 
@@ -56,6 +56,8 @@ MAX_OWN_VALUES = 100_000
 
 MAX_NESTING = 100
 """Deeper schemas are refused, before the interpreter's stack refuses them."""
+
+SCALARS = ("string", "integer", "number", "boolean")
 
 MAX_CHAIN = 50
 """A reference that leads to a reference, and so on; longer chains lead in a circle."""
@@ -135,7 +137,7 @@ class References:
         if not reference.startswith("#"):
             raise ValueError(
                 f"$ref {reference!r} leads to another file; bundle all files into one first "
-                "(for example with `redocly bundle`)",
+                "(for example with `redocly bundle`)"
             )
         target: Any = self._document
         start, *steps = reference[1:].split("/")
@@ -162,7 +164,8 @@ class References:
         target = self.follow(schema)
         if reference in walk.following:
             return _cut(reference, "recursive", target)
-        if len(walk.following) > walk.max_references and not _is_scalar(target):
+        is_scalar = is_object(target) and target.get("type") in SCALARS
+        if len(walk.following) > walk.max_references and not is_scalar:
             walk.was_shortened = True
             return _cut(reference, "shortened", target)
         walk.following.append(reference)
@@ -182,11 +185,6 @@ def _child(value: Any, key: str) -> Any:
     # By comparing text, as int() refuses thousands of digits.
     items = value if is_list(value) and key.isascii() and key.isdecimal() else []
     return next((item for index, item in enumerate(items) if str(index) == key), None)
-
-
-def _is_scalar(schema: Any) -> bool:
-    scalars = ("string", "integer", "number", "boolean")
-    return is_object(schema) and schema.get("type") in scalars
 
 
 def _cut(reference: str, why: str, target: Any) -> dict[str, Any]:

@@ -38,9 +38,9 @@ from toolcrib.indexers.readers.mcp_config import (
     servers_of,
 )
 from toolcrib.indexers.readers.mcp_session import (
-    Talk,
+    SessionState,
     explain,
-    explain_silence,
+    explain_timeout,
     follow,
     last_line,
     quiet_sdk,
@@ -59,7 +59,7 @@ __all__ = [
 
 # -- saved lists -----------------------------------------------------------------------------------
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 DEFAULT_LIMITS = McpLimits()
 
@@ -264,23 +264,23 @@ async def list_tools(
     """
     import anyio
 
-    talk = Talk(target)
+    state = SessionState(target)
     failure = ""
     # A file, not a pipe: no one has to read it for the server to go on, and the screen stays clean.
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stderr, quiet_sdk():
         with anyio.CancelScope() as scope:
             scope.deadline = anyio.current_time() + timeout_s
             try:
-                await follow(talk, stderr, max_pages)
+                await follow(state, stderr, max_pages)
             # Whatever a server provokes is that server's failure: others must go on.
             except Exception as error:
-                if talk.complete or scope.cancel_called:
+                if state.complete or scope.cancel_called:
                     logger.debug("closing the connection failed", exc_info=True)
                 else:
-                    failure = explain(talk, error, last_line(stderr))
-        if scope.cancel_called and not talk.complete:
-            failure = explain_silence(talk, timeout_s, last_line(stderr))
-    return Listing(talk.server, tuple(talk.tools), failure)
+                    failure = explain(state, error, last_line(stderr))
+        if scope.cancel_called and not state.complete:
+            failure = explain_timeout(state, timeout_s, last_line(stderr))
+    return Listing(state.server, tuple(state.tools), failure)
 
 
 def require_sdk() -> None:
@@ -290,7 +290,7 @@ def require_sdk() -> None:
         from mcp import MCPError as _  # noqa: F401
 
 
-def run_to_end(work: Callable[[], Awaitable[T]]) -> T:
+def run_to_end(work: Callable[[], Awaitable[_T]]) -> _T:
     """Run `work` in an event loop of its own; in a thread of its own if this one has a loop."""
     import anyio
 

@@ -93,7 +93,7 @@ NESTED = re.compile(r"\$\{[^{}]*\$\{")
 
 EDITOR_ONLY = re.compile(
     r"(?:workspaceFolder(?:Basename)?|userHome|pathSeparator|/|file\w*|relativeFile\w*)(?::.*)?"
-    r"|(?:config|command|extensionInstallFolder):.*",
+    r"|(?:config|command|extensionInstallFolder):.*"
 )
 
 
@@ -125,7 +125,7 @@ class Expander:
         if inside.startswith("input:"):
             self._report(
                 f"{where} needs an interactive input ({found[0]}), which only an editor asks for; "
-                "write an environment variable there, such as ${TOKEN}",
+                "write an environment variable there, such as ${TOKEN}"
             )
         elif EDITOR_ONLY.fullmatch(inside):
             self._report(f"{where} uses {found[0]}, which only an editor knows; write it out")
@@ -133,7 +133,7 @@ class Expander:
             name = variable[1]
             self._report(
                 f"{where} needs the environment variable {name!r}, which is not set; "
-                f"set it, or write ${{{name}:-default}}",
+                f"set it, or write ${{{name}:-default}}"
             )
         return found[0]
 
@@ -150,25 +150,19 @@ COMMENT = re.compile(r'("(?:\\.|[^"\\])*(?:"|\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)', re
 
 TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 
-Transport: TypeAlias = Literal["stdio", "http", "sse"]
+_Transport: TypeAlias = Literal["stdio", "http", "sse"]
 
-TRANSPORTS: dict[str, Transport] = {
+TRANSPORTS: dict[str, _Transport] = {
     "stdio": "stdio",
     "local": "stdio",
     "http": "http",
-    "streamable-http": "http",
-    "streamable_http": "http",
-    "streamableHttp": "http",
+    **dict.fromkeys(("streamable-http", "streamable_http", "streamableHttp"), "http"),
     "sse": "sse",
 }
 
 Scalar: TypeAlias = str | bool | int | float
 
-SHAPES = {
-    "args": "a list of texts",
-    "env": "an object of texts",
-    "headers": "an object of texts",
-}
+SHAPES = {"args": "a list of texts", "env": "an object of texts", "headers": "an object of texts"}
 """What a key must hold; every other one holds text."""
 
 
@@ -237,7 +231,7 @@ def _server_entry(name: str, raw: Any, env: Mapping[str, str]) -> ServerEntry:
     return ServerEntry(name, None if problems else target, "; ".join(problems))
 
 
-def _transport(entry: _Entry) -> Transport | None:
+def _transport(entry: _Entry) -> _Transport | None:
     """Tell by `type` or, without one, by the other keys; None when neither says."""
     if entry.type:
         return TRANSPORTS.get(entry.type)
@@ -246,7 +240,7 @@ def _transport(entry: _Entry) -> Transport | None:
     return "http" if entry.url else None
 
 
-def _contradictions(entry: _Entry, transport: Transport | None) -> Iterator[str]:
+def _contradictions(entry: _Entry, transport: _Transport | None) -> Iterator[str]:
     if transport is None and entry.type:
         yield f"'type' is {entry.type!r}; use stdio, http, streamable-http or sse"
     elif transport is None:
@@ -260,7 +254,7 @@ def _contradictions(entry: _Entry, transport: Transport | None) -> Iterator[str]
         yield "'envFile' is not read; put its variables under 'env' or export them"
 
 
-def _target(entry: _Entry, transport: Transport | None, expander: Expander) -> Target:
+def _target(entry: _Entry, transport: _Transport | None, expander: Expander) -> Target:
     if transport != "stdio":
         url = expander.text("url", entry.url or "")
         return HttpTarget(url, _texts("headers", entry.headers or {}, expander), transport == "sse")

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EndlessListError",
-    "Talk",
+    "SessionState",
     "Tap",
     "connect",
     "explain",
-    "explain_silence",
+    "explain_timeout",
     "follow",
+    "initialize",
     "is_closed",
     "last_line",
+    "list_pages",
     "quiet_sdk",
-    "shake_hands",
-    "turn_pages",
 ]
 
 # -- sessions --------------------------------------------------------------------------------------
@@ -47,10 +47,10 @@ class EndlessListError(Exception):
 
 
 @dataclass(slots=True)
-class Talk:
-    """What is known of a conversation so far; filled while it goes on, read when it fails.
+class SessionState:
+    """State of a session: filled while it goes on, read when it fails.
 
-    `asked` is the request in flight, `noise` what came over the wire that is not JSON-RPC,
+    `asked` is the request in flight, `unreadable` what came over the wire that is not JSON-RPC,
     `status` and `content_type` are those of the last HTTP answer (0 when there was none).
     """
 
@@ -59,13 +59,13 @@ class Talk:
     server: str = ""
     tools: list[Any] = field(default_factory=list[Any])
     complete: bool = False
-    noise: list[Exception] = field(default_factory=list[Exception])
+    unreadable: list[Exception] = field(default_factory=list[Exception])
     status: int = 0
     content_type: str = ""
 
 
-async def follow(talk: Talk, stderr: TextIO, max_pages: int) -> None:
-    """Connect and collect every page into `talk`; the server's stderr goes to `stderr`.
+async def follow(state: SessionState, stderr: TextIO, max_pages: int) -> None:
+    """Connect and collect every page into `state`; the server's stderr goes to `stderr`.
 
     Raises:
         EndlessListError: a cursor came back, or there are more than `max_pages`.
@@ -75,16 +75,16 @@ async def follow(talk: Talk, stderr: TextIO, max_pages: int) -> None:
     from mcp.types import Implementation
 
     us = Implementation(name="toolcrib", version=_version())
-    async with connect(talk, stderr) as (incoming, outgoing):
-        tap = Tap(incoming, talk)
+    async with connect(state, stderr) as (incoming, outgoing):
+        tap = Tap(incoming, state)
         async with ClientSession(tap, outgoing, client_info=us) as session:
-            await shake_hands(session)
-            talk.server = session.server_info.name if session.server_info else ""
-            await turn_pages(session, talk, max_pages)
-            talk.complete = True
+            await initialize(session)
+            state.server = session.server_info.name if session.server_info else ""
+            await list_pages(session, state, max_pages)
+            state.complete = True
 
 
-async def shake_hands(session: ClientSession) -> None:
+async def initialize(session: ClientSession) -> None:
     """Agree on a version of the protocol, the old way first, which all servers survive.
 
     Raises:
@@ -118,8 +118,8 @@ def is_closed(error: MCPError) -> bool:
     return error.code == CONNECTION_CLOSED and error.message.startswith(words)
 
 
-async def turn_pages(session: ClientSession, talk: Talk, max_pages: int) -> None:
-    """Ask for every page of tools; a `Tap` on the session's stream puts them into `talk`.
+async def list_pages(session: ClientSession, state: SessionState, max_pages: int) -> None:
+    """Ask for every page of tools; a `Tap` on the session's stream puts them into `state`.
 
     Raises:
         EndlessListError: a cursor came back, or there are more than `max_pages`.
@@ -129,7 +129,7 @@ async def turn_pages(session: ClientSession, talk: Talk, max_pages: int) -> None
     seen: set[str] = set()
     cursor: str | None = None
     for page in range(1, max_pages + 1):
-        talk.asked = "tools/list" if page == 1 else f"tools/list (page {page})"
+        state.asked = "tools/list" if page == 1 else f"tools/list (page {page})"
         answer = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
         cursor = answer.next_cursor
         # Some servers write an empty cursor for "no more".
@@ -148,9 +148,9 @@ class Tap:
     tools one by one, so that a bad one loses no good one beside it.
     """
 
-    def __init__(self, inner: ReadStream[SessionMessage | Exception], talk: Talk) -> None:
+    def __init__(self, inner: ReadStream[SessionMessage | Exception], state: SessionState) -> None:
         self._inner = inner
-        self._talk = talk
+        self._state = state
 
     async def receive(self) -> SessionMessage | Exception:
         """The next message, or what came in its place."""
@@ -182,21 +182,21 @@ class Tap:
         from mcp.types import JSONRPCResponse
 
         if isinstance(item, Exception):
-            self._talk.noise.append(item)
+            self._state.unreadable.append(item)
             return item
         message = item.message
         if not isinstance(message, JSONRPCResponse) or not isinstance(
             message.result.get("tools"), list
         ):
             return item
-        self._talk.tools.extend(message.result["tools"])
+        self._state.tools.extend(message.result["tools"])
         emptied = message.model_copy(update={"result": {**message.result, "tools": []}})
         return replace(item, message=emptied)
 
 
-def connect(talk: Talk, stderr: TextIO) -> Connection:
-    """The streams to the server that `talk` is with; its stderr goes to `stderr`."""
-    target = talk.target
+def connect(state: SessionState, stderr: TextIO) -> Connection:
+    """The streams to the server that `state` is with; its stderr goes to `stderr`."""
+    target = state.target
     if isinstance(target, StdioTarget):
         from mcp import StdioServerParameters, stdio_client
 
@@ -209,15 +209,15 @@ def connect(talk: Talk, stderr: TextIO) -> Connection:
             encoding_error_handler="replace",
         )
         return stdio_client(parameters, errlog=stderr)
-    return _sse(target, talk) if target.sse else _streamable(target, talk)
+    return _sse(target, state) if target.sse else _streamable(target, state)
 
 
 @asynccontextmanager
-async def _streamable(target: HttpTarget, talk: Talk) -> AsyncGenerator[TransportStreams]:
+async def _streamable(target: HttpTarget, state: SessionState) -> AsyncGenerator[TransportStreams]:
     from mcp.client.streamable_http import streamable_http_client
 
     async with (
-        _http_client(talk, dict(target.headers)) as client,
+        _http_client(state, dict(target.headers)) as client,
         # Registries come in one event; the SDK's 1 MiB would cut a list of a few thousand tools.
         streamable_http_client(
             target.url, http_client=client, max_sse_event_size=MAX_SOURCE_BYTES
@@ -226,7 +226,7 @@ async def _streamable(target: HttpTarget, talk: Talk) -> AsyncGenerator[Transpor
         yield streams
 
 
-def _sse(target: HttpTarget, talk: Talk) -> Connection:
+def _sse(target: HttpTarget, state: SessionState) -> Connection:
     from mcp.client.sse import sse_client
 
     def client(
@@ -236,19 +236,19 @@ def _sse(target: HttpTarget, talk: Talk) -> Connection:
     ) -> httpx2.AsyncClient:
         # Tokens come in the headers, and the limit around the whole conversation holds.
         del timeout, auth
-        return _http_client(talk, headers)
+        return _http_client(state, headers)
 
     return sse_client(target.url, headers=dict(target.headers), httpx_client_factory=client)
 
 
-def _http_client(talk: Talk, headers: dict[str, str] | None) -> httpx2.AsyncClient:
+def _http_client(state: SessionState, headers: dict[str, str] | None) -> httpx2.AsyncClient:
     import httpx2
 
     async def note(response: httpx2.Response) -> None:
         # The GET stream beside the POSTs is optional: that it was refused says nothing.
-        if response.request.method == "POST" or (talk.status == 0 and not talk.server):
-            talk.status = response.status_code
-            talk.content_type = response.headers.get("content-type", "").partition(";")[0]
+        if response.request.method == "POST" or (state.status == 0 and not state.server):
+            state.status = response.status_code
+            state.content_type = response.headers.get("content-type", "").partition(";")[0]
 
     # No time limit of its own: the one around the whole conversation holds.
     return httpx2.AsyncClient(headers=headers, timeout=None, event_hooks={"response": [note]})
@@ -279,30 +279,30 @@ REDIRECTION, CLIENT_ERROR, SERVER_ERROR = 300, 400, 500
 PATH_HINTS = {False: "which often ends in /mcp", True: "which often ends in /sse"}
 
 
-def explain_silence(talk: Talk, timeout_s: float, last_words: str) -> str:
+def explain_timeout(state: SessionState, timeout_s: float, stderr_line: str) -> str:
     """Give the reason for a server that did not finish within `timeout_s` seconds."""
-    reason = f"gave no answer to {talk.asked} within {timeout_s:g} s"
-    return _with_context(reason, talk, last_words)
+    reason = f"gave no answer to {state.asked} within {timeout_s:g} s"
+    return _with_context(reason, state, stderr_line)
 
 
-def explain(talk: Talk, error: Exception, last_words: str) -> str:
-    """Give the reason for `error`, which ended the conversation; `last_words` are from stderr."""
+def explain(state: SessionState, error: Exception, stderr_line: str) -> str:
+    """Give the reason for `error`, which ended the session; `stderr_line` is the last of stderr."""
     from mcp import MCPError
 
     cause = next(_leaves(error))
     if isinstance(cause, EndlessListError):
         reason = f"lists tools without end: {cause}"
     elif isinstance(cause, ValidationError):
-        reason = f"answered {talk.asked} with something that is not MCP: {_first_fault(cause)}"
-    elif isinstance(talk.target, HttpTarget) and _is_stranger(talk, cause):
-        reason = _stranger(talk, talk.target)
+        reason = f"answered {state.asked} with something that is not MCP: {_first_fault(cause)}"
+    elif isinstance(state.target, HttpTarget) and _is_no_mcp_server(state, cause):
+        reason = _no_mcp_server(state, state.target)
     elif isinstance(cause, MCPError):
-        reason = _refused(talk, cause)
-    elif isinstance(talk.target, HttpTarget):
+        reason = _refused(state, cause)
+    elif isinstance(state.target, HttpTarget):
         reason = _not_reached(cause)
     else:
-        reason = _not_started(talk, talk.target, cause)
-    return _with_context(reason, talk, last_words)
+        reason = _not_started(state, state.target, cause)
+    return _with_context(reason, state, stderr_line)
 
 
 def last_line(stderr: TextIO) -> str:
@@ -316,49 +316,49 @@ def last_line(stderr: TextIO) -> str:
     return next((_cut(line) for line in reversed(lines) if line.strip()), "")
 
 
-def _is_stranger(talk: Talk, cause: Exception) -> bool:
+def _is_no_mcp_server(state: SessionState, cause: Exception) -> bool:
     """Tell whether what answered the first request is some web server, not an MCP server."""
     from httpx2 import HTTPStatusError, SSEError
     from mcp import MCPError
     from mcp.types import PARSE_ERROR
 
-    if talk.server or not talk.status or REDIRECTION <= talk.status < CLIENT_ERROR:
+    if state.server or not state.status or REDIRECTION <= state.status < CLIENT_ERROR:
         return False
     if isinstance(cause, (HTTPStatusError, SSEError)):
         return True
     if not isinstance(cause, MCPError):
         return False
-    if talk.content_type not in ("application/json", "text/event-stream"):
+    if state.content_type not in ("application/json", "text/event-stream"):
         return True
     # The SDK puts these words in for an answer without a JSON-RPC error of the server's own.
     made_up = ("Server returned an error response", "Not Found")
-    return cause.code == PARSE_ERROR or (talk.status >= CLIENT_ERROR and cause.message in made_up)
+    return cause.code == PARSE_ERROR or (state.status >= CLIENT_ERROR and cause.message in made_up)
 
 
-def _stranger(talk: Talk, target: HttpTarget) -> str:
-    if talk.status in (401, 403):
+def _no_mcp_server(state: SessionState, target: HttpTarget) -> str:
+    if state.status in (401, 403):
         return (
-            f"asks for authorization (HTTP {talk.status}): "
+            f"asks for authorization (HTTP {state.status}): "
             'put a token under "headers" of its entry in an mcp.json'
         )
-    said = f"HTTP {talk.status}" + (f" ({talk.content_type})" if talk.content_type else "")
-    if talk.status >= SERVER_ERROR:
-        return f"is out of order: it answered {talk.asked} with {said}; try again later"
+    said = f"HTTP {state.status}" + (f" ({state.content_type})" if state.content_type else "")
+    if state.status >= SERVER_ERROR:
+        return f"is out of order: it answered {state.asked} with {said}; try again later"
     hint = f"check the path, {PATH_HINTS[target.sse]}"
-    if talk.status in (404, 405) and not target.sse:
+    if state.status in (404, 405) and not target.sse:
         hint += ', or give it "type": "sse" in an mcp.json if it speaks that older transport'
-    return f"is no MCP endpoint: it answered {talk.asked} with {said}; {hint}"
+    return f"is no MCP endpoint: it answered {state.asked} with {said}; {hint}"
 
 
-def _refused(talk: Talk, error: MCPError) -> str:
+def _refused(state: SessionState, error: MCPError) -> str:
     from mcp.types import METHOD_NOT_FOUND
 
     if is_closed(error):
-        what = "process ended" if isinstance(talk.target, StdioTarget) else "connection closed"
-        return f"its {what} before it answered {talk.asked}"
-    if error.code == METHOD_NOT_FOUND and talk.asked == "tools/list":
+        what = "process ended" if isinstance(state.target, StdioTarget) else "connection closed"
+        return f"its {what} before it answered {state.asked}"
+    if error.code == METHOD_NOT_FOUND and state.asked == "tools/list":
         return f"offers no tools: it answered tools/list with {_cut(error.message)!r}"
-    return f"answered {talk.asked} with the error {_cut(error.message)!r} (code {error.code})"
+    return f"answered {state.asked} with the error {_cut(error.message)!r} (code {error.code})"
 
 
 def _not_reached(cause: Exception) -> str:
@@ -368,9 +368,9 @@ def _not_reached(cause: Exception) -> str:
     return f"cannot be reached: {_error_words(cause)}{hint}"
 
 
-def _not_started(talk: Talk, target: StdioTarget, cause: Exception) -> str:
-    if talk.asked != "initialize" or not isinstance(cause, (OSError, ValueError)):
-        return f"failed at {talk.asked}: {_error_words(cause)}"
+def _not_started(state: SessionState, target: StdioTarget, cause: Exception) -> str:
+    if state.asked != "initialize" or not isinstance(cause, (OSError, ValueError)):
+        return f"failed at {state.asked}: {_error_words(cause)}"
     if isinstance(cause, OSError) and target.cwd is not None and cause.filename == target.cwd:
         return f"its folder {target.cwd!r} cannot be entered: {cause.strerror}; correct 'cwd'"
     if isinstance(cause, FileNotFoundError):
@@ -378,17 +378,17 @@ def _not_started(talk: Talk, target: StdioTarget, cause: Exception) -> str:
     return f"the command {target.command!r} cannot be started: {_error_words(cause)}"
 
 
-def _with_context(reason: str, talk: Talk, last_words: str) -> str:
+def _with_context(reason: str, state: SessionState, stderr_line: str) -> str:
     """Add what helps to understand the reason: what the server wrote, what was saved."""
     parts = [reason]
-    if last_words:
-        parts.append(f"its last words were {last_words!r}")
-    for noise in talk.noise[:1]:
-        wrong = isinstance(noise, ValidationError)
-        said: Any = noise.errors(include_url=False)[0]["input"] if wrong else noise
+    if stderr_line:
+        parts.append(f"stderr ended with {stderr_line!r}")
+    for first in state.unreadable[:1]:
+        wrong = isinstance(first, ValidationError)
+        said: Any = first.errors(include_url=False)[0]["input"] if wrong else first
         parts.append(f"among its answers was something that is not MCP: {_cut(str(said))!r}")
-    if talk.tools:
-        parts.append(f"tools kept from before that: {len(talk.tools):,}")
+    if state.tools:
+        parts.append(f"tools kept from before that: {len(state.tools):,}")
     return "; ".join(parts)
 
 

@@ -66,8 +66,7 @@ class _Operations:
         self._source = source
         self._server = server
         self._document = document
-        self._references = References(document)
-        self._schemas = _Schemas(self._references)
+        self._schemas = _Schemas(References(document))
 
     def read(self) -> Reading:
         """Yield every operation as a tool, or what is wrong with it."""
@@ -87,7 +86,7 @@ class _Operations:
                 yield self._tool(path, method, shared, operation)
 
     def _operations_of(self, item: Any) -> Iterator[tuple[str, list[Any], Any]]:
-        item = self._references.follow(item)
+        item = self._schemas.references.follow(item)
         if not is_object(item):
             raise ValueError(f"must be an object, not {kind_of(item)}")
         shared: Any = item.get("parameters") or []
@@ -105,7 +104,7 @@ class _Operations:
             reason = f"an operation must be an object, not {kind_of(operation)}"
             return self._source.refusal(reason, place)
         try:
-            takes = _input_schema(self._references, self._schemas, shared, operation)
+            takes = _input_schema(self._schemas, shared, operation)
             gives = self._output_schema(operation)
         except ValueError as error:
             return self._source.refusal(str(error), place)
@@ -131,7 +130,7 @@ class _Operations:
         if not is_object(responses):
             raise ValueError(f"responses: must be an object, not {kind_of(responses)}")
         for status in sorted(status for status in responses if status.startswith("2")):
-            response = self._references.follow(responses[status])
+            response = self._schemas.references.follow(responses[status])
             if not is_object(response):
                 continue
             if "schema" in response:
@@ -164,7 +163,7 @@ class _Schemas:
     """The schemas of one document, each written out and translated once."""
 
     def __init__(self, references: References) -> None:
-        self._references = references
+        self.references = references
         self._done: dict[str, Any] = {}
 
     def plain(self, schema: Any) -> dict[str, Any]:
@@ -175,7 +174,7 @@ class _Schemas:
         key = schema["$ref"] if is_reference(schema) and len(schema) == 1 else None
         if key in self._done:
             return self._done[key]
-        plain = rewritten(self._references.written_out(schema), _as_json_schema)
+        plain = rewritten(self.references.written_out(schema), _as_json_schema)
         plain = plain if is_object(plain) else {}
         if key is not None:
             self._done[key] = plain
@@ -185,7 +184,7 @@ class _Schemas:
         """Give the schema of the media type that is nearest to JSON; None without one."""
         media = content if is_object(content) else {}
         for kind in sorted(media, key=lambda kind: "json" not in kind):
-            described = self._references.follow(media[kind])
+            described = self.references.follow(media[kind])
             if is_object(described) and "schema" in described:
                 return self.plain(described["schema"])
         return None
@@ -222,10 +221,7 @@ NOT_A_SCHEMA = frozenset({"name", "in", "required", "collectionFormat", "allowEm
 
 
 def _input_schema(
-    references: References,
-    schemas: _Schemas,
-    shared: list[Any],
-    operation: dict[str, Any],
+    schemas: _Schemas, shared: list[Any], operation: dict[str, Any]
 ) -> dict[str, Any]:
     """Merge path-level parameters (`shared`), the operation's own and its body.
 
@@ -234,25 +230,22 @@ def _input_schema(
     Raises ValueError for a reference that cannot be followed and a parameter without name or place.
     """
     form = _Form(schemas)
-    body: tuple[Any, bool] | None = None
-    for parameter in _parameters(references, shared, operation):
+    body: tuple[dict[str, Any], bool] | None = None
+    for parameter in _parameters(schemas.references, shared, operation):
         if parameter["in"] == "body":
             body = schemas.plain(parameter.get("schema")), parameter.get("required") is True
         elif parameter["in"] != "header" or parameter["name"].lower() not in SENT_BY_THE_CLIENT:
             form.add(parameter)
-    request = references.follow(operation.get("requestBody"))
+    request = schemas.references.follow(operation.get("requestBody"))
     if is_object(request):
-        schema = schemas.of_content(request.get("content"))
-        body = (schema or {}), request.get("required") is True
+        body = schemas.of_content(request.get("content")) or {}, request.get("required") is True
     if body is not None:
         form.add_body(body[0], required=body[1])
     return form.schema()
 
 
 def _parameters(
-    references: References,
-    shared: list[Any],
-    operation: dict[str, Any],
+    references: References, shared: list[Any], operation: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Give the parameters in order; the operation's own replace those of its path."""
     found: dict[tuple[str, str], dict[str, Any]] = {}

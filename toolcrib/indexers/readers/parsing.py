@@ -27,7 +27,7 @@ def decode(content: bytes) -> str:
     except UnicodeDecodeError as error:
         byte = content[error.start]
         raise ValueError(
-            f"not UTF-8: byte 0x{byte:02x} at position {error.start:,}; save the file as UTF-8",
+            f"not UTF-8: byte 0x{byte:02x} at position {error.start:,}; save the file as UTF-8"
         ) from None
 
 
@@ -116,7 +116,7 @@ class _Expansion:
         if self._aliased > MAX_ALIASED_NODES:
             raise ValueError(
                 f"aliases up to *{name} at line {line} stand for more than "
-                f"{MAX_ALIASED_NODES:,} values; write them out or remove them",
+                f"{MAX_ALIASED_NODES:,} values; write them out or remove them"
             )
 
 
@@ -155,7 +155,7 @@ _Loader.yaml_implicit_resolvers = {}
 for _kind, (_starts, _pattern) in _SCALARS.items():
     for _start in [*_starts, *([""] if _kind == "null" else [])]:
         _Loader.yaml_implicit_resolvers.setdefault(_start, []).append(
-            (f"tag:yaml.org,2002:{_kind}", re.compile(rf"(?:{_pattern})\Z", re.ASCII)),
+            (f"tag:yaml.org,2002:{_kind}", re.compile(rf"(?:{_pattern})\Z", re.ASCII))
         )
 _Loader.yaml_constructors = {
     tag: build

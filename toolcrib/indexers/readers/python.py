@@ -93,7 +93,8 @@ def _listed(found: Any) -> Iterator[tuple[str, str | None, Any]]:
 def _fields(name: str | None, tool: Any) -> dict[str, Any]:
     if isinstance(tool, type):
         raise ValueError("is a class; name an object made of it")  # noqa: TRY004
-    if _is_langchain_tool(tool):
+    # LangChain's `BaseTool` looks like this; it is not imported to find out.
+    if all(hasattr(tool, each) for each in ("name", "description", "args_schema")):
         return _langchain_fields(tool)
     if inspect.isroutine(tool):
         return _function_fields(tool, name or tool.__name__)
@@ -133,13 +134,13 @@ def _imported(source: Source, name: str) -> ModuleType:
 
 def _run(path: Path) -> ModuleType:
     name = f"toolcrib_source:{path.absolute()}"
-    spec = ModuleSpec(name, SourceFileLoader(name, str(path.absolute())), origin=str(path))
-    spec.has_location = True
+    loader = SourceFileLoader(name, str(path.absolute()))
+    spec = cast("ModuleSpec", importlib.util.spec_from_loader(name, loader))
     module = importlib.util.module_from_spec(spec)
     # Annotations written as text are resolved through this table.
     sys.modules[name] = module
     try:
-        cast("SourceFileLoader", spec.loader).exec_module(module)
+        loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
@@ -159,11 +160,6 @@ def _import_path(folder: Path) -> Generator[None]:
 
 
 # -- fields ----------------------------------------------------------------------------------------
-
-
-def _is_langchain_tool(value: object) -> bool:
-    """Whether it looks like LangChain's `BaseTool`, which is not imported to find out."""
-    return all(hasattr(value, name) for name in ("name", "description", "args_schema"))
 
 
 def _langchain_fields(tool: Any) -> dict[str, Any]:
@@ -246,17 +242,16 @@ def _self_contained(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 -- annotations are code that anyone wrote
         raise ValueError(f"no schema can be made of its signature: {_brief(error)}") from None
     top = {key: value for key, value in made.items() if key not in ("$defs", "definitions")}
-    return rewritten(References(made).written_out(top), _without_title)
+    return rewritten(
+        References(made).written_out(top),
+        lambda schema: {key: value for key, value in schema.items() if key != "title"},
+    )
 
 
 def _brief(error: Exception) -> str:
     # pydantic adds paragraphs of advice to programmers.
     text = error.message if isinstance(error, PydanticErrorMixin) else str(error)
     return f"{type(error).__name__}: {text.strip().splitlines()[0] if text.strip() else ''}"
-
-
-def _without_title(schema: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in schema.items() if key != "title"}
 
 
 def _annotated_texts(function: Callable[..., Any]) -> dict[str, str]:

@@ -117,7 +117,7 @@ def read_source(name: str, *, format: str | None = None, server: str | None = No
     if os.path.isdir(name):  # noqa: PTH112
         yield from _read_folder(Path(name), format, server)
     else:
-        yield from _read_named(Source.named(name), format, server)
+        yield from _read(Source.named(name), readers(), format, server, _unrecognised)
 
 
 def _read_folder(folder: Path, format_name: str | None, server: str | None) -> Reading:
@@ -126,21 +126,18 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
         empty = False
         if isinstance(found, Refusal):
             yield found
+            continue
+        source = Source(str(found), found)
+        # What would start commands is left to be named.
+        if format_name is None and any(
+            reader.reaches_out and reader.recognises(source) for reader in readers()
+        ):
+            yield source.refusal("reading it would start the servers in it; name it by itself")
         else:
-            yield from _read_found(Source(str(found), found), format_name, server)
+            yield from _read(source, readers(), format_name, server, _unrecognised)
     if empty:
         endings = ", ".join(sorted(DATA_SUFFIXES))
         yield Refusal(str(folder), "", f"the folder holds no file that ends in {endings}")
-
-
-def _read_found(source: Source, format_name: str | None, server: str | None) -> Reading:
-    """Read a file that nobody named; what would start commands is left to be named."""
-    if format_name is None and any(
-        reader.reaches_out and reader.recognises(source) for reader in readers()
-    ):
-        yield source.refusal("reading it would start the servers in it; name it by itself")
-    else:
-        yield from _read_named(source, format_name, server)
 
 
 def _files_in(folder: Path) -> Iterator[Path | Refusal]:
@@ -148,9 +145,7 @@ def _files_in(folder: Path) -> Iterator[Path | Refusal]:
     unreadable: list[OSError] = []
     for parent, folders, files in os.walk(folder, onerror=unreadable.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            if _is_data(Path(name)):
-                yield Path(parent, name)
+        yield from (Path(parent, name) for name in sorted(files) if _is_data(Path(name)))
     for error in unreadable:
         yield Refusal(str(error.filename), "", f"cannot be read: {error.strerror}")
 
@@ -158,10 +153,6 @@ def _files_in(folder: Path) -> Iterator[Path | Refusal]:
 def _is_data(path: Path) -> bool:
     inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     return path.suffix.lower() in DATA_SUFFIXES and inner.suffix.lower() in {*DATA_SUFFIXES, ""}
-
-
-def _read_named(source: Source, format_name: str | None, server: str | None) -> Reading:
-    return _read(source, readers(), format_name, server, _unrecognised)
 
 
 def _read(
@@ -174,15 +165,10 @@ def _read(
     """Read a source; what is wrong with it as a whole, and that it is empty, is a refusal."""
     silent = True
     try:
-        reader = next(
-            (
-                each
-                for each in known
-                if each.format == format_name or (format_name is None and each.recognises(source))
-            ),
-            None,
-        )
-        if reader is None:
+        for reader in known:
+            if reader.format == format_name or (format_name is None and reader.recognises(source)):
+                break
+        else:
             raise source.error(unrecognised(source))
         for item in reader.read(source, server):
             silent = False

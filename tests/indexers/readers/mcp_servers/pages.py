@@ -17,7 +17,6 @@ parser.add_argument("--name", default="pages")
 parser.add_argument("--tools", type=int, default=6)
 parser.add_argument("--size", type=int, default=2)
 parser.add_argument("--dies-at", type=int, help="the page (from 1) at which it ends itself")
-parser.add_argument("--hangs-at", type=int, help="the page (from 1) that it never answers")
 parser.add_argument("--endless", choices=["same", "fresh"], help="never ends; its cursors")
 parser.add_argument("--empty-cursor", action="store_true", help='"" for "no more pages"')
 
@@ -31,8 +30,6 @@ def build(options: argparse.Namespace) -> Server[Any]:
         if options.dies_at == page + 1:
             sys.stderr.write(f"page {page + 1} was too much\n")
             os._exit(3)
-        if options.hangs_at == page + 1:
-            await anyio.sleep_forever()
         first = page * options.size
         numbers = range(first, min(first + options.size, options.tools))
         if options.endless:
