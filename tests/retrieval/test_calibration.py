@@ -36,7 +36,7 @@ from toolcrib.retrieval.calibration import (
     softmax,
     usable_calibration,
 )
-from toolcrib.retrieval.fusion import FusionWeights, LegScores, convex
+from toolcrib.retrieval.legs import FusionWeights, LegScores, convex
 from toolcrib.store.base import Store, point_id
 
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=COMPETITORS + 20)

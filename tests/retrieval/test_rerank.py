@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from toolcrib.clock import ManualClock
 from toolcrib.encoders.base import FloatArray
 from toolcrib.records import Passage, ToolHit, ToolSpec
-from toolcrib.retrieval.fusion import LegScores
+from toolcrib.retrieval.legs import LegScores
 from toolcrib.retrieval.passages import RankedPassage
 from toolcrib.retrieval.rerank import PassageReranker, Reranked, RerankSettings, ToolReranker
 

@@ -9,7 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from toolcrib.clock import ManualClock
 from toolcrib.errors import SettingsError
-from toolcrib.router.budget import LEARNING, STAGES, Budget, Costs, Limits
+from toolcrib.router.router import LEARNING, Budget, Costs
+from toolcrib.router.settings import STAGES, Limits
 
 COSTS = {
     "rerank": 90.0,

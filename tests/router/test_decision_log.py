@@ -18,13 +18,13 @@ from toolcrib.records import Context, Entity, KnowledgeResult, Passage, PassageH
 from toolcrib.router.decision_log import (
     Feedback,
     JsonLinesLog,
-    TelemetrySettings,
     decision_record,
     feedback_record,
     open_log,
     outcome_record,
 )
 from toolcrib.router.decision_log_db import SqliteLog
+from toolcrib.router.settings import TelemetrySettings
 
 WORDS = st.text(alphabet="qxzjkv", min_size=5, max_size=9)
 """Letters that are in none of our own words together."""

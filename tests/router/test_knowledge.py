@@ -21,17 +21,17 @@ from tests.router.knowledge_shelf import (
     router,
 )
 from toolcrib.records import Collection, KnowledgeResult, Passage
-from toolcrib.retrieval.fusion import LegScores
+from toolcrib.retrieval.legs import LegScores
 from toolcrib.retrieval.passages import RankedPassage
 from toolcrib.router.knowledge import (
     ALIKE,
     ALL,
     FLOOR,
-    MapEntry,
     estimated_tokens,
     passage_shares,
     select_passages,
 )
+from toolcrib.router.settings import MapEntry
 
 EGG = "how long should an egg cook?"
 BRAKES = "my bicycle brakes squeal, what now?"

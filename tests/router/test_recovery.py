@@ -21,7 +21,8 @@ from toolcrib.errors import (
     StoreUnavailableError,
     UnknownToolError,
 )
-from toolcrib.router.recovery import RecoveryPolicy, RecoverySettings, Step, classify, diagnose
+from toolcrib.router.recovery import RecoveryPolicy, Step, classify, diagnose
+from toolcrib.router.settings import RecoverySettings
 
 STEADY = RecoverySettings(jitter=0.0)
 

@@ -12,7 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from toolcrib import Crib, Equals, Settings, ToolSpec
 from toolcrib.errors import QueryError
 from toolcrib.records import ToolHit
-from toolcrib.router.tools import MAX_UNMET, ToolSelector, ToolSettings, compatible, required
+from toolcrib.router.settings import ToolSettings
+from toolcrib.router.tools import MAX_UNMET, ToolSelector, compatible, required
 from toolcrib.settings import EncoderSettings
 
 MODEL_FREE = Settings(encoder=EncoderSettings(dense="deterministic"))

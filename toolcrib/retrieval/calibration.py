@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from toolcrib.encoders.base import FloatArray, from_text, to_text
 from toolcrib.errors import CalibrationError
 from toolcrib.records.validation import in_words
-from toolcrib.retrieval.fusion import LegScores
+from toolcrib.retrieval.legs import LegScores
 from toolcrib.store.base import Store, point_id
 
 __all__ = [

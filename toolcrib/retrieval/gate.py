@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
 
-from toolcrib.errors import CalibrationError, SettingsError
+from toolcrib.errors import CalibrationError, QueryError, SettingsError
 from toolcrib.records import FindResult, ToolHit, Verdict
 from toolcrib.retrieval.calibration import AcceptanceCurve, Calibration, Floats, Head
-from toolcrib.retrieval.conformal import COVERAGE, least_probability, set_size
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Equals, Filter, HasId, all_of
 from toolcrib.store.payload import read_tool
 
 __all__ = [
+    "COVERAGE",
     "ENABLED",
     "GATE_TEXTS",
+    "MAX_SET",
     "Assessor",
     "Gate",
     "GateJudgement",
     "GateReason",
     "GateSettings",
+    "least_probability",
+    "set_size",
 ]
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -252,3 +256,34 @@ class Assessor:
         for record in self._store.scroll(all_of(only, ENABLED, allowed), ("spec",)):
             return ToolHit(rank=1, score=0.0, tool=read_tool(record.payload))
         return None
+
+
+COVERAGE = 0.95
+"""With what probability a set holds every needed tool, where nobody says."""
+
+MAX_SET = 50
+"""No set grows beyond this, whatever was asked for."""
+
+
+def least_probability(needed: Sequence[float], coverage: float) -> float:
+    """The probability from which on tools belong to the set; `needed` ascends.
+
+    0 means that no set of found tools can promise this much: too few labelled queries, or too
+    many whose tools were not found at all.
+
+    Raises:
+        QueryError: `coverage` is no probability.
+    """
+    if not 0 <= coverage <= 1:
+        raise QueryError(f"coverage is {coverage}; it must be between 0 and 1")
+    # The small number keeps 10 * (1 - 0.9), which is 0.9999999999999998, from being less than 1.
+    place = math.floor((len(needed) + 1) * (1 - coverage) + 1e-9)
+    if place > len(needed):
+        return 1.0
+    return needed[place - 1] if place >= 1 else 0.0
+
+
+def set_size(probabilities: Sequence[float], least: float) -> int:
+    """How many of the ranked tools the set takes; at least one where there is one."""
+    size = sum(probability >= least for probability in probabilities[:MAX_SET])
+    return max(size, min(1, len(probabilities)))
