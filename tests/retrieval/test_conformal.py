@@ -50,13 +50,6 @@ class TestLeastProbability:
         with pytest.raises(QueryError, match=r"^coverage is .*; it must be between 0 and 1$"):
             least_probability(_needed(50), coverage)
 
-    @given(ASCENDING, COVERAGES, COVERAGES)
-    def test_more_coverage_never_asks_for_more(
-        self, needed: list[float], one: float, other: float
-    ) -> None:
-        less, more = sorted((one, other))
-        assert least_probability(needed, more) <= least_probability(needed, less)
-
 
 class TestSetSize:
     """As many as reach the least probability, one at least, and never too many."""
