@@ -18,15 +18,14 @@ from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.calibration import (
     CALIBRATION_KEY,
+    Assessor,
     Calibration,
-    Head,
     load_calibration,
     save_calibration,
     usable_calibration,
 )
-from toolcrib.retrieval.gate import Assessor
 from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
-from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.retrieval.legs import EncodedQuery, Head
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity, Store, StoreInfo, point_id

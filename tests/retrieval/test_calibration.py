@@ -24,18 +24,16 @@ from toolcrib.retrieval.calibration import (
     SHARP,
     SOFT,
     Calibration,
-    Head,
     default_calibration,
     features,
     load_calibration,
     logistic,
-    pack,
     read_calibration,
     save_calibration,
     softmax,
     usable_calibration,
 )
-from toolcrib.retrieval.legs import FusionWeights, LegScores, convex
+from toolcrib.retrieval.legs import FusionWeights, Head, LegScores, convex, pack
 from toolcrib.store.base import Store, point_id
 
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=COMPETITORS + 20)

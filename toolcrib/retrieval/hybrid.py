@@ -14,13 +14,21 @@ from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray, Rera
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import ToolcribError
 from toolcrib.records import FindResult, ToolHit
-from toolcrib.retrieval.calibration import COMPETITORS, Floats, Head, features
-from toolcrib.retrieval.gate import ENABLED, MAX_SET, Assessor, GateSettings
+from toolcrib.retrieval.calibration import (
+    COMPETITORS,
+    ENABLED,
+    MAX_SET,
+    Assessor,
+    Floats,
+    GateSettings,
+    features,
+)
 from toolcrib.retrieval.legs import (
     DEPTH,
     Candidates,
     EncodedQuery,
     FusionWeights,
+    Head,
     Legs,
     check_query,
     fuse,

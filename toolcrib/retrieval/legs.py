@@ -11,14 +11,17 @@ import math
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar
 
-from pydantic import Field
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 
-from toolcrib.encoders.base import FloatArray, SparseVector
+from toolcrib.encoders.base import FloatArray, SparseVector, from_text, to_text
 from toolcrib.errors import QueryError, SettingsError
-from toolcrib.store.base import LegQuery, Scored, Store
+from toolcrib.store.base import LegQuery, Scored, Store, point_id
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of, validate
 from toolcrib.store.payload import squeeze
 
@@ -27,6 +30,7 @@ __all__ = [
     "Candidates",
     "EncodedQuery",
     "FusionWeights",
+    "Head",
     "LegScores",
     "Legs",
     "Place",
@@ -37,6 +41,7 @@ __all__ = [
     "has_words",
     "name_keys",
     "names_by_score",
+    "pack",
     "rank",
     "reciprocal_rank",
 ]
@@ -114,6 +119,54 @@ class LegScores(NamedTuple):
     anti_patterns: float | None = None
     head: float | None = None
     clauses: float | None = None
+
+
+class Head(BaseModel):
+    """A fitted head: `weights` are float16 [len(ids), dimensions] as base64, row by row."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ids: tuple[str, ...]
+    dimensions: int
+    weights: str
+    offsets: tuple[float, ...]
+
+    def log_probabilities(self, query: FloatArray, among: Iterable[int]) -> dict[int, float]:
+        """The log-probability of each point in `among` that the head knows.
+
+        `query`: float32 [d]. They add up to 1 over these points alone: a tool out of the
+        caller's reach changes no other tool's probability.
+        """
+        rows = {point: self._rows[point] for point in among if point in self._rows}
+        if not rows:
+            return {}
+        places = list(rows.values())
+        logits = self._matrix[places] @ query + self._offsets[places]
+        logits -= logits.max()
+        logits -= np.log(np.exp(logits).sum())
+        return dict(zip(rows, logits.tolist(), strict=True))
+
+    @cached_property
+    def _matrix(self) -> NDArray[np.float32]:
+        return from_text(self.weights, self.dimensions)
+
+    @cached_property
+    def _offsets(self) -> NDArray[np.float32]:
+        return np.asarray(self.offsets, dtype=np.float32)
+
+    @cached_property
+    def _rows(self) -> dict[int, int]:
+        return {point_id(tool_id): row for row, tool_id in enumerate(self.ids)}
+
+
+def pack(ids: list[str], weights: FloatArray, offsets: FloatArray) -> Head:
+    """A head of fitted weights: float [len(ids), d], and offsets: float [len(ids)]."""
+    return Head(
+        ids=tuple(ids),
+        dimensions=weights.shape[1],
+        weights=to_text(weights),
+        offsets=tuple(round(float(value), 5) for value in offsets),
+    )
 
 
 class Legs:
