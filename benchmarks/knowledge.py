@@ -26,7 +26,8 @@ from toolcrib import Collection, Crib, Passage
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.router import knowledge
-from toolcrib.router.knowledge import KnowledgeRouter, KnowledgeSettings
+from toolcrib.router.knowledge import KnowledgeRouter
+from toolcrib.router.settings import KnowledgeSettings
 from toolcrib.settings import load_settings
 
 SETS = ("swdocs", "lfrqa")

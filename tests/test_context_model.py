@@ -15,8 +15,7 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SettingsError
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.detector import SemanticDetector
-from toolcrib.router.context.model import read_context, write_context
+from toolcrib.router.context.model import SemanticDetector, read_context, write_context
 from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.settings import load_settings
 from toolcrib.turn_router import make_context_model, make_detector

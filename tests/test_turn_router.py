@@ -17,7 +17,8 @@ from toolcrib.errors import (
     UnknownDecisionError,
     UnknownToolError,
 )
-from toolcrib.router.decision_log import TelemetrySettings, open_log
+from toolcrib.router.decision_log import open_log
+from toolcrib.router.settings import TelemetrySettings
 
 MAIL = "send a mail to Ottilie Brandt"
 PARCEL = Turn(text="send a parcel to somebody")

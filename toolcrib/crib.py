@@ -7,13 +7,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack
 
 from toolcrib import build
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import SettingsError
-from toolcrib.indexers.readers.registry import ToolSource
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import (
@@ -33,13 +32,16 @@ from toolcrib.records import (
 )
 from toolcrib.retrieval.options import SearchKeywords, SearchOptions
 from toolcrib.router.decision_log import DecisionLog
-from toolcrib.router.recovery import RecoveryPolicy
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Identity, Store, StoreInfo
 from toolcrib.store.filters import Filter
 from toolcrib.store.lazy import LazyStore
 from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
+
+if TYPE_CHECKING:
+    from toolcrib.indexers.readers.registry import ToolSource
+    from toolcrib.router.recovery import RecoveryPolicy
 
 __all__ = ["Crib"]
 
@@ -337,6 +339,8 @@ class Crib:
     @property
     def recovery(self) -> RecoveryPolicy:
         """What an agent's loop asks after a failed call; it never waits by itself."""
+        from toolcrib.router.recovery import RecoveryPolicy
+
         return RecoveryPolicy(self.tools.settings.recovery)
 
     # -- life --------------------------------------------------------------------------------

@@ -20,15 +20,17 @@ from toolcrib.errors import SettingsError
 from toolcrib.indexers.points import FieldWeights
 from toolcrib.records import Collection
 from toolcrib.records.validation import faults
-from toolcrib.retrieval.fusion import FusionWeights
-from toolcrib.retrieval.gate import GateSettings
+from toolcrib.retrieval.calibration import GateSettings
+from toolcrib.retrieval.legs import FusionWeights
 from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.retrieval.rerank import RerankSettings
-from toolcrib.router.budget import Limits
-from toolcrib.router.decision_log import TelemetrySettings
-from toolcrib.router.knowledge import KnowledgeSettings
-from toolcrib.router.recovery import RecoverySettings
-from toolcrib.router.tools import ToolSettings
+from toolcrib.router.settings import (
+    KnowledgeSettings,
+    Limits,
+    RecoverySettings,
+    TelemetrySettings,
+    ToolSettings,
+)
 
 __all__ = [
     "ContextSettings",

@@ -6,32 +6,34 @@ import threading
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from itertools import count, islice
+from typing import TYPE_CHECKING
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownToolError
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
 from toolcrib.indexers.points import layout
-from toolcrib.indexers.readers.registry import ToolSource, tool_entries
 from toolcrib.indexers.sync import ToolSync
 from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.calibration import (
     CALIBRATION_KEY,
+    Assessor,
     Calibration,
-    Head,
     load_calibration,
     save_calibration,
     usable_calibration,
 )
-from toolcrib.retrieval.gate import Assessor
 from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
-from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.retrieval.legs import EncodedQuery, Head
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity, Store, StoreInfo, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope, matches, validate
 from toolcrib.store.payload import FACETS, count_facets, read_tool
+
+if TYPE_CHECKING:
+    from toolcrib.indexers.readers.registry import ToolSource
 
 __all__ = ["ToolIndex", "copy_tools"]
 
@@ -77,6 +79,8 @@ class ToolIndex:
         progress: Listener | None = None,
     ) -> IndexReport:
         """Bring the index up to date with the sources, as `Crib.index_tools`."""
+        from toolcrib.indexers.readers.registry import tool_entries
+
         found = [entry for source in sources for entry in tool_entries(source, server, format)]
         try:
             with self._writing:

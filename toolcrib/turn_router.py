@@ -24,10 +24,11 @@ from toolcrib.errors import (
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import Context, Decision, KnowledgeResult, Scope, ToolHit, Turn
 from toolcrib.records.validation import in_words
-from toolcrib.retrieval.queries import has_words
+from toolcrib.retrieval.legs import has_words
 from toolcrib.router.decision_log import (
     DecisionLog,
     FailureLog,
+    Failures,
     Feedback,
     Outcome,
     decision_record,
@@ -38,8 +39,7 @@ from toolcrib.router.decision_log import (
 from toolcrib.tool_index import ToolIndex
 
 if TYPE_CHECKING:
-    from toolcrib.router.context.detector import Detector
-    from toolcrib.router.context.model import ContextModel
+    from toolcrib.router.context.model import ContextModel, Detector
     from toolcrib.router.knowledge import KnowledgeRouter
     from toolcrib.router.router import Router
     from toolcrib.settings import ContextSettings
@@ -66,15 +66,11 @@ class TurnRouter:
         clock: Clock | None = None,
         log: DecisionLog | None = None,
     ) -> None:
-        from toolcrib.router.alternates import Failures
-        from toolcrib.router.budget import Costs
-
         self._tools = tools
         self._knowledge = knowledge
         self._settings = tools.settings
         self._clock = clock or SystemClock()
         self._log = log or open_log(self._settings.telemetry)
-        self._costs = Costs()
         self._failures = Failures()
         self._making = threading.Lock()
         self._made: tuple[object, Router] | None = None
@@ -203,8 +199,8 @@ class TurnRouter:
             return self._made[1]
 
     def _make_router(self) -> Router:
-        from toolcrib.router.router import Router, RouterParts
-        from toolcrib.router.tools import ToolSelector
+        from toolcrib.router.router import Costs, Router
+        from toolcrib.router.tools import ToolSelector, ToolStage
 
         tools, settings = self._tools, self._settings
         model = self._model()
@@ -212,18 +208,17 @@ class TurnRouter:
         names = (each["name"] for each in records if _is_identifier(each["name"]))
         servers = sorted({each["server"] for each in records if each["server"]})
         detector = make_detector(settings.context, model, names, servers)
-        parts = RouterParts(
-            retriever=tools.retriever,
-            selector=ToolSelector(tools.store, settings.tools),
-            tool_settings=settings.tools,
-            detector=detector,
+        return Router(
+            ToolStage(tools.retriever, ToolSelector(tools.store, settings.tools)),
+            detector,
             stranger=make_detector(settings.context, model, ()),
             dense=tools.dense,
             limits=settings.limits,
+            clock=self._clock,
             knowledge=self._knowledge_router(detector),
             gate_decides=settings.gate.is_explicit,
+            costs=self._made[1].costs if self._made else Costs(),
         )
-        return Router(parts, self._clock, self._costs)
 
     def _knowledge_router(self, detector: Detector) -> KnowledgeRouter | None:
         knowledge, settings, reranker = self._knowledge, self._settings, self._tools.reranker
@@ -315,8 +310,8 @@ def make_detector(
     `names` are those of the registry's tools, `services` those of its servers.
     """
     from toolcrib.router.context.cues import load_cues
-    from toolcrib.router.context.detector import SemanticDetector
     from toolcrib.router.context.entities import EntityFinder
+    from toolcrib.router.context.model import SemanticDetector
     from toolcrib.router.context.rules import HeuristicDetector
 
     given = {"service": tuple(services), **settings.gazetteers}

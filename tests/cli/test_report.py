@@ -13,7 +13,8 @@ from tests.router.sample_decisions import believable, decision, record, said
 from toolcrib.cli.evaluate import report
 from toolcrib.errors import SettingsError, SourceError, StoreWriteError
 from toolcrib.problems import exit_code
-from toolcrib.router.decision_log import TelemetrySettings, open_log
+from toolcrib.router.decision_log import open_log
+from toolcrib.router.settings import TelemetrySettings
 
 app = typer.Typer()
 app.command()(report)

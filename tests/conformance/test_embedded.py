@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.conformance import CribContract
 from toolcrib import Crib
-from toolcrib.router.decision_log import TelemetrySettings
+from toolcrib.router.settings import TelemetrySettings
 
 
 class TestEmbedded(CribContract):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,18 +24,16 @@ from toolcrib.retrieval.calibration import (
     SHARP,
     SOFT,
     Calibration,
-    Head,
     default_calibration,
     features,
     load_calibration,
     logistic,
-    pack,
     read_calibration,
     save_calibration,
     softmax,
     usable_calibration,
 )
-from toolcrib.retrieval.fusion import FusionWeights, LegScores, convex
+from toolcrib.retrieval.legs import FusionWeights, Head, LegScores, convex, pack
 from toolcrib.store.base import Store, point_id
 
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=COMPETITORS + 20)
@@ -124,11 +121,6 @@ class TestProbabilities:
         made = calibration({}, weights=weights, offset=math.log(3))
         # Odds of 3, 3/2 and 3/3 at ranks 1, 2 and 3.
         assert self._probabilities(made, [0.9, 0.8, 0.7]) == pytest.approx([3 / 4, 3 / 5, 1 / 2])
-
-    def test_a_lower_one_is_cut_to_what_stands_above_it(self) -> None:
-        weights = tuple(float(name == "log_rank") for name in FEATURES)
-        made = calibration({}, weights=weights)
-        assert self._probabilities(made, [0.9, 0.8, 0.7]) == pytest.approx([0.5, 0.5, 0.5])
 
 
 class TestMismatch:
@@ -286,24 +278,6 @@ class TestCrib:
         crib.tools.save_calibration(None)
         assert crib.find_tools("send mail").confidence is None
 
-    def test_it_is_there_after_opening_again(self, folder: Path, settings: Settings) -> None:
-        with Crib.open(folder, settings=settings) as crib:
-            assert crib.find_tools("send mail").confidence == pytest.approx(0.75)
-
-    def test_other_fusion_weights_leave_answers_without_confidence(
-        self, folder: Path, settings: Settings, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        other = settings.model_copy(update={"fusion": replace(settings.fusion, dense=0.9)})
-        with Crib.open(folder, settings=other) as crib:
-            found = crib.find_tools("send mail")
-        assert (found.confidence, found.verdict, found.threshold) == (None, "accept", None)
-        assert len(found.tools) == 2
-        assert "the calibration was made with fusion {" in caplog.text
-        caplog.clear()
-        with Crib.open(folder, settings=settings) as crib:
-            assert crib.find_tools("send mail").confidence == pytest.approx(0.75)
-        assert caplog.text == ""
-
     def test_a_rebuild_keeps_it(self, folder: Path, settings: Settings) -> None:
         for rebuild in (True, False):
             with Crib.open(folder, settings=settings, rebuild=rebuild) as crib:
@@ -396,8 +370,3 @@ def test_shares_add_up_to_one_and_keep_the_order_of_the_odds(odds):
     shares = softmax(odds)
     assert sum(shares.values()) == pytest.approx(1)
     assert shares[max(odds, key=odds.get)] == max(shares.values())
-
-
-def test_of_two_things_the_softmax_is_the_logistic_of_their_difference():
-    assert softmax({"a": 1.5, "b": 0.2})["a"] == pytest.approx(logistic(1.3))
-    assert logistic(math.log(3)) == pytest.approx(0.75)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import QueryError
-from toolcrib.retrieval.conformal import MAX_SET, least_probability, set_size
+from toolcrib.retrieval.calibration import MAX_SET, least_probability, set_size
 
 PROBABILITIES = st.lists(st.floats(0, 1), max_size=60)
 RANKED = PROBABILITIES.map(lambda values: sorted(values, reverse=True))
@@ -49,13 +49,6 @@ class TestLeastProbability:
     def test_what_is_no_probability_is_refused(self, coverage: float) -> None:
         with pytest.raises(QueryError, match=r"^coverage is .*; it must be between 0 and 1$"):
             least_probability(_needed(50), coverage)
-
-    @given(ASCENDING, COVERAGES, COVERAGES)
-    def test_more_coverage_never_asks_for_more(
-        self, needed: list[float], one: float, other: float
-    ) -> None:
-        less, more = sorted((one, other))
-        assert least_probability(needed, more) <= least_probability(needed, less)
 
 
 class TestSetSize:

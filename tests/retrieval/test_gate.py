@@ -15,7 +15,7 @@ from tests.retrieval.conftest import GENERAL, TOOLS, Open
 from toolcrib import Crib, Equals, FindResult, Scope, ToolSpec
 from toolcrib.errors import CalibrationError, SettingsError
 from toolcrib.records.codec import as_json
-from toolcrib.retrieval.gate import GATE_TEXTS, Gate, GateJudgement, GateReason, GateSettings
+from toolcrib.retrieval.calibration import GATE_TEXTS, Gate, GateJudgement, GateReason, GateSettings
 
 CALIBRATION = calibration({}, threshold=0.3, curves={"": CURVE, "mail": EASY})
 SHARES = st.floats(0, 1)
@@ -139,14 +139,6 @@ def test_stricter_wishes_never_lower_the_threshold(one: float, other: float, ser
     assert lenient[0] <= lenient[1]
 
 
-@given(SHARES, SHARES)
-def test_a_surer_answer_is_never_turned_away_where_a_less_sure_one_passes(
-    one: float, other: float
-) -> None:
-    low, high = sorted((one, other))
-    assert _judged(low).fits <= _judged(high).fits
-
-
 QUERY = "send a mail to somebody"
 
 
@@ -237,11 +229,6 @@ class TestAbstaining:
         assert ids(found)[0] == "post/track_parcel"
         assert (found.verdict, found.reason) == ("accept", "called by its name")
 
-    async def test_the_asynchronous_twin_hands_the_gate_on(self, open_crib: Open) -> None:
-        crib = open_crib(flat, probability=0.25)
-        assert (await crib.afind_tools(QUERY)).tools == ()
-        assert len((await crib.afind_tools(QUERY, gate=False)).tools) == 5
-
     def test_where_no_tool_is_in_reach_there_is_nothing_to_judge(self, open_crib: Open) -> None:
         found = open_crib(calibration).find_tools(QUERY, scope=Scope(servers=frozenset()))
         assert (found.tools, found.verdict, found.confidence) == ((), "abstain", None)
@@ -276,10 +263,6 @@ class TestFallback:
             0.5,
             True,
         )
-
-    def test_where_something_fits_it_stays_away(self, open_crib: Open) -> None:
-        found = open_crib(flat, gate=self.GATE, probability=0.75).find_tools(QUERY, k=1)
-        assert (ids(found), found.verdict, found.fallback) == (["mail/send_mail"], "accept", False)
 
     def test_a_tool_that_is_switched_off_is_no_fallback(self, own_crib: Open) -> None:
         crib = own_crib(flat, probability=0.25)

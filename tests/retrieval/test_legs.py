@@ -8,8 +8,7 @@ import pytest
 
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.retrieval.fusion import LegScores
-from toolcrib.retrieval.legs import EncodedQuery, Legs
+from toolcrib.retrieval.legs import EncodedQuery, Legs, LegScores
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Equals, Filter
 

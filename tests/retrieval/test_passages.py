@@ -86,12 +86,6 @@ def test_an_empty_store_holds_no_answer(stores):
     assert retriever(stores()).find(ask(QUESTION), 5) == []
 
 
-def test_without_a_share_of_words_the_score_is_the_cosine(shelf):
-    for each in retriever(shelf, lexical=0).find(ask(QUESTION), 5):
-        cosine = float(DENSE.encode_documents([each.passage.text])[0] @ ask(QUESTION).dense)
-        assert each.score == pytest.approx(max(0.0, cosine), abs=1e-5)
-
-
 def test_by_words_alone_who_shares_none_has_no_score(shelf):
     found = {e.passage.id: e.score for e in retriever(shelf, lexical=1).find(ask("tomatoes"), 5)}
     assert {name for name, score in found.items() if score} == {
@@ -153,8 +147,3 @@ def test_a_passage_that_one_leg_brought_is_scored_by_the_other_too(crowded):
 def test_equals_are_ordered_by_id(crowded):
     found = retriever(crowded).find(ask("carrots"), len(TWINS), COPIES)
     assert ids(found) == [twin.id for twin in TWINS]
-
-
-def test_of_equals_those_are_kept_whose_ids_come_first(crowded):
-    found = retriever(crowded).find(ask("carrots"), 3, COPIES)
-    assert ids(found) == [twin.id for twin in TWINS[:3]]

@@ -10,7 +10,8 @@ from toolcrib.indexers.points import passage_layout
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import Collection, Context, Passage
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.router.knowledge import KnowledgeRouter, KnowledgeSettings
+from toolcrib.router.knowledge import KnowledgeRouter
+from toolcrib.router.settings import KnowledgeSettings
 from toolcrib.settings import Settings
 from toolcrib.store.lazy import LazyStore
 

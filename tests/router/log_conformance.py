@@ -15,7 +15,8 @@ import pytest
 
 from tests.router.log_writer import entry
 from toolcrib.errors import StoreWriteError
-from toolcrib.router.decision_log import DecisionLog, TelemetrySettings, open_log
+from toolcrib.router.decision_log import DecisionLog, open_log
+from toolcrib.router.settings import TelemetrySettings
 
 WRITER = Path(__file__).with_name("log_writer.py")
 ROOT = Path(__file__).parents[2]

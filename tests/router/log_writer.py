@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from toolcrib.router.decision_log import TelemetrySettings, open_log
+from toolcrib.router.decision_log import open_log
+from toolcrib.router.settings import TelemetrySettings
 
 
 def entry(name: str, number: int) -> dict[str, object]:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib import Crib, Equals, Not, Scope, Settings, ToolSpec
-from toolcrib.router.alternates import Failures, alternates, schema_fit
+from toolcrib.router.alternates import alternates, schema_fit
+from toolcrib.router.decision_log import Failures
 from toolcrib.settings import EncoderSettings
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import HasId

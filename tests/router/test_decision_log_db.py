@@ -11,8 +11,6 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.router.log_conformance import DecisionLogContract
 from tests.router.log_writer import entry
@@ -21,7 +19,7 @@ from tests.store import qdrant_over_http
 from toolcrib.clock import ManualClock
 from toolcrib.errors import StoreDamagedError, StoreError, StoreLockedError
 from toolcrib.router import decision_log_db
-from toolcrib.router.decision_log import DecisionLog, FailureLog, outcome_record
+from toolcrib.router.decision_log import outcome_record
 from toolcrib.router.decision_log_db import DatabaseLog, SqliteLog
 from toolcrib.store.records_db.base import DbRow
 from toolcrib.store.records_db.qdrant import QdrantRecordsDb
@@ -61,11 +59,6 @@ def outcome(decision="d1", tool="mail/send", ended="failure", at=MARCH + 5):
 
 def ids(records):
     return [each["id"] for each in records]
-
-
-def test_it_is_a_log_of_decisions_that_knows_what_failed(log):
-    typed: DecisionLog = log
-    assert isinstance(typed, FailureLog)
 
 
 def test_a_log_that_was_never_written_to_is_empty(log, db):
@@ -141,13 +134,6 @@ def test_what_was_said_of_a_decision_comes_in_the_order_in_which_it_was_said(log
     assert log.about("d3") == ([], [])
 
 
-def test_what_was_said_of_others_before_and_after_is_no_part_of_it(log):
-    for number, name in enumerate(("d1", "d2", "d3")):
-        log.write(record(id=name, at=MARCH + 60 * number))
-        log.write(outcome(name, tool=name))
-    assert [log.failed(name) for name in ("d1", "d2", "d3")] == [("d1",), ("d2",), ("d3",)]
-
-
 def test_more_is_said_of_one_decision_than_fits_a_page(log):
     log.write(record(id="d1"))
     for number in range(450):
@@ -193,11 +179,6 @@ def test_the_words_of_users_are_kept_only_when_asked_for(db, text):
         assert ("note" in log.about("d1").feedback[0]) is text
 
 
-def test_who_asked_is_kept(log):
-    log.write({**record(id="d1"), "by": "a1b2"})
-    assert log.find("d1")["by"] == "a1b2"
-
-
 def test_what_is_older_than_is_kept_goes_now_and_then(db):
     clock = ManualClock()
     for name, at in (("old", MARCH - DAY_S - 1), ("young", MARCH - DAY_S + 1)):
@@ -219,23 +200,6 @@ def test_what_is_older_than_is_kept_goes_now_and_then(db):
         log.write(record(id="much later"))
         log.close()
         assert db.get("decisions/acme", "old") is None
-
-
-@settings(max_examples=30)
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["x", "y"]), st.booleans())))
-def test_of_any_outcomes_the_last_of_each_tool_counts(tmp_path_factory, told):
-    path = tmp_path_factory.mktemp("log") / "ledger.db"
-    with closing(SqliteRecordsDb(path)) as db, closing(opened(db)) as log:
-        for name in "abc":
-            log.write(record(id=name))
-        last: dict[tuple[str, str], bool] = {}
-        for name, tool, is_failure in told:
-            log.write(outcome(name, tool, "failure" if is_failure else "success"))
-            last[name, tool] = is_failure
-        for name in "abc":
-            expected = {tool for (whose, tool), failed in last.items() if whose == name and failed}
-            assert set(log.failed(name)) == expected
-            assert len(log.about(name).outcomes) == sum(whose == name for whose, _, _ in told)
 
 
 # -- what cannot be written, for a while or for good ---------------------------------------------
@@ -265,15 +229,6 @@ def busy(file_db, path):
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield other
-
-
-def test_decisions_wait_until_it_can_be(file_log, busy):
-    file_log.write(record(id="d1"))
-    with pytest.raises(StoreLockedError):
-        file_log.flush()
-    file_log.write(record(id="d2"))
-    busy.execute("COMMIT")
-    assert (ids(file_log.recent()), file_log.dropped) == (["d2", "d1"], 0)
 
 
 def test_decisions_that_wait_are_known_beside_those_that_are_written(file_log, path):

@@ -16,7 +16,7 @@ from tests.router.knowledge_shelf import (
 from toolcrib import Crib, Scope, Settings, Turn
 from toolcrib.records import Collection, KnowledgeResult, Passage
 from toolcrib.records.codec import as_json
-from toolcrib.router.knowledge import MapEntry
+from toolcrib.router.settings import MapEntry
 
 EGG = "how long should an egg cook?"
 QUESTIONS = (EGG, "carrots", "when are tomatoes watered", "who holds the key to the safe")

@@ -42,12 +42,6 @@ def test_where_only_passages_were_found_a_request_is_sent_to_them_and_the_guess_
     assert route.reason.startswith("written knowledge answers this (knowledge ")
 
 
-def test_where_only_a_tool_was_found_a_question_is_sent_to_it_and_the_guess_is_told():
-    route = choose_route(RouteEvidence(READING, SURE_TOOLS, NO_PASSAGES))
-    assert (route.kind, route.corrected_from) == ("tools", "knowledge")
-    assert route.reason.startswith("a tool must do this (tools ")
-
-
 @pytest.mark.parametrize("context", [DOING, READING, STRANGE])
 def test_where_nothing_was_found_it_is_the_general_tool(context):
     route = choose_route(RouteEvidence(context, NO_TOOLS, NO_PASSAGES))

@@ -142,17 +142,6 @@ def test_a_tools_own_words_cannot_lift_a_ceiling(odd):
     assert ids(odd.route(INJECTION)) == ["clinic/patient_file"]
 
 
-def test_tools_that_require_each_other_come_once(odd):
-    decision = check(odd.route("open the door"), most_tools=3)
-    assert ids(decision) == ["open_door", "find_key", "open_drawer"]
-
-
-def test_a_tool_that_requires_itself_comes_once_and_what_nobody_offers_is_said(odd):
-    decision = check(odd.route("selfish needs itself"))
-    assert ids(decision) == ["selfish"]
-    assert "requires-unmet:nothing" in decision.signals
-
-
 TEXTS = st.text(max_size=120) | st.sampled_from(
     [MAIL, INJECTION, "hi", *(p.text for p in PASSAGES), *(c.description for c in COLLECTIONS)]
 )

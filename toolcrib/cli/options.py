@@ -174,7 +174,8 @@ def logged_records(context: typer.Context, log: Path | None) -> tuple[str, list[
         SourceError: there is no such log, or nothing in it.
         StoreDamagedError: it cannot be read.
     """
-    from toolcrib.router.decision_log import TelemetrySettings, open_log
+    from toolcrib.router.decision_log import open_log
+    from toolcrib.router.settings import TelemetrySettings
 
     path = str(log) if log is not None else load_settings(context.obj).telemetry.path
     opened = open_log(TelemetrySettings(path=path))

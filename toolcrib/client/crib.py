@@ -38,8 +38,8 @@ from toolcrib.records import (
 )
 from toolcrib.records.codec import as_json
 from toolcrib.records.validation import in_words
+from toolcrib.retrieval.legs import check_query, has_words
 from toolcrib.retrieval.options import SearchKeywords, SearchOptions
-from toolcrib.retrieval.queries import check_query, has_words
 from toolcrib.router.collections import preset
 from toolcrib.router.decision_log import Feedback
 from toolcrib.router.recovery import RecoveryPolicy

@@ -30,11 +30,10 @@ from toolcrib.retrieval.calibration import (
     Calibration,
     Figures,
     Floats,
-    Head,
     default_calibration,
-    pack,
     probabilities,
 )
+from toolcrib.retrieval.legs import Head, pack
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not
 

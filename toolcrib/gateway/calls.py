@@ -26,7 +26,8 @@ from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import UpstreamPool
 from toolcrib.integrations.fastmcp import failure
 from toolcrib.records import Outcome, Scope, ToolHit
-from toolcrib.router.alternates import Failures, alternates
+from toolcrib.router.alternates import alternates
+from toolcrib.router.decision_log import Failures
 from toolcrib.router.recovery import classify
 from toolcrib.store.filters import AnyOf, Not
 

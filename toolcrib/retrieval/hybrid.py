@@ -14,14 +14,28 @@ from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray, Rera
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import ToolcribError
 from toolcrib.records import FindResult, ToolHit
-from toolcrib.retrieval.calibration import COMPETITORS, Floats, Head, features
-from toolcrib.retrieval.conformal import MAX_SET
-from toolcrib.retrieval.fusion import FusionWeights, fuse
-from toolcrib.retrieval.gate import ENABLED, Assessor, GateSettings
-from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Legs
+from toolcrib.retrieval.calibration import (
+    COMPETITORS,
+    ENABLED,
+    MAX_SET,
+    Assessor,
+    Floats,
+    GateSettings,
+    features,
+)
+from toolcrib.retrieval.legs import (
+    DEPTH,
+    Candidates,
+    EncodedQuery,
+    FusionWeights,
+    Head,
+    Legs,
+    check_query,
+    fuse,
+    has_words,
+    rank,
+)
 from toolcrib.retrieval.options import SearchOptions
-from toolcrib.retrieval.queries import check_query, has_words, wordless
-from toolcrib.retrieval.ranking import Candidates, by_place, rank
 from toolcrib.retrieval.rerank import Reranked, RerankSettings, ToolReranker
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope
@@ -122,7 +136,14 @@ class HybridRetriever:
         k = options.k
         check_query(text, k, options.where)
         if not has_words(text):
-            return wordless(text)
+            return FindResult(
+                text,
+                (),
+                {"total": 0.0},
+                verdict="abstain",
+                reason="the query holds no words",
+                degraded=("no-words",),
+            )
         watch = Stopwatch(self._clock)
         encoded = self.encode(query) if isinstance(query, str) else query
         watch.lap("encode")
@@ -248,10 +269,11 @@ class HybridRetriever:
     def _fetch(self, found: Candidates, k: int, *, explain: bool) -> list[ToolHit]:
         depth = self._reranker.settings.depth if self._reranker else 0
         places = {place.point: place for place in found.first(max(k, depth))}
-        fetched = by_place(
+        fetched = [
             (places[record.id], read_tool(record.payload))
             for record in self._store.retrieve(list(places))
-        )
+        ]
+        fetched.sort(key=lambda pair: (pair[0].level, pair[1].id))
         return [
             ToolHit(0, place.score, spec, found.explained(place) if explain else {})
             for place, spec in fetched

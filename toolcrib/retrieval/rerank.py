@@ -15,8 +15,8 @@ from toolcrib.encoders.base import Reranker
 from toolcrib.errors import EncoderError
 from toolcrib.records import ToolHit
 from toolcrib.retrieval.calibration import logistic
+from toolcrib.retrieval.legs import by_score
 from toolcrib.retrieval.passages import RankedPassage
-from toolcrib.retrieval.ranking import by_score
 
 __all__ = ["MAX_TEXT_CHARS", "PassageReranker", "RerankSettings", "Reranked", "ToolReranker"]
 

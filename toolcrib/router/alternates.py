@@ -1,23 +1,21 @@
-"""Alternates: what to use in place of a tool that failed, and which tools have failed."""
+"""Alternates: what to use in place of a tool that failed."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from toolcrib.encoders.lexical import split_identifier
 from toolcrib.indexers.points import dense_text
-from toolcrib.records import FindResult, Outcome, Scope, ToolHit, ToolSpec
+from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
+from toolcrib.retrieval.legs import by_score
 from toolcrib.retrieval.options import SearchOptions
-from toolcrib.retrieval.ranking import by_score
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not, all_of
 from toolcrib.store.payload import squeeze
 
-__all__ = ["Failures", "Finder", "alternates", "schema_fit"]
+__all__ = ["Finder", "alternates", "schema_fit"]
 
 DEPTH = 20
 """Candidates a search: they held an equal tool for 97 in 100 failures or more, where there was
@@ -43,8 +41,6 @@ KNOWN_NAME = 0.5
 """What a required parameter of the right name and another type counts: it can be converted."""
 
 MAX_TOOL_CHARS = 500
-MAX_DECISIONS = 10_000
-MAX_TOOLS = 100
 
 _TOTAL = 1 + CATEGORY + PROVIDES + SCHEMA
 
@@ -155,34 +151,3 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 def _items(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-class Failures:
-    """Remembers which tools failed for a decision; safe for several threads.
-
-    The last `decisions` that something failed for are kept, and the last `MAX_TOOLS` of each.
-    """
-
-    def __init__(self, decisions: int = MAX_DECISIONS) -> None:
-        self._most = decisions
-        self._failed: OrderedDict[str, dict[str, None]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def report(self, decision_id: str, tool: str, outcome: Outcome) -> None:
-        """Take down how a call of a tool (by id) ended; a success makes up for its failures."""
-        with self._lock:
-            failed = self._failed.pop(decision_id, {})
-            failed.pop(tool, None)
-            if outcome == "failure":
-                failed[tool] = None
-            if len(failed) > MAX_TOOLS:
-                del failed[next(iter(failed))]
-            if failed:
-                self._failed[decision_id] = failed
-            if len(self._failed) > self._most:
-                self._failed.popitem(last=False)
-
-    def of(self, decision_id: str) -> tuple[str, ...]:
-        """The ids of the tools that failed for a decision, in the order of failing."""
-        with self._lock:
-            return tuple(self._failed.get(decision_id, ()))

@@ -11,34 +11,33 @@ import itertools
 import json
 import os
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Protocol, cast, runtime_checkable
+from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
-from toolcrib.errors import SettingsError, StoreDamagedError, StoreWriteError
+from toolcrib.errors import StoreDamagedError, StoreWriteError
 from toolcrib.records.codec import adapter, as_json
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
 from toolcrib.records.turns import Decision, Outcome, RouteKind
+from toolcrib.router.settings import SQLITE, TelemetrySettings
 
 __all__ = [
     "DecisionLog",
     "FailureLog",
+    "Failures",
     "Feedback",
     "JsonLinesLog",
-    "TelemetrySettings",
     "decision_record",
     "feedback_record",
     "open_log",
     "outcome_record",
 ]
-
-JSON_LINES = (".jsonl",)
-SQLITE = (".db", ".sqlite", ".sqlite3")
 
 QUOTES = re.compile(r"[:=\"'`“”„‘’«»(\[{<]")
 PLAIN_WORD = re.compile(r"[a-z]+(?:-[a-z]+)*[,;.]?", re.IGNORECASE | re.ASCII)
@@ -81,26 +80,39 @@ class FailureLog(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class TelemetrySettings:
-    """Whether decisions are logged, and how much of them.
+MAX_DECISIONS = 10_000
+MAX_TOOLS = 100
 
-    `path`: none for no log; a name that ends in `.jsonl` is one of JSON Lines, `.db`, `.sqlite`
-    or `.sqlite3` one in SQLite. `text`: also keep what users wrote. A file of JSON Lines is
-    put aside at `max_bytes`, and the last `kept` of those are kept.
+
+class Failures:
+    """Remembers which tools failed for a decision; safe for several threads.
+
+    The last `decisions` that something failed for are kept, and the last `MAX_TOOLS` of each.
     """
 
-    path: str | None = None
-    text: bool = False
-    max_bytes: Annotated[int, Field(ge=4096)] = 16 * 2**20
-    kept: Annotated[int, Field(ge=0)] = 5
+    def __init__(self, decisions: int = MAX_DECISIONS) -> None:
+        self._most = decisions
+        self._failed: OrderedDict[str, dict[str, None]] = OrderedDict()
+        self._lock = threading.Lock()
 
-    def __post_init__(self) -> None:
-        suffixes = (*JSON_LINES, *SQLITE)
-        if self.path is not None and Path(self.path).suffix not in suffixes:
-            raise SettingsError(
-                f"telemetry.path: {self.path!r} does not end in one of {', '.join(suffixes)}",
-            )
+    def report(self, decision_id: str, tool: str, outcome: Outcome) -> None:
+        """Take down how a call of a tool (by id) ended; a success makes up for its failures."""
+        with self._lock:
+            failed = self._failed.pop(decision_id, {})
+            failed.pop(tool, None)
+            if outcome == "failure":
+                failed[tool] = None
+            if len(failed) > MAX_TOOLS:
+                del failed[next(iter(failed))]
+            if failed:
+                self._failed[decision_id] = failed
+            if len(self._failed) > self._most:
+                self._failed.popitem(last=False)
+
+    def of(self, decision_id: str) -> tuple[str, ...]:
+        """The ids of the tools that failed for a decision, in the order of failing."""
+        with self._lock:
+            return tuple(self._failed.get(decision_id, ()))
 
 
 class Feedback(BaseModel):

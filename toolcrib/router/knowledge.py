@@ -13,18 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Annotated
-
-from pydantic import Field
 
 from toolcrib.records import Collection, CollectionHit, Context, KnowledgeResult, PassageHit
 from toolcrib.retrieval.calibration import logistic, softmax
-from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.retrieval.legs import EncodedQuery, names_by_score
 from toolcrib.retrieval.passages import PassageRetriever, RankedPassage
-from toolcrib.retrieval.ranking import names_by_score
 from toolcrib.retrieval.rerank import PassageReranker
 from toolcrib.router.collections import CollectionIndex
 from toolcrib.router.route import Reason
+from toolcrib.router.settings import KnowledgeSettings
 from toolcrib.store.filters import AnyOf
 
 __all__ = [
@@ -33,8 +30,6 @@ __all__ = [
     "MOST_PASSAGES",
     "SHARE_FLOOR",
     "KnowledgeRouter",
-    "KnowledgeSettings",
-    "MapEntry",
     "collection_probabilities",
     "estimated_tokens",
     "fit_probability",
@@ -148,38 +143,6 @@ ALL = "all"
 
 FLOOR = 0.02
 """A collection this much less likely than the first is named, and gives no passages."""
-
-Probability = Annotated[float, Field(ge=0, le=1)]
-
-
-@dataclass(frozen=True, slots=True)
-class MapEntry:
-    """Turns of this domain and intent go to these collections, whatever else speaks."""
-
-    domain: str
-    intent: str
-    collections: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class KnowledgeSettings:
-    """How knowledge is chosen.
-
-    `collections` at most are asked, `passages` at most taken of each, `token_budget` tokens in
-    all. `threshold`: the probability of the first collection below which all are asked.
-    `least`: the probability that any fits below which none is. `map` adds to what collections
-    say of themselves (`answers`); `map_confidence`: how sure the context must be before either
-    is believed.
-    """
-
-    collections: Annotated[int, Field(ge=1)] = 2
-    passages: Annotated[int, Field(ge=1)] = 8
-    token_budget: Annotated[int, Field(ge=1)] = 1600
-    threshold: Probability = 0.2
-    least: Probability = 0.25
-    map: tuple[MapEntry, ...] = ()
-    map_confidence: Probability = 0.5
-    enabled: bool = True
 
 
 @dataclass(frozen=True, slots=True)

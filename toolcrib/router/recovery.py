@@ -12,9 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from random import Random
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, cast
-
-from pydantic import Field
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from toolcrib.errors import (
     ForbiddenError,
@@ -23,18 +21,17 @@ from toolcrib.errors import (
     RateLimitedError,
     ServiceError,
     ServiceUnavailableError,
-    SettingsError,
     StoreUnavailableError,
     UnauthenticatedError,
     UnknownToolError,
 )
+from toolcrib.router.settings import RecoverySettings
 
 __all__ = [
     "Action",
     "Diagnosis",
     "ErrorClass",
     "RecoveryPolicy",
-    "RecoverySettings",
     "Step",
     "classify",
     "diagnose",
@@ -279,30 +276,6 @@ AGAIN: dict[ErrorClass, Action] = {
     "reclassify": "reclassify",
     "replan": "replan",
 }
-
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-@dataclass(frozen=True, slots=True)
-class RecoverySettings:
-    """How often a call is tried, and how long is waited between.
-
-    The wait before attempt n + 1 is `base_s * factor ** (n - 1)`, at most `cap_s`, give or take
-    the share `jitter` of it. Nobody waits longer than `cap_s`, whatever a server asks.
-    """
-
-    max_attempts: Annotated[int, Field(ge=1)] = 3
-    base_s: Seconds = 0.5
-    factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
-    cap_s: Seconds = 30.0
-    jitter: Annotated[float, Field(ge=0, le=1)] = 0.1
-
-    def __post_init__(self) -> None:
-        if self.base_s > self.cap_s:
-            raise SettingsError(
-                f"recovery.base_s is {self.base_s:g}, above recovery.cap_s ({self.cap_s:g}); "
-                "the first wait cannot be longer than the longest"
-            )
 
 
 @dataclass(frozen=True, slots=True)

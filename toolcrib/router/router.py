@@ -12,9 +12,9 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,19 +23,20 @@ from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.errors import QueryError, ToolcribError
 from toolcrib.records import Collection, Context, Decision, FindResult, KnowledgeResult, Route, Turn
 from toolcrib.records.scope import is_above
-from toolcrib.retrieval.hybrid import HybridRetriever, has_words
+from toolcrib.retrieval.hybrid import has_words
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.router.budget import Budget, Costs, Limits
-from toolcrib.router.context.detector import Detector
+from toolcrib.router.context.model import Detector
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.route import Reason, RouteEvidence, choose_route
-from toolcrib.router.tools import Selection, ToolSelector, ToolSettings, ToolStage
+from toolcrib.router.settings import STAGES, Limits
+from toolcrib.router.tools import Selection, ToolStage
 from toolcrib.store.filters import from_scope
 
 __all__ = [
+    "Budget",
+    "Costs",
     "FollowUp",
     "Router",
-    "RouterParts",
     "SearchText",
     "by_itself",
     "gist",
@@ -146,6 +147,110 @@ def _signals(turn: Turn) -> Iterator[str]:
             yield signal
 
 
+LEARNING = 0.2
+"""How much one more run moves what a stage is expected to cost."""
+
+
+_Made = TypeVar("_Made")
+
+
+class Costs:
+    """What each stage is expected to cost, learnt from what it took; for several threads."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def of(self, stage: str) -> float:
+        """Expected milliseconds; 0 for a stage that never ran: it is given its chance."""
+        return self._known.get(stage, 0.0)
+
+    def learn(self, stage: str, took_ms: float) -> None:
+        """Take one more run into account."""
+        with self._lock:
+            before = self._known.get(stage)
+            moved = took_ms if before is None else before + LEARNING * (took_ms - before)
+            self._known[stage] = moved
+
+    def forget(self, stage: str) -> None:
+        """Expect a little less of a stage that was left out, so that it gets another chance."""
+        with self._lock:
+            if stage in self._known:
+                self._known[stage] *= 1 - LEARNING
+
+
+class Budget:
+    """The time of one turn, by the injected clock."""
+
+    def __init__(
+        self, limits: Limits, costs: Costs, clock: Clock, total_ms: float | None = None
+    ) -> None:
+        self._limits = limits
+        self._total = limits.total_ms if total_ms is None else total_ms
+        self._costs = costs
+        self._clock = clock
+        self._start = clock()
+        self._waiting: set[str] = set(STAGES)
+        self._left_out: set[str] = set()
+        self.took_ms: dict[str, float] = {}
+        self.degraded: list[str] = []
+
+    @property
+    def spent_ms(self) -> float:
+        """Milliseconds since the turn began."""
+        return (self._clock() - self._start) * 1000
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether there was time for neither tools nor knowledge."""
+        return {"tools", "knowledge"} <= self._left_out
+
+    def admits(self, stage: str) -> bool:
+        """Whether a stage still fits, beside those to come whose loss would be dearer."""
+        cost = self._costs.of(stage)
+        if cost > self._limits.stage_ms.get(stage, float("inf")):
+            return False
+        if self._total is None:
+            return True
+        left = self._total - self.spent_ms
+        if left <= 0:
+            return False
+        for dearer in reversed(STAGES[STAGES.index(stage) + 1 :]):
+            expected = self._costs.of(dearer)
+            # What would not fit in any case keeps no time from the others.
+            if dearer in self._waiting and expected <= left:
+                left -= expected
+        return cost <= left
+
+    def admitted(self, stage: str) -> bool:
+        """As `admits`, for a part of another stage: when it does not fit, that is noted."""
+        self._waiting.discard(stage)
+        if self.admits(stage):
+            return True
+        self._left_out.add(stage)
+        self.degraded.append(stage)
+        self._costs.forget(stage)
+        return False
+
+    def run(self, stage: str, work: Callable[[], _Made], otherwise: _Made) -> _Made:
+        """Do a stage's work if it still fits, else name it and give `otherwise`."""
+        return self.timed(stage, work) if self.admitted(stage) else otherwise
+
+    def skip(self, stage: str) -> None:
+        """Say that a stage is not needed for this turn: nothing is kept free for it."""
+        self._waiting.discard(stage)
+
+    def timed(self, stage: str, work: Callable[[], _Made]) -> _Made:
+        """Do what cannot be left out, and note what it took."""
+        started = self._clock()
+        try:
+            return work()
+        finally:
+            took = (self._clock() - started) * 1000
+            self.took_ms[stage] = self.took_ms.get(stage, 0.0) + took
+            self._costs.learn(stage, took)
+
+
 SMALLTALK = {
     "greeting": "a greeting",
     "thanks": "thanks",
@@ -157,53 +262,44 @@ REMEMBERED = 512
 """Vectors of earlier messages that are kept: a conversation sends the same ones every turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class RouterParts:
-    """What a router works with; `knowledge` is None where there are no collections.
+@dataclass(eq=False)
+class Router:
+    """Decides turns; reads stores, writes none. `knowledge` is None where there are no collections.
 
     `stranger` reads turns like `detector`, but knows no names of the registry: it is for callers
     who may not use all of it. `gate_decides`: a user has said when tools are good enough, and
     nothing overrules that.
     """
 
-    retriever: HybridRetriever
-    selector: ToolSelector
-    tool_settings: ToolSettings
+    tools: ToolStage
     detector: Detector
     stranger: Detector
     dense: DenseEncoder
     limits: Limits
+    clock: Clock
     knowledge: KnowledgeRouter | None = None
     gate_decides: bool = False
+    costs: Costs = field(default_factory=Costs)
 
-
-class Router:
-    """Decides turns; reads stores, writes none."""
-
-    def __init__(self, parts: RouterParts, clock: Clock, costs: Costs | None = None) -> None:
-        self._parts = parts
-        self._clock = clock
-        self._costs = costs or Costs()
-        self._stage = ToolStage(parts.retriever, parts.selector, parts.tool_settings)
+    def __post_init__(self) -> None:
         self._known: dict[str, FloatArray] = {}
         self._lock = threading.Lock()
 
     def detect(self, turn: Turn) -> Context:
         """What kind of turn it is: encodes and classifies, and does nothing else."""
-        query = self._encode(gist(turn.text)) if has_words(turn.text) else None
+        query = self.tools.encode(gist(turn.text)) if has_words(turn.text) else None
         return self._detector(turn).detect(turn.text, query)
 
     def _detector(self, turn: Turn) -> Detector:
         """Who reads a turn; a caller's scope keeps from it what is named beyond."""
-        within = from_scope(turn.scope)
-        return self._parts.detector if within is None else self._parts.stranger
+        return self.detector if from_scope(turn.scope) is None else self.stranger
 
     def find_knowledge(self, turn: Turn) -> KnowledgeResult:
         """The passages for a question, whatever kind of turn it is."""
-        knowledge = self._parts.knowledge
+        knowledge = self.knowledge
         if knowledge is None:
             return KnowledgeResult(reason=Reason.NO_COLLECTION.said())
-        return knowledge.find(self._encode(gist(turn.text)), None, self._reach(turn))
+        return knowledge.find(self.tools.encode(gist(turn.text)), None, self._reach(turn))
 
     def route(
         self,
@@ -224,12 +320,12 @@ class Router:
         """
         if k is not None and k < 1:
             raise QueryError(f"k is {k}; at least one tool must be asked for")
-        budget = Budget(self._parts.limits, self._costs, self._clock, budget_ms)
+        budget = Budget(self.limits, self.costs, self.clock, budget_ms)
         decision_id = uuid.uuid4().hex
         if not has_words(turn.text):
-            return _wordless(decision_id, turn, budget, self._parts.limits)
+            return _wordless(decision_id, turn, budget, self.limits)
         searched = self._search_text(turn, budget)
-        query = budget.timed("encode", lambda: self._encode(searched.text))
+        query = budget.timed("encode", lambda: self.tools.encode(searched.text))
         context = self._context(turn, query, budget)
         signals = (*text_signals(turn), *_ceilings(turn, context))
         if context.smalltalk is None:
@@ -239,14 +335,14 @@ class Router:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
         route = choose_route(
-            RouteEvidence(context, found, knowledge, self._parts.gate_decides, late=budget.is_spent)
+            RouteEvidence(context, found, knowledge, self.gate_decides, late=budget.is_spent)
         )
-        limits = self._parts.limits
+        limits = self.limits
         return Decision(
             id=decision_id,
             context=context,
             route=route,
-            tools=self._stage.judged(turn, route, selection),
+            tools=self.tools.judged(turn, route, selection),
             knowledge=_kept(route, knowledge),
             search_text=searched.text,
             signals=_once(searched.signals, signals, selection.signals, knowledge.signals),
@@ -286,28 +382,25 @@ class Router:
             known = {text: self._known[text] for text in texts if text in self._known}
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
-            known |= dict(zip(missing, self._parts.dense.encode_documents(missing), strict=True))
+            known |= dict(zip(missing, self.dense.encode_documents(missing), strict=True))
             with self._lock:
                 self._known |= known
                 for text in list(self._known)[:-REMEMBERED]:
                     del self._known[text]
         return np.stack([known[text] for text in texts])
 
-    def _encode(self, text: str) -> EncodedQuery:
-        return self._parts.retriever.encode(text)
-
     def _tools(
         self, turn: Turn, query: EncodedQuery, budget: Budget, k: int | None, shown: Sequence[str]
     ) -> Selection:
-        reranking = self._stage.reranks and budget.admitted("rerank")
+        reranking = self.tools.reranks and budget.admitted("rerank")
         late = FindResult(query.text, (), {}, verdict="abstain", reason=Reason.NO_TIME.said())
         selection = budget.run(
             "tools",
-            lambda: self._stage.find(turn, query, k, shown, reranking=reranking),
+            lambda: self.tools.find(turn, query, k, shown, reranking=reranking),
             Selection(late),
         )
         if "rerank" in selection.result.took_ms:
-            self._costs.learn("rerank", selection.result.took_ms["rerank"])
+            self.costs.learn("rerank", selection.result.took_ms["rerank"])
         return selection
 
     def _for_smalltalk(
@@ -316,13 +409,13 @@ class Router:
         budget.skip("tools")
         budget.skip("knowledge")
         reason = Reason.SMALLTALK.said(SMALLTALK.get(kind, kind))
-        return self._stage.always(turn, reason, shown), KnowledgeResult(reason=reason)
+        return self.tools.always(turn, reason, shown), KnowledgeResult(reason=reason)
 
     def _knowledge(
         self, turn: Turn, query: EncodedQuery, context: Context, budget: Budget
     ) -> KnowledgeResult:
         """The passages of a turn; a store that fails costs them, and not the tools."""
-        knowledge, reach = self._parts.knowledge, self._reach(turn)
+        knowledge, reach = self.knowledge, self._reach(turn)
         if knowledge is None or not reach:
             budget.skip("knowledge")
             return KnowledgeResult(reason=Reason.NO_COLLECTION.said())
@@ -340,7 +433,7 @@ class Router:
         return budget.run("knowledge", find, KnowledgeResult(reason=Reason.NO_TIME.said()))
 
     def _reach(self, turn: Turn) -> tuple[Collection, ...]:
-        knowledge = self._parts.knowledge
+        knowledge = self.knowledge
         return knowledge.catalogue.within(turn.scope, turn.max_sensitivity) if knowledge else ()
 
 

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Annotated, NamedTuple
-
-from pydantic import Field
+from typing import NamedTuple
 
 from toolcrib.records import FindResult, Route, Sensitivity, ToolHit, ToolSpec, Turn
-from toolcrib.retrieval.gate import ENABLED
+from toolcrib.retrieval.calibration import ENABLED
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.options import SearchOptions
+from toolcrib.router.settings import ToolSettings
 from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import (
     AnyOf,
@@ -34,7 +33,6 @@ __all__ = [
     "Reach",
     "Selection",
     "ToolSelector",
-    "ToolSettings",
     "ToolStage",
     "compatible",
     "required",
@@ -125,31 +123,7 @@ def _preference(need: _Need, record: Record) -> tuple[bool, bool, str]:
     return tool_id != need.name, record.payload["server"] != need.server, tool_id
 
 
-Ceiling = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
 _ACTIVE = Equals("always_active", value=True)
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSettings:
-    """Which tools an agent may get, and how many.
-
-    `k`: tools a turn, beside those that are always active and those that the chosen ones
-    require (at most `max_required`). Where no more than `pass_through` tools are in reach, all
-    are given; 0 for never. With `append_only` tools stay where they stood in earlier turns,
-    which keeps a provider's prompt cache. `max_cost` and `max_latency_ms` keep out what states
-    a higher `cost_estimate` or `avg_latency_ms`; what states none passes. `servers` are the
-    only ones allowed; None allows all.
-    """
-
-    k: Annotated[int, Field(ge=1)] = 5
-    pass_through: Annotated[int, Field(ge=0)] = 30
-    max_required: Annotated[int, Field(ge=0)] = 10
-    append_only: bool = False
-    max_cost: Ceiling | None = None
-    max_latency_ms: Ceiling | None = None
-    without_safety_tags: frozenset[str] = frozenset()
-    servers: frozenset[str] | None = None
 
 
 def compatible(settings: ToolSettings, ceiling: Sensitivity | None = None) -> Filter | None:
@@ -203,7 +177,7 @@ class ToolSelector:
 
     def __init__(self, store: Store, settings: ToolSettings | None = None) -> None:
         self._store = store
-        self._settings = settings or ToolSettings()
+        self.settings = settings or ToolSettings()
 
     def reach(self, allowed: Filter | None, k: int | None = None) -> Reach:
         """Look at what is in reach; `k` in place of the settings'.
@@ -213,7 +187,7 @@ class ToolSelector:
         Raises:
             StoreError: the store does not answer.
         """
-        k = self._settings.k if k is None else k
+        k = self.settings.k if k is None else k
         if not self._is_small(allowed):
             return Reach(k, self._active(allowed))
         everything = self._specs(allowed)
@@ -236,7 +210,7 @@ class ToolSelector:
         first = [found.pop(spec.id, None) or _added(spec, "always_active") for spec in active]
         chosen = [*first, *_cut(list(found.values()), reach)]
         tools = [hit.tool for hit in chosen]
-        needed, signals = required(self._store, tools, allowed, self._settings.max_required)
+        needed, signals = required(self._store, tools, allowed, self.settings.max_required)
         whole: list[ToolHit] = []
         for hit in chosen:
             whole += [hit, *(_added(spec, "required") for spec in needed.get(hit.id, []))]
@@ -264,7 +238,7 @@ class ToolSelector:
 
     def _is_small(self, allowed: Filter | None) -> bool:
         """Whether all may be given; looks no further than it must, where a count grows."""
-        most = self._settings.pass_through
+        most = self.settings.pass_through
         if most == 0:
             return False
         records = self._store.scroll(all_of(ENABLED, allowed), ("id",))
@@ -314,13 +288,12 @@ class Selection:
 class ToolStage:
     """Chooses the tools of turns."""
 
-    def __init__(
-        self, retriever: HybridRetriever, selector: ToolSelector, settings: ToolSettings
-    ) -> None:
+    def __init__(self, retriever: HybridRetriever, selector: ToolSelector) -> None:
+        self.encode = retriever.encode
         self._retriever = retriever
         self._first_stage = retriever.first_stage()
         self._selector = selector
-        self._settings = settings
+        self._settings = selector.settings
 
     @property
     def reranks(self) -> bool:

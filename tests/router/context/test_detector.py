@@ -16,10 +16,9 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.records import SENSITIVITIES
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.detector import SemanticDetector
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.labels import label_sets
-from toolcrib.router.context.model import fit_context, shipped_context
+from toolcrib.router.context.model import SemanticDetector, fit_context, shipped_context
 from toolcrib.router.context.rules import HeuristicDetector
 
 CUES = load_cues()

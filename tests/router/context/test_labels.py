@@ -90,16 +90,6 @@ def test_a_file_takes_the_place_of_the_shipped_labels_of_its_field_alone(written
 
 
 @pytest.mark.parametrize(
-    "change",
-    [("buy", "have"), ("apples", "pears"), ("[purchase, get]", "[]"), ("how tall", "how high")],
-)
-def test_a_digest_tells_any_change(written, change):
-    one = read_label_set(written(OWN), "intent")
-    other = read_label_set(written(OWN.replace(*change), "other.yaml"), "intent")
-    assert one.digest == read_label_set(written(OWN), "intent").digest != other.digest
-
-
-@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "Input should be a valid dictionary"),

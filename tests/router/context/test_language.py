@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.router.context.language import language_of
+from toolcrib.router.context.phrases import language_of
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.router.conftest import LABELS, CountingEncoder, write_labels
 from toolcrib import Settings
@@ -82,15 +80,6 @@ def test_what_is_written_is_read_as_it_was(fitted):
     assert kept.features.places == fitted.features.places
     assert kept.features.width == fitted.features.width
     assert kept.classifiers.keys() == fitted.classifiers.keys()
-
-
-@given(st.text(max_size=80) | st.sampled_from([t for s in LABELS["domain"].values() for t in s]))
-def test_what_is_read_again_tells_the_same(fitted, text):
-    kept = predict(read_context(write_context(fitted), CUES), text)
-    for field, told in predict(fitted, text).items():
-        close = pytest.approx(told.confidence, abs=2e-3)
-        assert kept[field].confidence == close
-        assert kept[field].shares == pytest.approx(told.shares, abs=2e-3)
 
 
 def test_the_identity_tells_labels_cues_and_encoder(own_sets):
@@ -202,11 +191,3 @@ def test_as_many_numbers_come_as_are_promised():
 )
 def test_cues_entities_and_shape_are_told(text, other):
     assert not np.array_equal(given_part(text), given_part(other))
-
-
-@given(st.text(max_size=300))
-def test_any_text_has_finite_features_and_always_the_same(text):
-    features = FITTED.of(reading(text))
-    assert features.dtype == np.float32
-    assert np.isfinite(features).all()
-    assert np.array_equal(features, FITTED.of(reading(text)))

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.errors import SettingsError
+from toolcrib.records.scope import SENSITIVITIES, Sensitivity
 from toolcrib.records.validation import in_words
 from toolcrib.router.context.phrases import MAX_WORDS, PhraseIndex, singular, split_words
 
@@ -61,12 +62,15 @@ class UrgencyCues(_CueModel):
     calm: Phrases = ()
 
 
-class SensitivityCues(_CueModel):
-    """Phrases by level; what none of them names is public."""
+def _every_level(given: dict[Sensitivity, Phrases]) -> dict[Sensitivity, Phrases]:
+    lowest, *others = SENSITIVITIES
+    if lowest in given:
+        raise ValueError(f"{lowest} has no phrases: it is what none of the other levels names")
+    return {level: given.get(level, ()) for level in others}
 
-    internal: Phrases = ()
-    pii: Phrases = ()
-    safety_critical: Phrases = ()
+
+SensitivityCues: TypeAlias = Annotated[dict[Sensitivity, Phrases], AfterValidator(_every_level)]
+"""Phrases by level; what none of them names is public."""
 
 
 class SmalltalkCues(_CueModel):
@@ -101,7 +105,9 @@ class Cues(_CueModel):
     entities: dict[str, tuple[str, ...]] = {}
     domains: dict[str, Phrases]
     urgency: UrgencyCues = UrgencyCues()
-    sensitivity: SensitivityCues = SensitivityCues()
+    sensitivity: SensitivityCues = Field(
+        default_factory=dict[Sensitivity, Phrases], validate_default=True
+    )
     smalltalk: SmalltalkCues = SmalltalkCues(labels={})
     need: NeedCues = NeedCues()
     follow_ups: FollowUpCues = FollowUpCues()
@@ -123,7 +129,7 @@ class CueIndexes:
         self.intents = _index({label: intent.phrases for label, intent in intents})
         self.domains = _index(cues.domains)
         self.urgency = _index(_by_label(cues.urgency))
-        self.sensitivity = _index(_by_label(cues.sensitivity))
+        self.sensitivity = _index(cues.sensitivity)
         self.smalltalk = _index(cues.smalltalk.labels)
         self.fillers = _index({"": cues.smalltalk.fillers})
         self.need = _index(_by_label(cues.need))
@@ -135,7 +141,7 @@ def _by_label(part: BaseModel) -> dict[str, Phrases]:
     return {label: cast("Phrases", phrases) for label, phrases in part}
 
 
-def _index(labelled: Mapping[str, Iterable[str]]) -> PhraseIndex:
+def _index(labelled: Mapping[Any, Iterable[str]]) -> PhraseIndex:
     def pairs() -> Iterator[tuple[str, str]]:
         for label, phrases in labelled.items():
             yield from ((phrase, label) for phrase in phrases)

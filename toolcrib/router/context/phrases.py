@@ -1,4 +1,7 @@
-"""Phrases, found in a text by their hash: a hundred thousand cost a turn what ten do."""
+"""Words of a text: the phrases in it, and its language.
+
+Phrases are found by their hash: a hundred thousand cost a turn what ten do.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-__all__ = ["MAX_WORDS", "Match", "PhraseIndex", "TextWords", "listed", "singular", "split_words"]
+__all__ = [
+    "LANGUAGES",
+    "MAX_WORDS",
+    "Match",
+    "PhraseIndex",
+    "TextWords",
+    "language_of",
+    "listed",
+    "singular",
+    "split_words",
+]
 
 MAX_WORDS = 12
 """TextWords and marks of the longest phrase that is looked for; a longer one is never found."""
@@ -139,3 +153,42 @@ class PhraseIndex:
         return fold(words.bare[first]) + "".join(
             f" {fold(word[1:])}" if word[0] == " " else fold(word) for word in rest
         )
+
+
+LANGUAGES = (
+    *("ar", "bg", "bn", "ca", "cs", "da", "de", "el", "en", "es", "et", "fa", "fi", "fr", "he"),
+    *("hi", "hr", "hu", "id", "it", "ja", "ko", "lt", "lv", "ms", "nl", "no", "pl", "pt", "ro"),
+    *("ru", "sk", "sl", "sr", "sv", "th", "tr", "uk", "ur", "vi", "zh"),
+)
+"""Those that are told apart, ISO 639-1; of all that the model knows many differ by a word."""
+
+MIN_PROSE_WORDS = 3
+MIN_PROBABILITY = 0.7
+MAX_LANGUAGE_CHARS = 1_000
+
+_PROSE_WORD = re.compile(r"[^\W\d_]{2,}")
+_SPACELESS = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+_NO_PROSE = re.compile(r"`[^`]{0,500}`|(?<!\S)(?=\S*[/\\@_=<>{}\d])\S+")
+"""Code, addresses and numbers, which are of no language."""
+
+
+def language_of(text: str) -> str | None:
+    """The language as ISO 639-1; None for less than three words, or where it cannot be told."""
+    prose = _NO_PROSE.sub(" ", text[:MAX_LANGUAGE_CHARS])
+    if (
+        len(_PROSE_WORD.findall(prose)) < MIN_PROSE_WORDS
+        and len(_SPACELESS.findall(prose)) < MIN_PROSE_WORDS
+    ):
+        return None
+    language, probability = _identifier().classify(prose)
+    return language if probability >= MIN_PROBABILITY else None
+
+
+@cache
+def _identifier() -> Any:
+    from importlib import import_module
+
+    langid: Any = import_module("py3langid.langid")
+    identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
+    identifier.set_languages(LANGUAGES)
+    return identifier

@@ -300,19 +300,20 @@ def graded(entities: Iterable[Entity], matches: Iterable[Match]) -> Grade:
 
     A signal names the type of an entity, never its text: signals are logged.
     """
-    held: dict[Sensitivity, dict[str, None]] = {level: {} for level in SENSITIVITIES}
-    said: dict[Sensitivity, dict[str, None]] = {level: {} for level in SENSITIVITIES}
+    reasons: dict[Sensitivity, tuple[dict[str, None], dict[str, None]]] = {
+        level: ({}, {}) for level in SENSITIVITIES
+    }
     for entity in entities:
         # A tool that is called `find` is not spoken of whenever somebody finds something.
         plain_word = entity.type == "tool" and entity.text.isalpha()
         if entity.type in _OF_ENTITIES and not plain_word:
-            held[_OF_ENTITIES[entity.type]][f"holds {entity.type}"] = None
+            reasons[_OF_ENTITIES[entity.type]][0][f"holds {entity.type}"] = None
     for match in matches:
         for level in SENSITIVITIES:
             if level in match.labels:
-                said[level][f"says {match.phrase!r}"] = None
-    highest: Sensitivity = "public"
+                reasons[level][1][f"says {match.phrase!r}"] = None
+    highest: Sensitivity = SENSITIVITIES[0]
     for level in SENSITIVITIES:
-        highest = level if held[level] or said[level] else highest
-    signals = (*held[highest], *said[highest])[:MAX_SIGNALS]
-    return Grade(highest, signals, bool(held[highest]))
+        highest = level if any(reasons[level]) else highest
+    held, said = reasons[highest]
+    return Grade(highest, (*held, *said)[:MAX_SIGNALS], bool(held))

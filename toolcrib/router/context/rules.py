@@ -12,8 +12,7 @@ from toolcrib.records.scope import Sensitivity
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.cues import CueIndexes, Cues, load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.language import language_of
-from toolcrib.router.context.phrases import Match, TextWords, split_words
+from toolcrib.router.context.phrases import Match, TextWords, language_of, split_words
 from toolcrib.router.context.pii import graded
 
 __all__ = [

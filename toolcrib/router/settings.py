@@ -1,0 +1,149 @@
+"""Settings of the router: what a turn may take, what it gets, and what is logged of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from toolcrib.errors import SettingsError
+
+__all__ = [
+    "SQLITE",
+    "STAGES",
+    "KnowledgeSettings",
+    "Limits",
+    "MapEntry",
+    "RecoverySettings",
+    "TelemetrySettings",
+    "ToolSettings",
+]
+
+_Probability = Annotated[float, Field(ge=0, le=1)]
+_AtLeast0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+STAGES = ("rerank", "entities", "follow_up", "context", "knowledge", "tools")
+"""What a turn can do without, the cheapest loss first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a turn may take.
+
+    `total_ms` for the whole decision, `stage_ms` for single stages; None and absent are no
+    limit. `max_tool_calls` and `tool_timeout_s` are what the agent is told to keep to.
+    """
+
+    total_ms: _Above0 | None = None
+    stage_ms: dict[str, _Above0] = field(default_factory=dict[str, float])
+    max_tool_calls: Annotated[int, Field(ge=0)] = 5
+    tool_timeout_s: _Above0 = 30.0
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.stage_ms) - set(STAGES)):
+            raise SettingsError(
+                f"limits.stage_ms: there is no stage {unknown[0]!r}; there are {', '.join(STAGES)}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSettings:
+    """Which tools an agent may get, and how many.
+
+    `k`: tools a turn, beside those that are always active and those that the chosen ones
+    require (at most `max_required`). Where no more than `pass_through` tools are in reach, all
+    are given; 0 for never. With `append_only` tools stay where they stood in earlier turns,
+    which keeps a provider's prompt cache. `max_cost` and `max_latency_ms` keep out what states
+    a higher `cost_estimate` or `avg_latency_ms`; what states none passes. `servers` are the
+    only ones allowed; None allows all.
+    """
+
+    k: Annotated[int, Field(ge=1)] = 5
+    pass_through: Annotated[int, Field(ge=0)] = 30
+    max_required: Annotated[int, Field(ge=0)] = 10
+    append_only: bool = False
+    max_cost: _AtLeast0 | None = None
+    max_latency_ms: _AtLeast0 | None = None
+    without_safety_tags: frozenset[str] = frozenset()
+    servers: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MapEntry:
+    """Turns of this domain and intent go to these collections, whatever else speaks."""
+
+    domain: str
+    intent: str
+    collections: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeSettings:
+    """How knowledge is chosen.
+
+    `collections` at most are asked, `passages` at most taken of each, `token_budget` tokens in
+    all. `threshold`: the probability of the first collection below which all are asked.
+    `least`: the probability that any fits below which none is. `map` adds to what collections
+    say of themselves (`answers`); `map_confidence`: how sure the context must be before either
+    is believed.
+    """
+
+    collections: Annotated[int, Field(ge=1)] = 2
+    passages: Annotated[int, Field(ge=1)] = 8
+    token_budget: Annotated[int, Field(ge=1)] = 1600
+    threshold: _Probability = 0.2
+    least: _Probability = 0.25
+    map: tuple[MapEntry, ...] = ()
+    map_confidence: _Probability = 0.5
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverySettings:
+    """How often a call is tried, and how long is waited between.
+
+    The wait before attempt n + 1 is `base_s * factor ** (n - 1)`, at most `cap_s`, give or take
+    the share `jitter` of it. Nobody waits longer than `cap_s`, whatever a server asks.
+    """
+
+    max_attempts: Annotated[int, Field(ge=1)] = 3
+    base_s: _AtLeast0 = 0.5
+    factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
+    cap_s: _AtLeast0 = 30.0
+    jitter: Annotated[float, Field(ge=0, le=1)] = 0.1
+
+    def __post_init__(self) -> None:
+        if self.base_s > self.cap_s:
+            raise SettingsError(
+                f"recovery.base_s is {self.base_s:g}, above recovery.cap_s ({self.cap_s:g}); "
+                "the first wait cannot be longer than the longest"
+            )
+
+
+JSON_LINES = (".jsonl",)
+SQLITE = (".db", ".sqlite", ".sqlite3")
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetrySettings:
+    """Whether decisions are logged, and how much of them.
+
+    `path`: none for no log; a name that ends in `.jsonl` is one of JSON Lines, `.db`, `.sqlite`
+    or `.sqlite3` one in SQLite. `text`: also keep what users wrote. A file of JSON Lines is
+    put aside at `max_bytes`, and the last `kept` of those are kept.
+    """
+
+    path: str | None = None
+    text: bool = False
+    max_bytes: Annotated[int, Field(ge=4096)] = 16 * 2**20
+    kept: Annotated[int, Field(ge=0)] = 5
+
+    def __post_init__(self) -> None:
+        suffixes = (*JSON_LINES, *SQLITE)
+        if self.path is not None and Path(self.path).suffix not in suffixes:
+            raise SettingsError(
+                f"telemetry.path: {self.path!r} does not end in one of {', '.join(suffixes)}",
+            )
