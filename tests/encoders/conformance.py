@@ -96,8 +96,7 @@ class DenseEncoderContract:
         assert np.array_equal(first, second)
 
     def test_a_vector_handed_out_is_not_changed_by_the_next_call(
-        self,
-        encoder: DenseEncoder,
+        self, encoder: DenseEncoder
     ) -> None:
         vector = encoder.encode_query(QUERIES[0])
         kept = vector.copy()
@@ -142,8 +141,7 @@ class DenseEncoderContract:
 
     def test_two_halves_of_a_surrogate_pair_are_the_character(self, encoder: DenseEncoder) -> None:
         assert np.array_equal(
-            encoder.encode_query("smile \ud83d\ude00"),
-            encoder.encode_query("smile 😀"),
+            encoder.encode_query("smile \ud83d\ude00"), encoder.encode_query("smile 😀")
         )
 
     def test_a_hundred_thousand_characters_are_cut_not_refused(self, encoder: DenseEncoder) -> None:
@@ -159,9 +157,7 @@ class DenseEncoderContract:
 
     @pytest.mark.parametrize("wrong", ["one text", ["text", None], [b"bytes"]])
     def test_documents_that_are_no_list_of_texts_are_refused(
-        self,
-        encoder: DenseEncoder,
-        wrong: object,
+        self, encoder: DenseEncoder, wrong: object
     ) -> None:
         with pytest.raises(TypeError, match="text"):
             encoder.encode_documents(wrong)  # type: ignore[arg-type]

@@ -45,8 +45,7 @@ class TestFastEmbedEncoder(DenseEncoderContract):
         return FastEmbedEncoder(str(lay_out(tmp_path_factory.mktemp("fastembed") / "my-model")))
 
     def test_it_agrees_with_the_bundled_encoder_on_the_same_files(
-        self,
-        encoder: DenseEncoder,
+        self, encoder: DenseEncoder
     ) -> None:
         ours = BundledEncoder()
         for text in (*QUERIES, *DOCUMENTS):
@@ -84,10 +83,7 @@ def test_prompts_noted_in_the_folder_are_set_before_the_texts(folder: Path) -> N
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     prompted = FastEmbedEncoder(str(folder))
     assert np.array_equal(prompted.encode_query("x"), plain.tools.encode_query("query: x"))
-    assert np.array_equal(
-        prompted.encode_documents(["x"]),
-        plain.encode_documents(["passage: x"]),
-    )
+    assert np.array_equal(prompted.encode_documents(["x"]), plain.encode_documents(["passage: x"]))
 
 
 def test_a_listed_model_has_its_width_without_a_download() -> None:
@@ -110,9 +106,7 @@ def test_an_unknown_model_is_answered_with_the_way_to_name_a_folder() -> None:
 
 
 def test_without_a_network_the_error_comes_at_once_and_says_what_to_do(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def unreachable(*_: object, **__: object) -> None:
         raise OSError("no route to host")
@@ -131,8 +125,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_package_that_breaks_while_it_is_imported_is_named(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = FastEmbedEncoder(str(folder))
     monkeypatch.setitem(__import__("sys").modules, "fastembed", None)
@@ -176,10 +169,7 @@ def test_prompts_that_cannot_be_read_are_refused(folder: Path) -> None:
         FastEmbedEncoder(str(folder))
 
 
-def test_a_run_that_fails_names_the_model(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_that_fails_names_the_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object, **__: object) -> Iterator[Any]:
         raise RuntimeError("no memory left")
 
@@ -235,9 +225,7 @@ class TestPooling:
             FastEmbedEncoder(str(tokens_first)).encode_query("x")
 
     def test_a_pooled_output_that_is_not_the_first_is_taken_by_its_name(
-        self,
-        folder: Path,
-        monkeypatch: pytest.MonkeyPatch,
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         expected = FastEmbedEncoder(str(folder)).encode_query("x")
         other = lay_out(folder.parent / "other")
@@ -250,8 +238,7 @@ class TestOpeningByName:
     """What is asked of fastembed for a model of its list."""
 
     def test_a_model_in_the_cache_is_opened_without_a_network(
-        self,
-        monkeypatch: pytest.MonkeyPatch,
+        self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(adapter, "_check_reachable", pytest.fail)
         opened = _Kind(cached=True)
@@ -269,8 +256,7 @@ class TestOpeningByName:
         assert open_named(opened, ModelName("fastembed", "a/b"), {}) == "model"
 
     def test_a_download_that_breaks_off_says_what_to_do(
-        self,
-        monkeypatch: pytest.MonkeyPatch,
+        self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("huggingface_hub.model_info", lambda *_, **__: None)
         opened = _Kind(cached=False, broken=True)

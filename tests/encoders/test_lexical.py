@@ -205,8 +205,7 @@ class TestVectors:
 
     @given(st.dictionaries(st.text(min_size=1, max_size=5), st.floats(0.1, 50), max_size=30))
     def test_indices_ascend_and_values_are_finite_and_positive(
-        self,
-        counts: dict[str, float],
+        self, counts: dict[str, float]
     ) -> None:
         vector = LexicalEncoder().encode_document(counts, 10.0)
         assert vector.indices.dtype == np.uint32

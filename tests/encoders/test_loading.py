@@ -54,8 +54,7 @@ def test_a_failure_is_not_kept() -> None:
 
 
 def test_a_name_is_a_name_even_where_a_folder_is_called_the_same(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "org" / "model").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
@@ -70,8 +69,7 @@ def test_a_folder_may_be_written_from_home(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_folder_has_one_identity_however_it_is_written(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "model" / "sub").mkdir(parents=True)
     (tmp_path / "model" / "model.onnx").write_bytes(b"weights")

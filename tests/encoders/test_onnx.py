@@ -75,8 +75,7 @@ class TestBundledEncoder(DenseEncoderContract):
         return BundledEncoder()
 
     def test_a_vector_is_the_same_bit_for_bit_alone_and_in_any_batch(
-        self,
-        encoder: DenseEncoder,
+        self, encoder: DenseEncoder
     ) -> None:
         alone = np.stack([encoder.encode_query(text) for text in DOCUMENTS])
         assert np.array_equal(encoder.encode_documents(DOCUMENTS), alone)
@@ -96,8 +95,7 @@ class TestBundledEncoder(DenseEncoderContract):
         ]
 
     def test_the_name_holds_the_digest_of_the_weights_that_ship(
-        self,
-        encoder: DenseEncoder,
+        self, encoder: DenseEncoder
     ) -> None:
         digest = hashlib.sha256((SHIPPED / "model.onnx").read_bytes()).hexdigest()
         assert encoder.name == f"{DEFAULT_MODEL}@{digest[:12]}"
@@ -356,8 +354,7 @@ def test_a_query_is_cut_at_punctuation_and_before_conjunctions(
 
 
 @pytest.mark.parametrize(
-    "word",
-    ["and", "then", "also", "after", "afterwards", "before", "but", "so", "plus", "finally"],
+    "word", ["and", "then", "also", "after", "afterwards", "before", "but", "so", "plus", "finally"]
 )
 def test_every_conjunction_begins_a_clause(word: str) -> None:
     assert parts(f"do this {word} do that") == ["do this", f"{word} do that"]

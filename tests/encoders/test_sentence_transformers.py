@@ -50,9 +50,7 @@ def test_the_models_own_prompts_are_set_before_queries_and_documents(tmp_path: P
         encoder.encode_query(text), plain.tools.encode_query(f"query: {text}"), atol=1e-5
     )
     assert np.allclose(
-        encoder.encode_documents([text]),
-        plain.encode_documents([f"passage: {text}"]),
-        atol=1e-5,
+        encoder.encode_documents([text]), plain.encode_documents([f"passage: {text}"]), atol=1e-5
     )
 
 
@@ -147,20 +145,13 @@ class TestOverAStandIn:
         ],
     )
     def test_what_is_no_usable_vector_is_refused(
-        self,
-        library: ModuleType,
-        monkeypatch: pytest.MonkeyPatch,
-        answer: Any,
-        fault: str,
+        self, library: ModuleType, monkeypatch: pytest.MonkeyPatch, answer: Any, fault: str
     ) -> None:
         monkeypatch.setattr(_Model, "answer", answer)
         with pytest.raises(EncoderError, match=fault):
             SentenceTransformersEncoder("a/b").encode_query("x")
 
-    def test_a_library_older_than_five_is_named_with_its_version(
-        self,
-        library: ModuleType,
-    ) -> None:
+    def test_a_library_older_than_five_is_named_with_its_version(self, library: ModuleType) -> None:
         library.SentenceTransformer = type("Old", (), {})  # type: ignore[attr-defined]
         with pytest.raises(EncoderError, match=r"is 4\.1\.0, and 5 or later is needed"):
             SentenceTransformersEncoder("a/b").encode_query("x")

@@ -15,13 +15,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 from mcp import Client, ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.gateway.conftest import (
-    ECHO,
-    Behind,
-    texts,
-    until,
-    web_server,
-)
+from tests.gateway.conftest import ECHO, Behind, texts, until, web_server
 from tests.gateway.test_command import COMMAND, ENV, HELLO, WANTED, use
 from toolcrib.access.keys import Grant, KeyRing
 

@@ -13,11 +13,7 @@ from toolcrib.records import ToolSpec
 MAIL = {
     "name": "send_mail",
     "description": "Send a mail to somebody.",
-    "inputSchema": {
-        "type": "object",
-        "properties": {"to": {"type": "string"}},
-        "required": ["to"],
-    },
+    "inputSchema": {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]},
 }
 ROOM = {"name": "book_room", "description": "Book a meeting room."}
 

@@ -31,13 +31,13 @@ def test_openai():
                 "description": "Sends.",
                 "parameters": TOOL.input_schema,
             },
-        },
+        }
     ]
 
 
 def test_anthropic():
     assert export([TOOL], "anthropic") == [
-        {"name": "send_mail", "description": "Sends.", "input_schema": TOOL.input_schema},
+        {"name": "send_mail", "description": "Sends.", "input_schema": TOOL.input_schema}
     ]
 
 
@@ -49,7 +49,7 @@ def test_mcp_keeps_the_name_the_output_schema_and_the_annotations():
             "inputSchema": TOOL.input_schema,
             "outputSchema": {"type": "string"},
             "annotations": {"readOnlyHint": False},
-        },
+        }
     ]
 
 
@@ -103,7 +103,7 @@ def test_namespaces_hold_the_deferred_functions_of_a_server():
                     "description": "",
                     "parameters": {"type": "object", "properties": {}},
                     "defer_loading": True,
-                },
+                }
             ],
         }
         for server in ("files", "web")
@@ -114,7 +114,7 @@ def test_namespaces_hold_the_deferred_functions_of_a_server():
             "description": "",
             "parameters": {"type": "object", "properties": {}},
             "defer_loading": True,
-        },
+        }
     ]
 
 

@@ -7,15 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.store.samples import (
-    a_full_point,
-    dense_leg,
-    multi_leg,
-    point,
-    sparse,
-    sparse_leg,
-    unit,
-)
+from tests.store.samples import a_full_point, dense_leg, multi_leg, point, sparse, sparse_leg, unit
 from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import BadPointError, StoreError
 from toolcrib.store.base import Store, point_id
@@ -41,9 +33,7 @@ class Writing:
 
     @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS.keys())
     def test_a_payload_comes_back_as_it_was_written(
-        self,
-        store: Store,
-        payload: dict[str, Any],
+        self, store: Store, payload: dict[str, Any]
     ) -> None:
         written = a_full_point(**payload)
         store.upsert([written])
@@ -56,7 +46,7 @@ class Writing:
         (record,) = store.retrieve([point_id("tool")])
         assert record.payload == {"name": "tool", "category": "new"}
         dense, multi, lexical = store.search(
-            [dense_leg(unit(0, 1)), multi_leg(unit(1)), sparse_leg({1: 1.0})],
+            [dense_leg(unit(0, 1)), multi_leg(unit(1)), sparse_leg({1: 1.0})]
         )
         assert [hit.score for hit in dense] == pytest.approx([1.0])
         assert (multi, lexical) == ([], [])
@@ -126,7 +116,7 @@ class Writing:
         store.upsert([a_full_point("tool", category="kept"), a_full_point("other")])
         store.set_sparse("lexical", {point_id("tool"): sparse({9: 2.0})})
         new, old, dense = store.search(
-            [sparse_leg({9: 1.0}), sparse_leg({1: 1.0}), dense_leg(unit(1))],
+            [sparse_leg({9: 1.0}), sparse_leg({1: 1.0}), dense_leg(unit(1))]
         )
         assert [hit.id for hit in new] == [point_id("tool")]
         assert [hit.id for hit in old] == [point_id("other")]

@@ -92,8 +92,7 @@ def test_scores_stay_exact_when_vectors_are_stored_as_int8(tmp_path: Path) -> No
         nearest = sorted(cosines, key=cosines.__getitem__, reverse=True)[:10]
         recalled += len({hit.id for hit in hits} & set(nearest))
         assert [hit.score for hit in hits] == pytest.approx(
-            [cosines[hit.id] for hit in hits],
-            abs=TOLERANCE,
+            [cosines[hit.id] for hit in hits], abs=TOLERANCE
         )
         assert np.all(np.diff([hit.score for hit in hits]) <= 0)
     assert recalled >= 0.95 * 10 * len(queries)

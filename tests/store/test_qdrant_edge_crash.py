@@ -126,18 +126,18 @@ BAD_POINTS = {
     "empty multivector": {"multi": {"examples": np.zeros((0, 4), dtype=np.float32)}},
     "flat multivector": {"multi": {"examples": GOOD}},
     "NaN in a multivector": {
-        "multi": {"examples": np.array([[np.nan, 0, 0, 1]], dtype=np.float32)},
+        "multi": {"examples": np.array([[np.nan, 0, 0, 1]], dtype=np.float32)}
     },
     "sparse of unequal lengths": {
-        "sparse": {"lexical": SparseVector(np.array([1, 2], np.uint32), np.ones(1, np.float32))},
+        "sparse": {"lexical": SparseVector(np.array([1, 2], np.uint32), np.ones(1, np.float32))}
     },
     "sparse index twice": {
-        "sparse": {"lexical": SparseVector(np.array([2, 2], np.uint32), np.ones(2, np.float32))},
+        "sparse": {"lexical": SparseVector(np.array([2, 2], np.uint32), np.ones(2, np.float32))}
     },
     "sparse NaN": {
         "sparse": {
-            "lexical": SparseVector(np.array([2], np.uint32), np.array([np.nan], np.float32)),
-        },
+            "lexical": SparseVector(np.array([2], np.uint32), np.array([np.nan], np.float32))
+        }
     },
     "a lone surrogate": {"payload": {"name": "\ud800"}},
     "an infinite number": {"payload": {"cost_estimate": float("inf")}},
@@ -166,7 +166,7 @@ def test_a_nearly_full_disk_is_an_error_and_what_was_written_stays(tmp_path):
         assert str(caught.value).startswith("only ")
         assert str(caught.value).endswith(
             f" MiB are free where {tmp_path} lies; toolcrib stops writing below "
-            f"{2**40} MiB: free some space",
+            f"{2**40} MiB: free some space"
         )
         assert store.count() == 1
 

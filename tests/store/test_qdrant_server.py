@@ -156,9 +156,7 @@ FOREIGN: dict[str, tuple[dict[str, models.VectorParams], str]] = {
 
 @pytest.mark.parametrize(("vectors", "words"), FOREIGN.values(), ids=FOREIGN.keys())
 def test_somebody_elses_collection_is_refused(
-    client: QdrantClient,
-    vectors: dict[str, models.VectorParams],
-    words: str,
+    client: QdrantClient, vectors: dict[str, models.VectorParams], words: str
 ) -> None:
     client.create_collection("toolcrib", vectors_config=vectors)
     with pytest.raises(IndexMismatchError) as refused:
@@ -235,11 +233,7 @@ def test_without_qdrant_client_the_extra_is_named() -> None:
         "except MissingExtraError as error:\n    print(error)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     expected = "a Qdrant server needs the extra 'server': pip install 'toolcrib[server]'"
     assert done.stdout.strip() == expected

@@ -14,11 +14,7 @@ from qdrant_client import QdrantClient, models
 from tests.store import qdrant_over_http
 from tests.store.contract_records_db import NOON, SharedRecordsDbContract, ids, row
 from tests.store.qdrant_over_http import LocalQdrant, Reply
-from toolcrib.errors import (
-    StoreDamagedError,
-    StoreError,
-    StoreUnavailableError,
-)
+from toolcrib.errors import StoreDamagedError, StoreError, StoreUnavailableError
 from toolcrib.store.qdrant_client import QdrantConnection, connect
 from toolcrib.store.records_db.base import RecordsDb
 from toolcrib.store.records_db.qdrant import QdrantRecordsDb

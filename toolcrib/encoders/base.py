@@ -127,7 +127,7 @@ def unit_rows(vectors: Any, rows: int, dimensions: int, model: str) -> FloatArra
     if found.shape != (rows, dimensions):
         raise EncoderError(
             f"{model} gave an array of shape {found.shape} for {rows} texts; "
-            f"wanted {(rows, dimensions)}: choose a model that gives one vector a text",
+            f"wanted {(rows, dimensions)}: choose a model that gives one vector a text"
         )
     lengths = np.sqrt(np.einsum("ij,ij->i", found, found))
     usable = (lengths > 0) & (lengths < np.inf)
@@ -148,7 +148,7 @@ def finite_scores(scores: Any, count: int, model: str) -> FloatArray:
     if found.shape != (count,):
         raise EncoderError(
             f"{model} gave an array of shape {found.shape} for {count} texts; wanted {(count,)}: "
-            "a reranker has one output, and a classifier of several classes is none",
+            "a reranker has one output, and a classifier of several classes is none"
         )
     if not np.isfinite(found).all():
         raise EncoderError(f"{model} gave NaN or infinity for one of {count} texts")

@@ -12,13 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from toolcrib.encoders.base import (
-    FloatArray,
-    finite_scores,
-    readable,
-    readable_all,
-    unit_rows,
-)
+from toolcrib.encoders.base import FloatArray, finite_scores, readable, readable_all, unit_rows
 from toolcrib.encoders.loading import LoadOnce, ModelName, import_onnxruntime, load_package
 from toolcrib.errors import EncoderError
 from toolcrib.extras import require_extra
@@ -242,7 +236,7 @@ def _not_fetched(model: ModelName, error: Exception) -> EncoderError:
     return EncoderError(
         f"{model.spelled} is not on this machine and cannot be fetched ({error}). Without "
         "a network, copy its folder from a machine that has it and name it as "
-        "fastembed:./FOLDER, or use the encoder that ships with toolcrib: bundled",
+        "fastembed:./FOLDER, or use the encoder that ships with toolcrib: bundled"
     )
 
 
@@ -255,7 +249,7 @@ def _listed(kind: Any, model: ModelName) -> dict[str, Any]:
     hint = f"did you mean {', '.join(map(repr, near))}? " if near else ""
     raise EncoderError(
         f"fastembed has no model {model.model!r}; {hint}"
-        "a folder is named with its path: fastembed:./FOLDER",
+        "a folder is named with its path: fastembed:./FOLDER"
     )
 
 
@@ -311,7 +305,7 @@ def _pooling_of(folder: Path, file: str) -> tuple[str, str]:
         raise EncoderError(
             f"{folder / file} gives one vector a token, and {config} does not say whether to "
             "take their mean, the first or the last (pooling_mode: mean, cls or lasttoken); "
-            f"write it there, or export the model with an output named {POOLED_OUTPUT}",
+            f"write it there, or export the model with an output named {POOLED_OUTPUT}"
         )
     return known[0], ""
 

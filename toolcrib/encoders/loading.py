@@ -59,7 +59,7 @@ def load_package(package: str, feature: str) -> Any:
     except Exception as error:  # a broken native library raises OSError, an old one anything
         raise EncoderError(
             f"{feature}: the package {package!r} is installed but cannot be imported ({error}); "
-            "install it anew",
+            "install it anew"
         ) from error
 
 

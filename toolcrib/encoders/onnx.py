@@ -283,17 +283,17 @@ def read_card(folder: Path) -> Card:
     except (OSError, ValueError, OverflowError) as error:
         raise EncoderError(
             f"{folder} is not a model folder: card.json cannot be read ({error}); "
-            "it must hold card.json, model.onnx and tokenizer.json",
+            "it must hold card.json, model.onnx and tokenizer.json"
         ) from error
     except (KeyError, TypeError) as error:
         raise EncoderError(
             f"{path} lacks something or has it in another form ({error}); it must hold name, "
-            "dimensions, max_tokens and sha256 with model.onnx",
+            "dimensions, max_tokens and sha256 with model.onnx"
         ) from error
     if read.dimensions < 1 or read.max_tokens < MIN_TOKENS:
         raise EncoderError(
             f"{path} says {read.dimensions} dimensions and {read.max_tokens} tokens; at least 1 "
-            f"and {MIN_TOKENS} are needed",
+            f"and {MIN_TOKENS} are needed"
         )
     return read
 

@@ -7,13 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from toolcrib.encoders.base import (
-    FloatArray,
-    finite_scores,
-    readable,
-    readable_all,
-    unit_rows,
-)
+from toolcrib.encoders.base import FloatArray, finite_scores, readable, readable_all, unit_rows
 from toolcrib.encoders.loading import LoadOnce, ModelName, load_package
 from toolcrib.errors import EncoderError
 from toolcrib.extras import require_extra
@@ -46,7 +40,7 @@ class _SentenceTransformers:
         if kind == "SentenceTransformer" and not hasattr(loader, "encode_query"):
             raise EncoderError(
                 f"{self._model.spelled}: sentence-transformers is {library.__version__}, and 5 or "
-                f"later is needed: pip install 'toolcrib[{EXTRA}]'",
+                f"later is needed: pip install 'toolcrib[{EXTRA}]'"
             )
         try:
             return loader(self._model.location, device=device)
@@ -54,7 +48,7 @@ class _SentenceTransformers:
             raise EncoderError(
                 f"{self._model.spelled} cannot be loaded or fetched ({error}). Without a network, "
                 f"copy its folder from a machine that has it and name it as {EXTRA}:./FOLDER, or "
-                "use the encoder that ships with toolcrib: bundled",
+                "use the encoder that ships with toolcrib: bundled"
             ) from error
 
     def _run(self, what: str, method: str, texts: Sequence[Any], **options: Any) -> Any:

@@ -93,10 +93,7 @@ class Alternatives:
     """
 
     def __init__(
-        self,
-        index: GatewayIndex,
-        scope: Callable[[], Scope],
-        not_up: Callable[[], tuple[str, ...]],
+        self, index: GatewayIndex, scope: Callable[[], Scope], not_up: Callable[[], tuple[str, ...]]
     ) -> None:
         self._index, self._scope, self._not_up = index, scope, not_up
         self._failures = Failures()
@@ -249,7 +246,7 @@ class CallRunner:
         if not budget.take():
             return failure(
                 f"The call was not made: {self._budgets.max_calls} calls since the last "
-                "find_tools are all there may be. Call find_tools with what is still to be done.",
+                "find_tools are all there may be. Call find_tools with what is still to be done."
             )
         since = monotonic()
         try:

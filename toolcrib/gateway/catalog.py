@@ -190,11 +190,7 @@ class CatalogProvider(Provider):
     """
 
     def __init__(
-        self,
-        catalog: Callable[[], ToolCatalog],
-        scope: Scope,
-        note: Callable[[str], str],
-        run: Run,
+        self, catalog: Callable[[], ToolCatalog], scope: Scope, note: Callable[[str], str], run: Run
     ) -> None:
         super().__init__()
         self._catalog, self._scope, self._note, self._run = catalog, scope, note, run

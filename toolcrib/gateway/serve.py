@@ -112,7 +112,7 @@ def _auth(ring: KeyRing, host: str, store: str) -> KeyVerifier | None:
     if host not in LOOPBACK:
         raise SettingsError(
             f"{host} can be reached by others, and no key was made: run "
-            f"`toolcrib keys create NAME --store {store}`, or listen on 127.0.0.1",
+            f"`toolcrib keys create NAME --store {store}`, or listen on 127.0.0.1"
         )
     return None
 

@@ -56,11 +56,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
     """
 
     def __init__(
-        self,
-        *,
-        k: int = 5,
-        always_visible: Sequence[str] = (),
-        settings: Settings | None = None,
+        self, *, k: int = 5, always_visible: Sequence[str] = (), settings: Settings | None = None
     ) -> None:
         super().__init__(
             max_results=k,
@@ -195,7 +191,7 @@ def unknown_tool(name: str, names: Iterable[str], search: str) -> ToolResult:
     hint = f" Did you mean {', '.join(close)}?" if close else ""
     return failure(
         f"There is no tool {name[:100]!r}.{hint} Call {search} to see what there is, and use a "
-        "name exactly as it stands in its answer.",
+        "name exactly as it stands in its answer."
     )
 
 

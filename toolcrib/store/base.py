@@ -221,11 +221,7 @@ def check_point(point: Point, layout: Layout) -> None:
 
 
 def _check_width(
-    owner: int,
-    name: str,
-    width: int | None,
-    vector: FloatArray,
-    dimensions: int,
+    owner: int, name: str, width: int | None, vector: FloatArray, dimensions: int
 ) -> None:
     where = f"point {owner}: vector {name!r}"
     if width is None:
@@ -250,7 +246,7 @@ def check_sparse(owner: int, name: str, sparse: SparseVector) -> None:
     where = f"point {owner}: sparse vector {name!r}"
     if sparse.indices.shape != sparse.values.shape or sparse.indices.ndim != 1:
         raise BadPointError(
-            f"{where}: {sparse.indices.size} indices and {sparse.values.size} values",
+            f"{where}: {sparse.indices.size} indices and {sparse.values.size} values"
         )
     if sparse.indices.dtype != np.uint32 or sparse.values.dtype != np.float32:
         raise BadPointError(f"{where}: types must be uint32 and float32")

@@ -70,7 +70,7 @@ class FolderLock:
         except OSError as error:
             raise StoreWriteError(
                 f"the store {folder} cannot be written to ({error.strerror}); name another "
-                "folder with --store, or give this user the right to write there",
+                "folder with --store, or give this user the right to write there"
             ) from error
         return cls(lock)
 
@@ -100,7 +100,7 @@ def require_space(folder: Path, least: int) -> None:
     if free < least:
         raise StoreWriteError(
             f"only {free // 2**20} MiB are free where {folder} lies; "
-            f"toolcrib stops writing below {least // 2**20} MiB: free some space",
+            f"toolcrib stops writing below {least // 2**20} MiB: free some space"
         )
 
 
@@ -140,7 +140,7 @@ def read_json(path: Path) -> Mapping[str, Any]:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StoreDamagedError(
-            f"{path} cannot be read ({error}); index the sources again into a new folder",
+            f"{path} cannot be read ({error}); index the sources again into a new folder"
         ) from error
 
 
@@ -198,7 +198,7 @@ class Generations:
         if not (self.folder / name / "shard").is_dir():
             raise StoreDamagedError(
                 f"{self.folder / POINTER} names {name!r}, which is not there; index the sources "
-                "again into a new folder",
+                "again into a new folder"
             )
         return self.folder / name
 
@@ -213,7 +213,7 @@ class Generations:
         if strangers:
             raise StoreDamagedError(
                 f"{self.folder} is not a toolcrib store: it holds {strangers[0]!r} and no file "
-                f"named {POINTER!r}; choose an empty or new folder",
+                f"named {POINTER!r}; choose an empty or new folder"
             )
 
     def unused(self) -> Path:
@@ -238,11 +238,7 @@ def _is_generation(name: str) -> bool:
 
 def write_layout(generation: Path, layout: Layout) -> None:
     """Keep the layout beside the shard."""
-    kept = {
-        "dense": dict(layout.dense),
-        "multi": dict(layout.multi),
-        "sparse": list(layout.sparse),
-    }
+    kept = {"dense": dict(layout.dense), "multi": dict(layout.multi), "sparse": list(layout.sparse)}
     write_atomically(generation / "layout.json", json.dumps(kept, sort_keys=True))
 
 

@@ -71,9 +71,7 @@ class NamespacedStore:
         """Answer each query best first."""
         asked = [
             replace(
-                query,
-                where=self._within(query.where),
-                idf_corpus=self._within(query.idf_corpus),
+                query, where=self._within(query.where), idf_corpus=self._within(query.idf_corpus)
             )
             for query in queries
         ]
@@ -136,7 +134,7 @@ class NamespacedStore:
         """
         raise StoreError(
             f"the namespace {self._namespace!r} cannot be rebuilt alone: all that share the "
-            "store are, by `toolcrib index --rebuild`",
+            "store are, by `toolcrib index --rebuild`"
         )
 
     def optimise(self) -> None:

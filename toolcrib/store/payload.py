@@ -44,7 +44,7 @@ def tool_payload(spec: ToolSpec, length: float) -> dict[str, Any]:
         "id": spec.id,
         "name": spec.name,
         "name_key": sorted(
-            {squeeze(spec.name), squeeze(spec.id), spec.name.casefold(), spec.id.casefold()},
+            {squeeze(spec.name), squeeze(spec.id), spec.name.casefold(), spec.id.casefold()}
         ),
         "server": spec.server,
         "category": spec.category,

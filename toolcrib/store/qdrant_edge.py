@@ -249,9 +249,7 @@ class EdgeStore:
     def count(self, where: Filter | None = None) -> int:
         """How many points match, exactly."""
         with guard(self._path):
-            return self._count(
-                engine.CountRequest(exact=True, filter=_condition(where)),
-            )
+            return self._count(engine.CountRequest(exact=True, filter=_condition(where)))
 
     def _count(self, request: engine.CountRequest) -> int:
         return self._open_shard().count(request)
@@ -418,7 +416,7 @@ def _point(point: Point) -> engine.Point:
 def _set_sparse(using: str, vectors: Mapping[int, SparseVector]) -> engine.UpdateOperation:
     """The operation that replaces one sparse vector of each point."""
     return engine.UpdateOperation.update_vectors(
-        [engine.PointVectors(id=i, vector={using: _sparse(v)}) for i, v in vectors.items()],
+        [engine.PointVectors(id=i, vector={using: _sparse(v)}) for i, v in vectors.items()]
     )
 
 
@@ -515,7 +513,7 @@ def guard(path: Path) -> Generator[None]:
             raise
         raise StoreDamagedError(
             f"the engine failed on {path}: {error}; the index can be made again from its "
-            "sources: `toolcrib index SOURCE... --store NEW_FOLDER`",
+            "sources: `toolcrib index SOURCE... --store NEW_FOLDER`"
         ) from error
 
 

@@ -42,13 +42,7 @@ from toolcrib.store.filters import (
     Range,
     as_keyword,
 )
-from toolcrib.store.qdrant_client import (
-    META_KEY,
-    QdrantConnection,
-    batches,
-    connect,
-    models,
-)
+from toolcrib.store.qdrant_client import META_KEY, QdrantConnection, batches, connect, models
 
 __all__ = ["ServerStore"]
 
@@ -313,7 +307,7 @@ class ServerStore:
         raise StoreError(
             f"{self._name!r} at {self._connection.place} is a collection, not an alias that "
             "toolcrib made, and cannot be renewed; set server.collection to a new name and index "
-            "into it",
+            "into it"
         )
 
     def _make(self, name: str, layout: Layout) -> None:
@@ -358,7 +352,7 @@ class ServerStore:
         if faults:
             raise IndexMismatchError(
                 f"the collection {name!r} at {self._connection.place} was made for other models: "
-                f"{'; '.join(faults)}; set server.collection to another name, or delete this one",
+                f"{'; '.join(faults)}; set server.collection to another name, or delete this one"
             )
 
 
@@ -382,7 +376,7 @@ def _pages(items: list[Item], size: int) -> Iterator[list[Item]]:
 def _dense_vectors(layout: Layout) -> dict[str, models.VectorParams]:
     """The dense vectors (int8 in memory, originals for the scores) and the multivectors."""
     int8 = models.ScalarQuantization(
-        scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True),
+        scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
     )
     max_sim = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
     cosine = models.Distance.COSINE

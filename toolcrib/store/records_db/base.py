@@ -106,7 +106,7 @@ def read_row(row_id: str, at: float, text: str, place: str) -> DbRow:
         body = None
     if not isinstance(body, dict):
         raise StoreDamagedError(
-            f"the record {row_id!r} in {place} is no JSON object; delete it, or restore a backup",
+            f"the record {row_id!r} in {place} is no JSON object; delete it, or restore a backup"
         )
     return DbRow(row_id, at, cast("dict[str, Any]", body))
 

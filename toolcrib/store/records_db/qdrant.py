@@ -17,13 +17,7 @@ from itertools import chain, islice
 from typing import Any
 
 from toolcrib.errors import StoreDamagedError, StoreError
-from toolcrib.store.qdrant_client import (
-    META_KEY,
-    QdrantConnection,
-    batches,
-    connect,
-    models,
-)
+from toolcrib.store.qdrant_client import META_KEY, QdrantConnection, batches, connect, models
 from toolcrib.store.records_db.base import DbRow, body_text, is_text, read_row
 
 __all__ = ["QdrantRecordsDb"]
@@ -38,10 +32,7 @@ DIGITS = 6
 
 # The names on the server are older than ours: a table of the database is a `shelf`.
 OURS = "ledger"
-INDEXES = {
-    "shelf": models.PayloadSchemaType.KEYWORD,
-    "at": models.PayloadSchemaType.FLOAT,
-}
+INDEXES = {"shelf": models.PayloadSchemaType.KEYWORD, "at": models.PayloadSchemaType.FLOAT}
 
 ASCENDING, DESCENDING = models.Direction.ASC, models.Direction.DESC
 
@@ -90,7 +81,7 @@ class QdrantRecordsDb:
         if (found.config.metadata or {}).get(META_KEY) != OURS:
             raise StoreError(
                 f"the collection {name!r} at {connection.place} is no records database of "
-                "toolcrib: set server.collection to another name, or delete this one",
+                "toolcrib: set server.collection to another name, or delete this one"
             )
         connection.index_fields(name, found, INDEXES)
 
@@ -238,7 +229,7 @@ class QdrantRecordsDb:
         except (KeyError, TypeError, ValueError) as error:
             raise StoreDamagedError(
                 f"the point {record.id} in {place} is no record of toolcrib; delete it, or "
-                "restore a snapshot",
+                "restore a snapshot"
             ) from error
 
 

@@ -270,12 +270,10 @@ class SqliteRecordsDb:
         if application == APPLICATION and version != VERSION:
             raise StoreDamagedError(
                 f"the records database {self._path} has format {version}, and this toolcrib reads "
-                f"{VERSION}: use the version that wrote it",
+                f"{VERSION}: use the version that wrote it"
             )
         if application != APPLICATION and tables:
-            raise StoreDamagedError(
-                f"{self._path} is a database of something else: move it away",
-            )
+            raise StoreDamagedError(f"{self._path} is a database of something else: move it away")
         return application == APPLICATION
 
     def _explained(self, error: sqlite3.Error | OSError) -> StoreError:
@@ -283,15 +281,15 @@ class SqliteRecordsDb:
         if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
             return StoreDamagedError(
                 f"{database} cannot be read ({error}): restore a backup, or move it away and make "
-                "the keys again",
+                "the keys again"
             )
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return StoreLockedError(
-                f"{database} is being written to by another process ({error}): try again",
+                f"{database} is being written to by another process ({error}): try again"
             )
         return StoreWriteError(
             f"{database} cannot be used ({error}): make room on its disk, or give this user the "
-            "right to write there",
+            "right to write there"
         )
 
 
