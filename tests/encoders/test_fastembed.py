@@ -82,7 +82,7 @@ def test_prompts_noted_in_the_folder_are_set_before_the_texts(folder: Path) -> N
     prompts = {"prompts": {"query": "query: ", "passage": "passage: "}}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     prompted = FastEmbedEncoder(str(folder))
-    assert np.array_equal(prompted.encode_query("x"), plain.tools.encode_query("query: x"))
+    assert np.array_equal(prompted.encode_query("x"), plain.encode_query("query: x"))
     assert np.array_equal(prompted.encode_documents(["x"]), plain.encode_documents(["passage: x"]))
 
 

@@ -47,7 +47,7 @@ def test_the_models_own_prompts_are_set_before_queries_and_documents(tmp_path: P
     plain = SentenceTransformersEncoder(str(make_encoder(tmp_path / "plain", unprompted)))
     text = "list issues"
     assert np.allclose(
-        encoder.encode_query(text), plain.tools.encode_query(f"query: {text}"), atol=1e-5
+        encoder.encode_query(text), plain.encode_query(f"query: {text}"), atol=1e-5
     )
     assert np.allclose(
         encoder.encode_documents([text]), plain.encode_documents([f"passage: {text}"]), atol=1e-5

@@ -57,11 +57,21 @@ class DenseEncoder(Protocol):
         ...
 
     def encode_query(self, text: str) -> FloatArray:
-        """Encode one query: float32 [dimensions], L2-normalised."""
+        """Encode one query: float32 [dimensions], L2-normalised.
+
+        Raises:
+            TypeError: it is no text.
+            EncoderError: the model cannot be loaded or fetched, or gives no usable vector.
+        """
         ...
 
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
-        """Encode documents in their order: float32 [n, dimensions], rows L2-normalised."""
+        """Encode documents in their order: float32 [n, dimensions], rows L2-normalised.
+
+        Raises:
+            TypeError: it is no list of texts.
+            EncoderError: as `encode_query`.
+        """
         ...
 
 
@@ -86,7 +96,12 @@ class Reranker(Protocol):
         ...
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """Relevance of each text: float32 [n], any scale, higher is better."""
+        """Relevance of each text: float32 [n], any scale, higher is better.
+
+        Raises:
+            TypeError: the query or one of the texts is no text.
+            EncoderError: the model cannot be loaded or fetched, or gives no usable score.
+        """
         ...
 
 

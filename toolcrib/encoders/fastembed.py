@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from toolcrib.encoders.base import FloatArray, finite_scores, readable, readable_all, unit_rows
+from toolcrib.encoders.base import (
+    DenseEncoder,
+    FloatArray,
+    Reranker,
+    finite_scores,
+    readable,
+    readable_all,
+    unit_rows,
+)
 from toolcrib.encoders.loading import LoadOnce, ModelName, import_onnxruntime, load_package
 from toolcrib.errors import EncoderError
 from toolcrib.extras import require_extra
@@ -80,7 +88,7 @@ class _FastEmbed:
             raise EncoderError(f"{folder} cannot be loaded: {error}") from error
 
 
-class FastEmbedEncoder(_FastEmbed):
+class FastEmbedEncoder(_FastEmbed, DenseEncoder):
     """A `DenseEncoder` over `fastembed.TextEmbedding`; extra `fastembed`.
 
     `model` is a name from fastembed's list (`BAAI/bge-small-en-v1.5`), downloaded at its first
@@ -110,22 +118,10 @@ class FastEmbedEncoder(_FastEmbed):
         return self._width()
 
     def encode_query(self, text: str) -> FloatArray:
-        """Encode one query (`query_embed`): float32 [dimensions], L2-normalised.
-
-        Raises:
-            TypeError: it is no text.
-            EncoderError: the model cannot be loaded or fetched, or gives no usable vector.
-        """
         vectors = self._run("query_embed", [self._query_prompt + readable(text)])
         return unit_rows(vectors, 1, self.dimensions, self.name)[0]
 
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
-        """Encode documents (`passage_embed`) in their order: float32 [n, dimensions], unit rows.
-
-        Raises:
-            TypeError: it is no list of texts.
-            EncoderError: as `encode_query`.
-        """
         documents = [self._document_prompt + text for text in readable_all(texts)]
         if not documents:
             return np.empty((0, self.dimensions), dtype=np.float32)
@@ -161,7 +157,7 @@ class FastEmbedEncoder(_FastEmbed):
         return len(self._run("query_embed", ["dimensions"])[0])
 
 
-class FastEmbedReranker(_FastEmbed):
+class FastEmbedReranker(_FastEmbed, Reranker):
     """A `Reranker` over fastembed's `TextCrossEncoder`; extra `fastembed`.
 
     `model` is a name from its list (`Xenova/ms-marco-MiniLM-L-6-v2`) or a folder, and `threads`
@@ -175,12 +171,6 @@ class FastEmbedReranker(_FastEmbed):
         super().__init__("reranker", model, threads, cache)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """The model's logit for each text: float32 [n], any scale, higher is better.
-
-        Raises:
-            TypeError: the query or one of the texts is no text.
-            EncoderError: the model cannot be loaded or fetched, or gives no usable score.
-        """
         question, documents = readable(query), readable_all(texts)
         if not documents:
             return np.empty(0, dtype=np.float32)

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from toolcrib.encoders.base import FloatArray, finite_scores, readable, readable_all, unit_rows
+from toolcrib.encoders.base import (
+    ClauseEncoder,
+    FloatArray,
+    Reranker,
+    finite_scores,
+    readable,
+    readable_all,
+    unit_rows,
+)
 from toolcrib.encoders.loading import DIGEST_DIGITS, LoadOnce, import_onnxruntime
 from toolcrib.errors import EncoderError
 
@@ -56,8 +64,8 @@ _CUT = re.compile(
     re.IGNORECASE,
 )
 
-Item = TypeVar("Item")
-Found = TypeVar("Found")
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
 
 
 class _Bundled:
@@ -83,14 +91,14 @@ class _Bundled:
         """The model's name and the first digits of its weights' digest."""
         return self._card.identity
 
-    def _each(self, work: Callable[[Item], Found], items: Sequence[Item]) -> Iterable[Found]:
+    def _each(self, work: Callable[[_Item], _Found], items: Sequence[_Item]) -> Iterable[_Found]:
         if len(items) <= 1 or self._threads == 1:
             return map(work, items)
         with ThreadPoolExecutor(self._threads, "toolcrib-encode") as pool:
             return pool.map(work, items)
 
 
-class BundledEncoder(_Bundled):
+class BundledEncoder(_Bundled, ClauseEncoder):
     """A `DenseEncoder` from a model folder; the one that ships in the package without one.
 
     The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) and gives
@@ -107,16 +115,9 @@ class BundledEncoder(_Bundled):
 
     @property
     def dimensions(self) -> int:
-        """Length of every vector."""
         return self._card.dimensions
 
     def encode_query(self, text: str) -> FloatArray:
-        """Encode one query: float32 [dimensions], L2-normalised.
-
-        Raises:
-            TypeError: it is no text.
-            EncoderError: the model cannot be loaded, or gives no usable vector.
-        """
         return self._encode(readable(text))
 
     def encode_clauses(self, text: str) -> FloatArray:
@@ -141,12 +142,6 @@ class BundledEncoder(_Bundled):
         return unit_rows(rows, len(rows), self.dimensions, self.name)
 
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
-        """Encode documents in their order: float32 [n, dimensions], rows L2-normalised.
-
-        Raises:
-            TypeError: it is no list of texts.
-            EncoderError: as `encode_query`.
-        """
         documents = readable_all(texts)
         vectors = np.empty((len(documents), self.dimensions), dtype=np.float32)
         for row, vector in enumerate(self._each(self._encode, documents)):
@@ -159,7 +154,7 @@ class BundledEncoder(_Bundled):
         return unit_rows(vectors, 1, self.dimensions, self.name)[0]
 
 
-class BundledReranker(_Bundled):
+class BundledReranker(_Bundled, Reranker):
     """A `Reranker` from a model folder, as `toolcrib train reranker` makes it.
 
     The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) of a query and a text,
@@ -170,12 +165,6 @@ class BundledReranker(_Bundled):
     """
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """The model's logit for each text: float32 [n], any scale, higher is better.
-
-        Raises:
-            TypeError: the query or one of the texts is no text.
-            EncoderError: the model cannot be loaded, or gives no usable score.
-        """
         question, documents = readable(query), readable_all(texts)
         scores = list(self._each(partial(self._score, question), documents))
         return finite_scores(scores, len(documents), self.name)

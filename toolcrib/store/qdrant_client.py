@@ -55,9 +55,9 @@ _TOO_BUSY = frozenset({429, 502, 503, 504})
 _START_IT = "start it with `docker compose up -d`"
 _MAX_WORDS = 300
 
-Answer = TypeVar("Answer")
-Item = TypeVar("Item")
-Given = ParamSpec("Given")
+_Answer = TypeVar("_Answer")
+_Item = TypeVar("_Item")
+_Given = ParamSpec("_Given")
 
 
 def connect(url: str, api_key: str | None, timeout_s: float) -> QdrantConnection:
@@ -80,10 +80,10 @@ def connect(url: str, api_key: str | None, timeout_s: float) -> QdrantConnection
 
 
 def batches(
-    items: Iterable[Item], most: int, size_of: Callable[[Item], int]
-) -> Iterator[list[Item]]:
+    items: Iterable[_Item], most: int, size_of: Callable[[_Item], int]
+) -> Iterator[list[_Item]]:
     """Cut what is written into requests of bounded size, in order; one huge item goes alone."""
-    batch: list[Item] = []
+    batch: list[_Item] = []
     size = 0
     for item in items:
         weight = size_of(item)
@@ -133,8 +133,12 @@ class QdrantConnection:
         return self._client
 
     def ask(
-        self, what: str, call: Callable[Given, Answer], *args: Given.args, **kwargs: Given.kwargs
-    ) -> Answer:
+        self,
+        what: str,
+        call: Callable[_Given, _Answer],
+        *args: _Given.args,
+        **kwargs: _Given.kwargs,
+    ) -> _Answer:
         """Make the call, up to three times; `what` says in messages what was being done.
 
         Everything a store does can be repeated without harm. A call that timed out is not
@@ -163,9 +167,9 @@ class QdrantConnection:
     def write(
         self,
         what: str,
-        call: Callable[Given, models.UpdateResult],
-        *args: Given.args,
-        **kwargs: Given.kwargs,
+        call: Callable[_Given, models.UpdateResult],
+        *args: _Given.args,
+        **kwargs: _Given.kwargs,
     ) -> None:
         """Make a call that writes, and see that it was finished.
 
