@@ -45,11 +45,6 @@ class Searching:
         assert [hit.id for hit in hits] == [point_id(f"t{n}") for n in np.argsort(-cosines)]
         assert [hit.score for hit in hits] == pytest.approx(-np.sort(-cosines), abs=TOLERANCE)
 
-    def test_a_cosine_below_zero_keeps_its_sign(self, store: Store) -> None:
-        store.upsert([point("same", dense=unit(1)), point("opposite", dense=unit(-1))])
-        (hits,) = store.search([dense_leg(unit(1))])
-        assert as_dict(hits) == pytest.approx(by_id({"same": 1.0, "opposite": -1.0}), abs=TOLERANCE)
-
     def test_a_multivector_scores_by_its_best_row(self, store: Store) -> None:
         rows = random_units(40).reshape(10, 4, WIDTH)
         store.upsert([point(f"t{n}", multi=rows[n, : n % 4 + 1]) for n in range(10)])

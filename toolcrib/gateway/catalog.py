@@ -126,9 +126,7 @@ def _public(spec: ToolSpec) -> str:
 
 def _marked(spec: ToolSpec, name: str, count: Counter[str]) -> str:
     is_whole = len(spec.server) + len(spec.name) < MAX_NAME
-    if count[name] == 1 and is_whole:
-        return name
-    return with_digest(name, spec.id, MARK_CHARS)
+    return name if count[name] == 1 and is_whole else with_digest(name, spec.id, MARK_CHARS)
 
 
 def _allowed(text: str) -> str:

@@ -31,7 +31,6 @@ from toolcrib.tenants import Tenants
 
 __all__ = ["Approval", "GatewayIndex", "Screening", "Storage", "StoreThread"]
 
-
 LISTINGS = "listings/default"
 """What each server listed last: what is served before it is connected to again."""
 
@@ -41,7 +40,7 @@ DANGEROUS = "its text is dangerous to a model"
 
 Specs: TypeAlias = tuple[ToolSpec, ...]
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 logger = logging.getLogger(__name__)
 
@@ -120,11 +119,10 @@ class Approval:
 
     def state(self) -> tuple[object, ...]:
         """Something that is another thing when approvals may have changed; cheap to ask for."""
-        try:
+        written = None
+        with suppress(OSError):
             stat = self._lock.path.stat()
             written = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        except OSError:
-            written = None
         held = list(self._held.items())
         return written, tuple(each for each, d in held if self._quarantine.approved(each) == d)
 
@@ -204,7 +202,7 @@ class GatewayIndex:
         self._one_at_a_time = asyncio.Lock()
         self._threads: set[asyncio.Task[Any]] = set()
 
-    async def work(self, job: Callable[..., Result], *given: Any, **more: Any) -> Result:
+    async def work(self, job: Callable[..., _Result], *given: Any, **more: Any) -> _Result:
         """Do something with index or ledger in a thread; `close` waits for it."""
         thread = asyncio.create_task(asyncio.to_thread(job, *given, **more))
         self._threads.add(thread)
@@ -310,8 +308,7 @@ class GatewayIndex:
         try:
             await self.work(self._crib.index_tools, specs, **more)
         except StoreError as error:
-            text = f"{server}: its tools can be called, but not all found: {error}"
-            self._report("error", text)
+            self._report("error", f"{server}: its tools can be called, but not all found: {error}")
 
     def _read(self, server: str, tools: Sequence[Any]) -> Specs:
         """What a server's list says, a wrong tool left out; of two of one name, the first."""

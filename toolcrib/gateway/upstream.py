@@ -115,8 +115,7 @@ class Upstream:
 
     async def run(self) -> None:
         """Connect, watch, and connect again; until cancelled."""
-        target = self.config.target
-        if target is None:
+        if (target := self.config.target) is None:
             return
         wait_s = retry_s = self._intervals.retry_s
         try:
