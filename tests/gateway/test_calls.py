@@ -149,7 +149,7 @@ async def test_a_tools_own_error_is_followed_by_others_where_they_may_help(
     assert len(texts(result)) == 1 + proposes
     if proposes:
         assert texts(result)[1].startswith("Other tools that may do it:\n- office_book_room")
-    (outcome,) = (row.body for row in behind.ledger().read("outcomes/default"))
+    (outcome,) = (row.body for row in behind.records_db().read("outcomes/default"))
     assert (outcome["tool"], outcome["outcome"]) == ("desk/ask_desk", "failure")
 
 

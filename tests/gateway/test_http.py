@@ -51,7 +51,7 @@ def serving(behind: Behind, *options: str) -> Generator[str]:
 
 
 def keys(behind: Behind) -> KeyRing:
-    return KeyRing(behind.ledger())
+    return KeyRing(behind.records_db())
 
 
 def with_key(url: str, text: str, **how):

@@ -29,7 +29,7 @@ HOSTILE = {
 
 def quarantine(behind: Behind) -> Quarantine:
     """What another process sees of it."""
-    return Quarantine(behind.ledger(), DEFAULT)
+    return Quarantine(behind.records_db(), DEFAULT)
 
 
 def held(behind: Behind):

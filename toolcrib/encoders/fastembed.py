@@ -21,7 +21,13 @@ from toolcrib.encoders.base import (
     readable_all,
     unit_rows,
 )
-from toolcrib.encoders.loading import LoadOnce, ModelName, import_onnxruntime, load_package
+from toolcrib.encoders.loading import (
+    LoadOnce,
+    ModelName,
+    import_onnxruntime,
+    load_package,
+    open_session,
+)
 from toolcrib.errors import EncoderError
 from toolcrib.extras import require_extra
 
@@ -302,14 +308,8 @@ def _pooling_of(folder: Path, file: str) -> tuple[str, str]:
 
 def _outputs(path: Path) -> list[tuple[str, int]]:
     """Names and numbers of axes of a graph's outputs, in their order."""
-    onnxruntime = import_onnxruntime()
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    try:
-        graph = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own classes share no base
-        raise EncoderError(f"{path} cannot be loaded: {error}") from error
+    unoptimised = import_onnxruntime().GraphOptimizationLevel.ORT_DISABLE_ALL
+    graph = open_session(path, graph_optimization_level=unoptimised)
     return [(output.name, len(output.shape or ())) for output in graph.get_outputs()]
 
 

@@ -27,7 +27,7 @@ from toolcrib.encoders.base import (
     readable_all,
     unit_rows,
 )
-from toolcrib.encoders.loading import DIGEST_DIGITS, LoadOnce, import_onnxruntime
+from toolcrib.encoders.loading import DIGEST_DIGITS, LoadOnce, open_session
 from toolcrib.errors import EncoderError
 
 if TYPE_CHECKING:
@@ -248,7 +248,9 @@ def open_model(folder: Path, card: Card) -> Model:
     Raises:
         EncoderError: one of the files cannot be loaded.
     """
-    session = _open_session(folder / "model.onnx")
+    # One thread a run: a short query gains nothing from a second, which spins between nodes.
+    one = {"intra_op_num_threads": 1, "inter_op_num_threads": 1}
+    session = open_session(folder / "model.onnx", **one)
     outputs = frozenset(str(output.name) for output in session.get_outputs())
     tokenizer = _open_tokenizer(folder / "tokenizer.json", card.max_tokens)
     return Model(folder, tokenizer, session, outputs)
@@ -297,19 +299,6 @@ def _open_tokenizer(path: Path, max_tokens: int) -> tokenizers.Tokenizer:
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_tokens)
     return tokenizer
-
-
-def _open_session(path: Path) -> Any:
-    onnxruntime = import_onnxruntime()
-    options = onnxruntime.SessionOptions()
-    # One thread a run: a short query gains nothing from a second, which spins between nodes.
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    try:
-        return onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own classes share no base
-        raise EncoderError(f"{path} cannot be loaded: {error}") from error
 
 
 def usable_cores() -> int:

@@ -72,7 +72,7 @@ class Approval:
         """Judge all tools that the servers list.
 
         Raises:
-            ToolcribError: lock file or ledger cannot be read.
+            ToolcribError: lock file or records cannot be read.
         """
         with self._one_at_a_time:
             self._lock.read()
@@ -132,7 +132,7 @@ class Storage:
     """Where the index is, the small records beside it, and who approves tools."""
 
     location: str
-    ledger: RecordsDb
+    records_db: RecordsDb
     approval: Approval
 
 
@@ -203,7 +203,7 @@ class GatewayIndex:
         self._threads: set[asyncio.Task[Any]] = set()
 
     async def work(self, job: Callable[..., _Result], *given: Any, **more: Any) -> _Result:
-        """Do something with index or ledger in a thread; `close` waits for it."""
+        """Do something with index or records in a thread; `close` waits for it."""
         thread = asyncio.create_task(asyncio.to_thread(job, *given, **more))
         self._threads.add(thread)
         thread.add_done_callback(self._threads.discard)
@@ -351,7 +351,7 @@ class GatewayIndex:
 
     def _remembered(self) -> dict[str, Specs]:
         try:
-            kept = list(self._storage.ledger.read(LISTINGS))
+            kept = list(self._storage.records_db.read(LISTINGS))
             return {
                 entry.id: tuple(map(ToolSpec.model_validate, entry.body["tools"])) for entry in kept
             }
@@ -362,7 +362,7 @@ class GatewayIndex:
     def _remember(self, server: str, specs: Specs) -> None:
         tools = [spec.model_dump(mode="json", exclude_defaults=True) for spec in specs]
         try:
-            self._storage.ledger.put(LISTINGS, DbRow(server, time.time(), {"tools": tools}))
+            self._storage.records_db.put(LISTINGS, DbRow(server, time.time(), {"tools": tools}))
         except StoreError as error:
             self._report("warning", f"{server}: what it lists cannot be kept: {error}")
 
@@ -370,6 +370,6 @@ class GatewayIndex:
         """A server that is no longer configured leaves nothing behind."""
         try:
             self.crib.index_tools((), server=server, prune=True)
-            self._storage.ledger.delete(LISTINGS, server)
+            self._storage.records_db.delete(LISTINGS, server)
         except StoreError as error:
             self._report("warning", f"{server}: what is left of it stays: {error}")
