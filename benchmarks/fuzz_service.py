@@ -219,8 +219,8 @@ def visit(folder: Path, grant: Grant | None, arguments: argparse.Namespace) -> d
     store, reports = folder / "store", folder / "reports"
     reports.mkdir(parents=True)
     (reports / "monday.html").write_text("<h1>Monday</h1>", encoding="utf-8")
-    with closing(build.open_ledger(str(store), Settings())) as ledger:
-        ring = KeyRing(ledger)
+    with closing(build.open_records_db(str(store), Settings())) as records_db:
+        ring = KeyRing(records_db)
         _, owner = ring.create("owner", Grant(namespaces=("*",), access="write"))
         key = None if grant is None else ring.create("visitor", grant)[1]
     runs: list[Found] = []

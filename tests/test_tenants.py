@@ -115,11 +115,11 @@ class TestLife:
         for name in ("acme", "zoo"):
             many.crib(name).index_tools([MAIL])
             many.crib(name).index_passages([LEAVE])
-        many.ledger.put("quarantine/acme", DbRow("a", 1.0, {}))
+        many.records_db.put("quarantine/acme", DbRow("a", 1.0, {}))
         many.remove("acme")
         assert many.names() == (DEFAULT, "zoo")
         assert ids(many.crib("acme")) == []
-        assert many.ledger.get("quarantine/acme", "a") is None
+        assert many.records_db.get("quarantine/acme", "a") is None
         assert many.crib("zoo").knowledge.count() == 1
 
     def test_the_default_one_stays(self, many):

@@ -33,9 +33,9 @@ __all__ = [
     "make_dense",
     "make_parts",
     "make_reranker",
-    "open_ledger",
     "open_parts",
     "open_passages",
+    "open_records_db",
     "open_store",
     "tenants_place",
 ]
@@ -48,7 +48,7 @@ Parts: TypeAlias = tuple[ToolIndex, KnowledgeBase, TurnRouter]
 MEMORY = ":memory:"
 LIBRARY = "library"
 TENANTS = "tenants"
-LEDGER = "ledger"
+RECORDS = "ledger"
 
 
 # -- the parts of a crib ---------------------------------------------------------------------
@@ -171,7 +171,7 @@ def tenants_place(location: str, settings: Settings) -> tuple[str, Settings]:
     return location, _on_server(settings, _beside(settings.server.collection, TENANTS))
 
 
-def open_ledger(location: str, settings: Settings) -> RecordsDb:
+def open_records_db(location: str, settings: Settings) -> RecordsDb:
     """The records that are kept beside the points of a location.
 
     A folder need not be free for that: another process may hold its points.
@@ -186,7 +186,7 @@ def open_ledger(location: str, settings: Settings) -> RecordsDb:
         return QdrantRecordsDb.open(
             location,
             api_key=server.api_key.get_secret_value() if server.api_key else None,
-            collection=_beside(server.collection, LEDGER),
+            collection=_beside(server.collection, RECORDS),
             timeout_s=server.timeout_s,
             replicas=server.replicas,
         )
@@ -194,8 +194,8 @@ def open_ledger(location: str, settings: Settings) -> RecordsDb:
 
     if location == MEMORY:
         passing = tempfile.TemporaryDirectory(prefix="toolcrib-", ignore_cleanup_errors=True)
-        return SqliteRecordsDb(Path(passing.name) / f"{LEDGER}.db", on_close=passing.cleanup)
-    return SqliteRecordsDb(Path(location) / f"{LEDGER}.db")
+        return SqliteRecordsDb(Path(passing.name) / f"{RECORDS}.db", on_close=passing.cleanup)
+    return SqliteRecordsDb(Path(location) / f"{RECORDS}.db")
 
 
 def _beside(collection: str, what: str) -> str:

@@ -88,7 +88,7 @@ def _app(namespaces: Tenants, settings: Settings, *, asks_for_keys: bool) -> Sta
 
     telemetry = Telemetry.of(settings.service)
     log_everything(telemetry.logs)
-    callers = KeyRing(namespaces.ledger) if asks_for_keys else Anyone()
+    callers = KeyRing(namespaces.records_db) if asks_for_keys else Anyone()
     return make_app(namespaces, settings, callers=callers, telemetry=telemetry)
 
 
@@ -100,9 +100,9 @@ def _require_key(location: str, settings: Settings) -> None:
     """
     from toolcrib.access.keys import KeyRing
 
-    with closing(build.open_ledger(location, settings)) as ledger:
+    with closing(build.open_records_db(location, settings)) as records_db:
         now = time.time()
-        if any(key.state(now) == "active" for key in KeyRing(ledger).list()):
+        if any(key.state(now) == "active" for key in KeyRing(records_db).list()):
             return
     raise SettingsError(
         f"nobody has a key to {location}: make one with `toolcrib keys create NAME "

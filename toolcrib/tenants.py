@@ -36,7 +36,7 @@ from toolcrib.tool_index import copy_tools
 __all__ = ["DEFAULT", "Tenants", "announce", "check_name", "rebuild_shared"]
 
 REVISIONS = "revisions"
-"""The shelf of the numbers by which processes over one server hear of each other's writes."""
+"""The table of the numbers by which processes over one server hear of each other's writes."""
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 
@@ -80,11 +80,11 @@ class Tenants:
         settings: Settings,
         dense: DenseEncoder,
         reranker: Reranker | None,
-        ledger: RecordsDb,
+        records_db: RecordsDb,
     ) -> None:
         self.location = location
         self.settings = settings
-        self.ledger = ledger
+        self.records_db = records_db
         self._dense = dense
         self._reranker = reranker
         self._shared = _SharedStores(location, settings, dense)
@@ -109,11 +109,11 @@ class Tenants:
         settings = settings or load_settings()
         where = str(location if location is not None else settings.store)
         dense = build.make_dense(settings)
-        ledger = build.open_ledger(where, settings)
+        records_db = build.open_records_db(where, settings)
         with ExitStack() as undo:
-            undo.callback(ledger.close)
+            undo.callback(records_db.close)
             reranker = build.make_reranker(settings)
-            opened = cls(where, settings, dense, reranker, ledger)
+            opened = cls(where, settings, dense, reranker, records_db)
             opened._open_default(progress)
             undo.pop_all()
         return opened
@@ -159,9 +159,9 @@ class Tenants:
         if opened is not None:
             opened.crib.close()
         self._shared.clear(name)
-        for shelf in self.ledger.tables():
-            if shelf.endswith(f"/{name}"):
-                self.ledger.prune(shelf, before=float("inf"))
+        for table in self.records_db.tables():
+            if table.endswith(f"/{name}"):
+                self.records_db.prune(table, before=float("inf"))
         self.touched(name)
 
     def touched(self, name: str) -> None:
@@ -169,7 +169,7 @@ class Tenants:
         if self._is_alone:
             return
         before = self._revision(name)
-        revision = _change_revision(self.ledger, name)
+        revision = _change_revision(self.records_db, name)
         with self._lock:
             opened = self._opened.get(name)
             # Where another one wrote meanwhile, its write is still to be looked at.
@@ -191,7 +191,7 @@ class Tenants:
             while self._opened:
                 self._opened.popitem()[1].crib.close()
             self._shared.close()
-            self.ledger.close()
+            self.records_db.close()
 
     def __enter__(self) -> Self:
         return self
@@ -226,10 +226,10 @@ class Tenants:
 
     def _log(self, name: str) -> DatabaseLog:
         keep_s = self.settings.service.keep_days * 86_400
-        return DatabaseLog(self.ledger, name, text=self.settings.telemetry.text, keep_s=keep_s)
+        return DatabaseLog(self.records_db, name, text=self.settings.telemetry.text, keep_s=keep_s)
 
     def _revision(self, name: str) -> str | None:
-        return None if self._is_alone else _revision_of(self.ledger, name)
+        return None if self._is_alone else _revision_of(self.records_db, name)
 
     def _catch_up(self, name: str, opened: _Opened) -> None:
         """Look again where another process wrote; what it rebuilt for other models is refused."""
@@ -338,16 +338,16 @@ class _SharedStores:
         return bool(NamespacedStore(self._passages.open(), name).read_meta())
 
 
-def _revision_of(ledger: RecordsDb, namespace: str) -> str | None:
+def _revision_of(records_db: RecordsDb, namespace: str) -> str | None:
     """What the last write left; None where nobody ever said that he wrote."""
-    entry = ledger.get(REVISIONS, namespace)
+    entry = records_db.get(REVISIONS, namespace)
     return entry.body["revision"] if entry else None
 
 
-def _change_revision(ledger: RecordsDb, namespace: str) -> str:
+def _change_revision(records_db: RecordsDb, namespace: str) -> str:
     """Say that a namespace was written to; the revision that it has now."""
     revision = uuid.uuid4().hex
-    ledger.put(REVISIONS, DbRow(namespace, time.time(), {"revision": revision}))
+    records_db.put(REVISIONS, DbRow(namespace, time.time(), {"revision": revision}))
     return revision
 
 
@@ -359,6 +359,6 @@ def announce(location: str, settings: Settings, namespaces: Iterable[str]) -> No
     """
     if not build.is_url(location):
         return
-    with closing(build.open_ledger(location, settings)) as ledger:
+    with closing(build.open_records_db(location, settings)) as records_db:
         for name in namespaces:
-            _change_revision(ledger, name)
+            _change_revision(records_db, name)

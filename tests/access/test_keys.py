@@ -42,14 +42,14 @@ def clock():
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    with closing(SqliteRecordsDb(tmp_path / "ledger.db")) as ledger:
-        yield ledger
+def records_db(tmp_path):
+    with closing(SqliteRecordsDb(tmp_path / "ledger.db")) as records_db:
+        yield records_db
 
 
 @pytest.fixture
-def ring(ledger, wall, clock):
-    return KeyRing(ledger, wall, clock)
+def ring(records_db, wall, clock):
+    return KeyRing(records_db, wall, clock)
 
 
 def is_known(ring, text) -> bool:
@@ -74,11 +74,11 @@ def test_a_text_says_what_it_is_and_has_256_random_bits(ring):
     assert len({text.split("_")[2] for text in texts}) == 20
 
 
-def test_no_secret_is_kept(ring, ledger, tmp_path):
+def test_no_secret_is_kept(ring, records_db, tmp_path):
     _, text = ring.create("ann", GRANT)
-    (entry,) = ledger.read("keys")
+    (entry,) = records_db.read("keys")
     assert entry.body["sha256"] == hashlib.sha256(text.encode()).hexdigest()
-    ledger.close()
+    records_db.close()
     secret = text.split("_")[2]
     kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert secret.encode() not in kept
@@ -128,8 +128,8 @@ def test_an_unknown_key_and_a_wrong_secret_are_told_alike(ring):
 
 @given(st.integers(0, 79), st.sampled_from("0123456789abcdef"))
 def test_one_wrong_digit_is_a_wrong_key(tmp_path_factory, place, digit):
-    with closing(SqliteRecordsDb(tmp_path_factory.mktemp("k") / "ledger.db")) as ledger:
-        ring = KeyRing(ledger)
+    with closing(SqliteRecordsDb(tmp_path_factory.mktemp("k") / "ledger.db")) as records_db:
+        ring = KeyRing(records_db)
         _, text = ring.create("ann", GRANT)
         wrong = text[:place] + digit + text[place + 1 :]
         assume(wrong != text)
@@ -164,27 +164,27 @@ def test_a_revoked_key_holds_no_longer_where_it_was_revoked(ring):
     assert is_known(ring, other)
 
 
-def test_it_stops_within_two_seconds_wherever_it_was_in_use(ring, ledger, wall, clock):
+def test_it_stops_within_two_seconds_wherever_it_was_in_use(ring, records_db, wall, clock):
     key, text = ring.create("ann", GRANT)
-    elsewhere = KeyRing(ledger, wall, clock)
+    elsewhere = KeyRing(records_db, wall, clock)
     assert is_known(elsewhere, text)
     ring.revoke(key.id)
     clock.now += 1.999
     assert not is_known(elsewhere, text)
 
 
-def test_a_key_in_use_is_not_looked_up_every_time(ring, ledger, clock):
+def test_a_key_in_use_is_not_looked_up_every_time(ring, records_db, clock):
     key, text = ring.create("ann", GRANT)
     assert is_known(ring, text)
-    ledger.delete("keys", key.id)
+    records_db.delete("keys", key.id)
     assert is_known(ring, text)
     clock.now += 2
     assert not is_known(ring, text)
 
 
-def test_a_wall_clock_that_jumps_back_does_not_keep_a_revoked_key(ring, ledger, wall, clock):
+def test_a_wall_clock_that_jumps_back_does_not_keep_a_revoked_key(ring, records_db, wall, clock):
     key, text = ring.create("ann", GRANT)
-    elsewhere = KeyRing(ledger, wall, clock)
+    elsewhere = KeyRing(records_db, wall, clock)
     assert is_known(elsewhere, text)
     ring.revoke(key.id)
     wall.at -= 365 * DAY_S
@@ -192,8 +192,8 @@ def test_a_wall_clock_that_jumps_back_does_not_keep_a_revoked_key(ring, ledger, 
     assert not is_known(elsewhere, text)
 
 
-def test_a_key_made_elsewhere_holds_at_once(ring, ledger):
-    elsewhere = KeyRing(ledger)
+def test_a_key_made_elsewhere_holds_at_once(ring, records_db):
+    elsewhere = KeyRing(records_db)
     key, text = elsewhere.create("ann", GRANT)
     assert ring.verify(text).key_id == key.id
 
@@ -236,18 +236,18 @@ def test_a_key_has_a_name_for_people(ring, name):
         ring.create(name, GRANT)
 
 
-def test_a_key_that_says_more_than_is_understood_is_not_believed(ring, ledger):
+def test_a_key_that_says_more_than_is_understood_is_not_believed(ring, records_db):
     """A newer version may have narrowed it in a way that this one would not keep to."""
     key, text = ring.create("ann", GRANT)
-    kept = ledger.get("keys", key.id)
+    kept = records_db.get("keys", key.id)
     grant = {**kept.body["grant"], "only_on": "mondays"}
-    ledger.put("keys", DbRow(key.id, kept.at, {**kept.body, "grant": grant}))
+    records_db.put("keys", DbRow(key.id, kept.at, {**kept.body, "grant": grant}))
     with pytest.raises(StoreDamagedError, match=f"{key.id}' cannot be read .grant.only_on"):
         ring.verify(text)
 
 
-def test_the_clocks_are_those_of_the_machine_unless_given(ledger):
-    ring = KeyRing(ledger)
+def test_the_clocks_are_those_of_the_machine_unless_given(records_db):
+    ring = KeyRing(records_db)
     before = time.time()
     key, text = ring.create("ann", Grant())
     assert before <= key.created_at <= time.time()

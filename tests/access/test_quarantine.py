@@ -33,7 +33,7 @@ class Now:
 
 
 @pytest.fixture
-def ledger(tmp_path):
+def records_db(tmp_path):
     with closing(SqliteRecordsDb(tmp_path / "ledger.db")) as opened:
         yield opened
 
@@ -44,8 +44,8 @@ def now():
 
 
 @pytest.fixture
-def quarantine(ledger, now):
-    return Quarantine(ledger, "acme", now)
+def quarantine(records_db, now):
+    return Quarantine(records_db, "acme", now)
 
 
 def test_what_is_clean_passes_and_what_is_not_is_held(quarantine):
@@ -112,9 +112,9 @@ def test_tools_are_held_against_those_of_other_servers(quarantine):
     assert [each.tool_id for each in held] == ["tips/get_balance"]
 
 
-def test_a_namespace_holds_its_own(quarantine, ledger):
+def test_a_namespace_holds_its_own(quarantine, records_db):
     quarantine.screen([POISONED])
-    other = Quarantine(ledger, "zoo")
+    other = Quarantine(records_db, "zoo")
     assert other.list() == []
     assert other.held("sums/add") is None
 

@@ -14,8 +14,8 @@ from toolcrib.errors import UnauthenticatedError
 
 @pytest.fixture
 def ring(shell):
-    with closing(build.open_ledger(str(shell.folder / ".toolcrib"), Settings())) as ledger:
-        yield KeyRing(ledger)
+    with closing(build.open_records_db(str(shell.folder / ".toolcrib"), Settings())) as records_db:
+        yield KeyRing(records_db)
 
 
 def test_a_key_is_shown_once_and_holds(shell, ring):

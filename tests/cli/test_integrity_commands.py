@@ -63,15 +63,15 @@ class TestApprove:
     @pytest.fixture
     def held(self, shell):
         """A shell in whose folder two tools are held back."""
-        with closing(SqliteRecordsDb(shell.folder / ".toolcrib" / "ledger.db")) as ledger:
-            quarantine = Quarantine(ledger, "default")
+        with closing(SqliteRecordsDb(shell.folder / ".toolcrib" / "ledger.db")) as records_db:
+            quarantine = Quarantine(records_db, "default")
             for fields in (CLEAN, POISONED):
                 quarantine.hold(ToolSpec(**fields), "new on a locked server", [])
         return shell
 
     def approved(self, shell, tool_id):
-        with closing(SqliteRecordsDb(shell.folder / ".toolcrib" / "ledger.db")) as ledger:
-            return Quarantine(ledger, "default").approved(tool_id)
+        with closing(SqliteRecordsDb(shell.folder / ".toolcrib" / "ledger.db")) as records_db:
+            return Quarantine(records_db, "default").approved(tool_id)
 
     def test_without_a_name_it_shows_what_is_held(self, held):
         shown = held.json("approve")["held"]
@@ -116,7 +116,9 @@ class TestApprove:
         assert len(held.json("approve")["held"]) == 2
 
     def test_the_gateways_folder_goes_first(self, held):
-        with closing(SqliteRecordsDb(held.folder / ".toolcrib-gateway" / "ledger.db")) as ledger:
-            Quarantine(ledger, "default").hold(ToolSpec(name="theirs"), "new", [])
+        with closing(
+            SqliteRecordsDb(held.folder / ".toolcrib-gateway" / "ledger.db")
+        ) as records_db:
+            Quarantine(records_db, "default").hold(ToolSpec(name="theirs"), "new", [])
         assert [each["tool_id"] for each in held.json("approve")["held"]] == ["theirs"]
         assert len(held.json("approve", "--store", ".toolcrib")["held"]) == 2

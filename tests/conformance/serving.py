@@ -43,7 +43,7 @@ class Service:
     def __init__(self, url: str, namespaces: Tenants) -> None:
         self.url = url
         self.namespaces = namespaces
-        self._keys = KeyRing(namespaces.ledger)
+        self._keys = KeyRing(namespaces.records_db)
         self._numbers = itertools.count()
         self._names: WeakKeyDictionary[RemoteCrib, str] = WeakKeyDictionary()
 
@@ -88,7 +88,7 @@ def serving(settings: Settings, port: int = 0, callers: Callers | None = None) -
     """
     telemetry = Telemetry.of(settings.service, logs=Logs("json", io.BytesIO()))
     with in_memory(), Tenants.open(":memory:", settings=settings) as namespaces:
-        asked = callers or KeyRing(namespaces.ledger)
+        asked = callers or KeyRing(namespaces.records_db)
         app = make_app(namespaces, settings, callers=asked, telemetry=telemetry)
         with answering(app, port) as url:
             yield Service(url, namespaces)

@@ -42,7 +42,7 @@ class Service:
     def __init__(self, namespaces: Tenants, url: str) -> None:
         self.namespaces = namespaces
         self.url = url
-        self.keys = KeyRing(namespaces.ledger)
+        self.keys = KeyRing(namespaces.records_db)
         self.writer = self.key(access="write", namespaces=("*",))
         self._numbers = itertools.count()
 
@@ -61,7 +61,7 @@ def serving(location: str = ":memory:", **settings: Any) -> Iterator[Service]:
     chosen = Settings.model_validate({"telemetry": {"text": True}, **settings})
     with Tenants.open(location, settings=chosen) as namespaces:
         silent = Telemetry.of(chosen.service, logs=Logs("json", io.BytesIO()))
-        callers = KeyRing(namespaces.ledger)
+        callers = KeyRing(namespaces.records_db)
         app = make_app(namespaces, chosen, callers=callers, telemetry=silent)
         with answering(app) as url:
             yield Service(namespaces, url)

@@ -110,6 +110,5 @@ def test_the_engine_scores_as_the_formula_does(corpus: Corpus, tmp_path: Path) -
             leg = LegQuery("lexical", encoder.encode_terms(query), len(ids))
             found = {hit.id: hit.score for hit in store.search([leg])[0]}
             assert found == pytest.approx(
-                {id: score for id, score in expected.items() if score > 0},
-                abs=TOLERANCE,
+                {id: score for id, score in expected.items() if score > 0}, abs=TOLERANCE
             )

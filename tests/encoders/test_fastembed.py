@@ -25,7 +25,7 @@ from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.encoders.fastembed import FastEmbedEncoder, FastEmbedReranker, open_named
 from toolcrib.encoders.loading import ModelName
 from toolcrib.encoders.onnx import BundledEncoder
-from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
+from toolcrib.errors import EncoderError, MissingExtraError
 
 fastembed = pytest.importorskip("fastembed", reason="the extra fastembed is not installed")
 
@@ -45,8 +45,7 @@ class TestFastEmbedEncoder(DenseEncoderContract):
         return FastEmbedEncoder(str(lay_out(tmp_path_factory.mktemp("fastembed") / "my-model")))
 
     def test_it_agrees_with_the_bundled_encoder_on_the_same_files(
-        self,
-        encoder: DenseEncoder,
+        self, encoder: DenseEncoder
     ) -> None:
         ours = BundledEncoder()
         for text in (*QUERIES, *DOCUMENTS):
@@ -83,36 +82,35 @@ def test_prompts_noted_in_the_folder_are_set_before_the_texts(folder: Path) -> N
     prompts = {"prompts": {"query": "query: ", "passage": "passage: "}}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     prompted = FastEmbedEncoder(str(folder))
-    assert np.array_equal(prompted.encode_query("x"), plain.tools.encode_query("query: x"))
-    assert np.array_equal(
-        prompted.encode_documents(["x"]),
-        plain.encode_documents(["passage: x"]),
-    )
+    assert np.array_equal(prompted.encode_query("x"), plain.encode_query("query: x"))
+    assert np.array_equal(prompted.encode_documents(["x"]), plain.encode_documents(["passage: x"]))
+    (folder / "config_sentence_transformers.json").write_text("{")
+    with pytest.raises(EncoderError, match=r"config_sentence_transformers\.json cannot be read"):
+        FastEmbedEncoder(str(folder))
 
 
 def test_a_listed_model_has_its_width_without_a_download() -> None:
-    assert FastEmbedEncoder("BAAI/bge-small-en-v1.5").dimensions == 384
+    encoder = FastEmbedEncoder("BAAI/bge-small-en-v1.5")
+    assert (encoder.dimensions, encoder.name) == (384, "fastembed:BAAI/bge-small-en-v1.5")
     assert FastEmbedEncoder("baai/BGE-base-en-v1.5").dimensions == 768
 
 
-def test_a_listed_model_is_known_by_its_name() -> None:
-    assert FastEmbedEncoder("BAAI/bge-small-en-v1.5").name == "fastembed:BAAI/bge-small-en-v1.5"
-
-
-def test_a_misspelled_model_is_answered_with_its_neighbours() -> None:
-    with pytest.raises(EncoderError, match=r"did you mean .*'BAAI/bge-small-en-v1.5'"):
-        FastEmbedEncoder("BAAI/bge-smal-en-v1.5").encode_query("x")
-
-
-def test_an_unknown_model_is_answered_with_the_way_to_name_a_folder() -> None:
-    with pytest.raises(EncoderError, match=r"no model 'qqq'; a folder is named with its path"):
-        _ = FastEmbedEncoder("qqq").dimensions
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("BAAI/bge-smal-en-v1.5", r"did you mean .*'BAAI/bge-small-en-v1.5'"),
+        ("qqq", r"no model 'qqq'; a folder is named with its path"),
+        ("./no-such-model", "there is no folder no-such-model"),
+        (str(SHIPPED), "is named as bundled:"),
+    ],
+)
+def test_a_model_that_is_not_there_is_answered_with_what_to_write(model: str, told: str) -> None:
+    with pytest.raises(EncoderError, match=told):
+        FastEmbedEncoder(model).encode_query("x")
 
 
 def test_without_a_network_the_error_comes_at_once_and_says_what_to_do(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def unreachable(*_: object, **__: object) -> None:
         raise OSError("no route to host")
@@ -131,8 +129,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_package_that_breaks_while_it_is_imported_is_named(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = FastEmbedEncoder(str(folder))
     monkeypatch.setitem(__import__("sys").modules, "fastembed", None)
@@ -140,26 +137,11 @@ def test_a_package_that_breaks_while_it_is_imported_is_named(
         encoder.encode_query("x")
 
 
-def test_no_model_at_all_is_a_fault_of_the_settings() -> None:
-    with pytest.raises(SettingsError, match="fastembed:NAME"):
-        FastEmbedEncoder("")
-
-
-def test_a_folder_that_is_not_there_is_refused_at_once() -> None:
-    with pytest.raises(EncoderError, match="there is no folder no-such-model"):
-        FastEmbedEncoder("./no-such-model")
-
-
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "tokenizer_config.json"])
 def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(EncoderError, match=f"has no {name}"):
         FastEmbedEncoder(str(folder)).encode_query("x")
-
-
-def test_a_folder_of_our_own_format_is_pointed_to_the_bundled_encoder() -> None:
-    with pytest.raises(EncoderError, match="is named as bundled:"):
-        FastEmbedEncoder(str(SHIPPED)).encode_query("x")
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
@@ -170,16 +152,7 @@ def test_a_damaged_file_is_refused(folder: Path, name: str) -> None:
         FastEmbedEncoder(str(folder)).encode_query("x")
 
 
-def test_prompts_that_cannot_be_read_are_refused(folder: Path) -> None:
-    (folder / "config_sentence_transformers.json").write_text("{")
-    with pytest.raises(EncoderError, match=r"config_sentence_transformers\.json cannot be read"):
-        FastEmbedEncoder(str(folder))
-
-
-def test_a_run_that_fails_names_the_model(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_that_fails_names_the_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object, **__: object) -> Iterator[Any]:
         raise RuntimeError("no memory left")
 
@@ -235,9 +208,7 @@ class TestPooling:
             FastEmbedEncoder(str(tokens_first)).encode_query("x")
 
     def test_a_pooled_output_that_is_not_the_first_is_taken_by_its_name(
-        self,
-        folder: Path,
-        monkeypatch: pytest.MonkeyPatch,
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         expected = FastEmbedEncoder(str(folder)).encode_query("x")
         other = lay_out(folder.parent / "other")
@@ -250,8 +221,7 @@ class TestOpeningByName:
     """What is asked of fastembed for a model of its list."""
 
     def test_a_model_in_the_cache_is_opened_without_a_network(
-        self,
-        monkeypatch: pytest.MonkeyPatch,
+        self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(adapter, "_check_reachable", pytest.fail)
         opened = _Kind(cached=True)
@@ -269,8 +239,7 @@ class TestOpeningByName:
         assert open_named(opened, ModelName("fastembed", "a/b"), {}) == "model"
 
     def test_a_download_that_breaks_off_says_what_to_do(
-        self,
-        monkeypatch: pytest.MonkeyPatch,
+        self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("huggingface_hub.model_info", lambda *_, **__: None)
         opened = _Kind(cached=False, broken=True)
@@ -310,11 +279,6 @@ class TestFastEmbedReranker(RerankerContract):
     @classmethod
     def reranker(cls, tmp_path_factory: pytest.TempPathFactory) -> Reranker:
         return FastEmbedReranker(str(lay_out(tmp_path_factory.mktemp("reranker") / "a-model")))
-
-    def test_two_rerankers_may_share_one_folder(self, tmp_path: Path) -> None:
-        folder = str(lay_out(tmp_path / "shared"))
-        one, two = FastEmbedReranker(folder), FastEmbedReranker(folder, threads=1)
-        assert np.allclose(one.score("x", TEXTS), two.score("x", TEXTS), atol=1e-5)
 
     def test_a_damaged_graph_is_refused(self, tmp_path: Path) -> None:
         folder = lay_out(tmp_path / "damaged")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.encoders.loading import LoadOnce, ModelName
-from toolcrib.errors import EncoderError
+from toolcrib.errors import EncoderError, SettingsError
 
 
 def test_many_threads_that_ask_at_once_get_one_loaded_thing() -> None:
@@ -54,24 +54,23 @@ def test_a_failure_is_not_kept() -> None:
 
 
 def test_a_name_is_a_name_even_where_a_folder_is_called_the_same(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "org" / "model").mkdir(parents=True)
+    (tmp_path / "file").touch()
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert ModelName("fastembed", "~/org/model").location == str(tmp_path / "org" / "model")
+    with pytest.raises(EncoderError, match="there is no folder"):
+        ModelName("fastembed", "./file")
+    with pytest.raises(SettingsError, match="fastembed:NAME"):
+        ModelName("fastembed", "")
     assert ModelName("fastembed", "org/model").folder is None
     assert ModelName("fastembed", "./org/model").folder == Path("org/model")
 
 
-def test_a_folder_may_be_written_from_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "model").mkdir()
-    assert ModelName("fastembed", "~/model").location == str(tmp_path / "model")
-
-
 def test_a_folder_has_one_identity_however_it_is_written(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "model" / "sub").mkdir(parents=True)
     (tmp_path / "model" / "model.onnx").write_bytes(b"weights")
@@ -91,12 +90,6 @@ def test_the_identity_follows_every_file_that_can_move_a_vector(tmp_path: Path) 
     (tmp_path / "model.onnx").write_bytes(b"2")
     seen.append(identity())
     assert len(set(seen)) == len(seen)
-
-
-def test_a_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "model.onnx").touch()
-    with pytest.raises(EncoderError, match="there is no folder"):
-        ModelName("fastembed", str(tmp_path / "model.onnx"))
 
 
 def test_the_runtime_of_models_leaves_no_record_of_its_use(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from toolcrib.encoders.sentence_transformers import (
     SentenceTransformersEncoder,
     SentenceTransformersReranker,
 )
-from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
+from toolcrib.errors import EncoderError, MissingExtraError
 
 needs_package = pytest.mark.skipif(
     importlib.util.find_spec("sentence_transformers") is None,
@@ -46,31 +46,16 @@ def test_the_models_own_prompts_are_set_before_queries_and_documents(tmp_path: P
     unprompted = {"query": "", "document": ""}
     plain = SentenceTransformersEncoder(str(make_encoder(tmp_path / "plain", unprompted)))
     text = "list issues"
+    assert np.allclose(encoder.encode_query(text), plain.encode_query(f"query: {text}"), atol=1e-5)
     assert np.allclose(
-        encoder.encode_query(text), plain.tools.encode_query(f"query: {text}"), atol=1e-5
+        encoder.encode_documents([text]), plain.encode_documents([f"passage: {text}"]), atol=1e-5
     )
-    assert np.allclose(
-        encoder.encode_documents([text]),
-        plain.encode_documents([f"passage: {text}"]),
-        atol=1e-5,
-    )
-
-
-@needs_package
-def test_a_folder_that_holds_no_model_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(EncoderError, match=r"cannot be loaded.*bundled"):
-        SentenceTransformersEncoder(str(tmp_path)).encode_query("x")
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(MissingExtraError, match=r"toolcrib\[sentence-transformers\]"):
         SentenceTransformersEncoder("some/model")
-
-
-def test_no_model_at_all_is_a_fault_of_the_settings() -> None:
-    with pytest.raises(SettingsError, match="sentence-transformers:NAME"):
-        SentenceTransformersEncoder("")
 
 
 class _Model:
@@ -120,21 +105,15 @@ class TestOverAStandIn:
 
     def test_vectors_are_scaled_to_unit_length(self, library: ModuleType) -> None:
         encoder = SentenceTransformersEncoder("a/b")
+        assert encoder.encode_documents([]).shape == (0, encoder.dimensions) == (0, 2)
         assert encoder.encode_query("x").tolist() == pytest.approx([0.6, 0.8])
         assert encoder.encode_documents(["x", "y"]).tolist() == [pytest.approx([0.6, 0.8])] * 2
 
-    def test_the_width_is_measured(self, library: ModuleType) -> None:
-        encoder = SentenceTransformersEncoder("a/b")
-        assert encoder.dimensions == 2
-        assert encoder.encode_documents([]).shape == (0, 2)
-
-    def test_a_model_is_known_by_its_name_before_it_is_loaded(self, library: ModuleType) -> None:
+    def test_a_model_that_cannot_be_fetched_says_what_to_do(self, library: ModuleType) -> None:
         encoder = SentenceTransformersEncoder("not/there")
         assert encoder.name == "sentence-transformers:not/there"
-
-    def test_a_model_that_cannot_be_fetched_says_what_to_do(self, library: ModuleType) -> None:
         with pytest.raises(EncoderError, match=r"couldn't connect.*FOLDER.*bundled"):
-            SentenceTransformersEncoder("not/there").encode_query("x")
+            encoder.encode_query("x")
 
     @pytest.mark.parametrize(
         ("answer", "fault"),
@@ -147,20 +126,13 @@ class TestOverAStandIn:
         ],
     )
     def test_what_is_no_usable_vector_is_refused(
-        self,
-        library: ModuleType,
-        monkeypatch: pytest.MonkeyPatch,
-        answer: Any,
-        fault: str,
+        self, library: ModuleType, monkeypatch: pytest.MonkeyPatch, answer: Any, fault: str
     ) -> None:
         monkeypatch.setattr(_Model, "answer", answer)
         with pytest.raises(EncoderError, match=fault):
             SentenceTransformersEncoder("a/b").encode_query("x")
 
-    def test_a_library_older_than_five_is_named_with_its_version(
-        self,
-        library: ModuleType,
-    ) -> None:
+    def test_a_library_older_than_five_is_named_with_its_version(self, library: ModuleType) -> None:
         library.SentenceTransformer = type("Old", (), {})  # type: ignore[attr-defined]
         with pytest.raises(EncoderError, match=r"is 4\.1\.0, and 5 or later is needed"):
             SentenceTransformersEncoder("a/b").encode_query("x")

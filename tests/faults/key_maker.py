@@ -11,7 +11,7 @@ from toolcrib import Settings, build
 from toolcrib.access.keys import Grant, KeyRing
 
 if __name__ == "__main__":
-    ring = KeyRing(build.open_ledger(sys.argv[1], Settings()))
+    ring = KeyRing(build.open_records_db(sys.argv[1], Settings()))
     while True:
         _, text = ring.create("test", Grant(namespaces=("*",)))
         sys.stdout.write(f"{text}\n")

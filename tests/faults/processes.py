@@ -50,12 +50,12 @@ def served(ask: Callable[..., httpx2.Response], path: str, **how: Any) -> httpx2
 
 def make_key(store: Path | str, **grant: Any) -> str:
     """The text of a new key that may write, to every namespace unless the grant says otherwise."""
-    ledger = build.open_ledger(str(store), Settings())
+    records_db = build.open_records_db(str(store), Settings())
     try:
         granted = {"namespaces": ("*",), "access": "write", **grant}
-        return KeyRing(ledger).create("test", Grant(**granted))[1]
+        return KeyRing(records_db).create("test", Grant(**granted))[1]
     finally:
-        ledger.close()
+        records_db.close()
 
 
 def client_of(url: str, key: str, namespace: str | None = None) -> httpx2.Client:

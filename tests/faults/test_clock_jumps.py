@@ -109,13 +109,13 @@ def test_a_key_holds_until_its_time_by_the_clock_and_a_revoked_one_never_again(
     service, folder, set_clock
 ):
     store = str(folder / "store")
-    ledger = build.open_ledger(store, Settings())
-    ring = KeyRing(ledger)
+    records_db = build.open_records_db(store, Settings())
+    ring = KeyRing(records_db)
     half_a_day = ring.create("short", Grant(), expires_at=time.time() + DAY_S / 2)[1]
     endless = make_key(store)
     revoked = make_key(store)
     ring.revoke(revoked.split("_")[1])
-    ledger.close()
+    records_db.close()
 
     def status(text):
         with service.client(text) as client:
@@ -186,18 +186,18 @@ def test_what_was_said_of_a_decision_is_kept_and_the_last_outcome_counts(client,
 
 def test_what_is_younger_than_decisions_are_kept_outlasts_a_jump_by_a_day(tmp_path):
     begin = time.time()
-    with closing(SqliteRecordsDb(tmp_path / "ledger.db")) as ledger:
+    with closing(SqliteRecordsDb(tmp_path / "ledger.db")) as records_db:
         for made in range(6):
             at = datetime.fromtimestamp(begin - made * DAY_S, UTC).isoformat()
             record = {"kind": "decision", "id": f"{made} days old", "at": at}
-            ledger.put("decisions/a", DbRow(record["id"], begin - made * DAY_S, record))
+            records_db.put("decisions/a", DbRow(record["id"], begin - made * DAY_S, record))
         for jump in JUMPS:
             # A log that is opened removes what is old before long, and waits for that to close.
             now = partial(begin.__add__, jump)
-            log = DatabaseLog(ledger, "a", text=False, keep_s=3 * DAY_S, now=now)
+            log = DatabaseLog(records_db, "a", text=False, keep_s=3 * DAY_S, now=now)
             log.write({"kind": "decision", "id": f"at {jump}", "at": at})
             log.close()
-        kept = {entry.id for entry in ledger.read("decisions/a")}
+        kept = {entry.id for entry in records_db.read("decisions/a")}
     assert {"0 days old", "1 days old"} <= kept
     assert kept.isdisjoint({"4 days old", "5 days old"})
 

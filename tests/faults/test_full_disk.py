@@ -13,7 +13,7 @@ SIZE = 800 * 2**20
 """The engine's files are mostly holes, and a file system in memory fills those that are read."""
 
 SMALL = 512 * 2**10
-"""Enough for a ledger's files."""
+"""Enough for a records database's files."""
 
 SCARCE = 32 * 2**20
 """Less than the store needs to go on writing."""

@@ -74,9 +74,9 @@ def test_a_revoked_key_is_refused_by_both(cluster):
     clients = [service.client(text) for service in (cluster.patient, cluster.hasty)]
     for client in clients:
         served(client.get, "/v1/me")
-    ledger = build.open_ledger(cluster.engine.url, Settings())
-    KeyRing(ledger).revoke(text.split("_")[1])
-    ledger.close()
+    records_db = build.open_records_db(cluster.engine.url, Settings())
+    KeyRing(records_db).revoke(text.split("_")[1])
+    records_db.close()
     for client in clients:
         until(lambda client=client: client.get("/v1/me").status_code == 401, "refused")
         client.close()

@@ -121,11 +121,11 @@ class Behind:
         """The folder of the index."""
         return self.folder / "store"
 
-    def ledger(self) -> RecordsDb:
+    def records_db(self) -> RecordsDb:
         """The records beside the index, as any process sees them."""
-        ledger = build.open_ledger(str(self.store), quick_settings())
-        self.opened.callback(ledger.close)
-        return ledger
+        records_db = build.open_records_db(str(self.store), quick_settings())
+        self.opened.callback(records_db.close)
+        return records_db
 
     def make(
         self,
@@ -141,12 +141,12 @@ class Behind:
         """
         options = {key: how.pop(key) for key in OPTIONS if key in how}
         settings = quick_settings(**how)
-        ledger = self.ledger()
-        approval = Approval(LockFile(self.lock), Quarantine(ledger, DEFAULT), locks=locks)
+        records_db = self.records_db()
+        approval = Approval(LockFile(self.lock), Quarantine(records_db, DEFAULT), locks=locks)
         return Gateway(
             read_config(self.config(**servers), {}, only),
             settings,
-            Storage(str(self.store), ledger, approval),
+            Storage(str(self.store), records_db, approval),
             GatewayOptions(
                 **{"report": self.say, "is_shared": True, "intervals": QUICK, **options}
             ),

@@ -14,9 +14,9 @@ from toolcrib.settings import Settings
 
 @pytest.fixture
 def ring():
-    ledger = build.open_ledger(":memory:", Settings())
-    yield KeyRing(ledger)
-    ledger.close()
+    records_db = build.open_records_db(":memory:", Settings())
+    yield KeyRing(records_db)
+    records_db.close()
 
 
 async def test_a_key_that_holds_lets_in_with_what_it_grants(ring):

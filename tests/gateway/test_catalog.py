@@ -33,9 +33,6 @@ def test_a_tool_is_called_by_its_server_and_its_own_name():
     catalog = ToolCatalog([tool("post", "send"), tool("my server", "get/it"), tool("", "alone")])
 
     assert names(catalog) == ["alone", "my_server_get_it", "post_send"]
-
-
-def test_a_server_that_is_in_the_name_already_is_not_put_there_again():
     assert names(ToolCatalog([tool("github", "GitHub_search")])) == ["GitHub_search"]
 
 
@@ -123,13 +120,8 @@ def provider(note: str = "", **fields):
 def test_hints_that_are_none_are_left_out(wrong):
     (shown,) = provider(annotations=wrong)[0].tools()
     assert shown.annotations is None
-
-
-def test_hints_are_shown():
     (shown,) = provider(annotations={"title": "Echo", "readOnlyHint": True})[0].tools()
-
-    assert shown.title == "Echo"
-    assert shown.annotations.read_only_hint is True
+    assert (shown.title, shown.annotations.read_only_hint) == ("Echo", True)
 
 
 def test_a_tool_is_made_once_and_anew_when_something_is_to_be_noted():

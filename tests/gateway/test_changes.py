@@ -23,14 +23,18 @@ from tests.gateway.conftest import (
 
 @pytest.mark.parametrize("options", [(), ("--modern",)], ids=["handshake", "since 2026"])
 async def test_a_server_that_announces_a_change_is_listed_anew(behind: Behind, options):
+    written: list[str] = []
     servers = {"post": behind.entry("post", ANNOUNCE, ECHO, options=options)}
-    async with behind.client(servers, pass_through=9) as client:
+    how = {"pass_through": 9, "progress": lambda told: written.extend(told.ids)}
+    async with behind.client(servers, **how) as client:
         behind.offer("post", ANNOUNCE, FAX)
         await client.call_tool("post_announce", {})
 
         await until_listed(client, "post_announce", "post_send_fax")
         tools = (await found(client, "send a fax"))["tools"]
         assert {tool["name"] for tool in tools} == {"post_announce", "post_send_fax"}
+
+    assert sorted(written) == ["post/announce", "post/echo", "post/send_fax"]
 
 
 async def test_a_server_that_tells_of_no_change_is_asked_now_and_then(behind: Behind):
@@ -39,17 +43,6 @@ async def test_a_server_that_tells_of_no_change_is_asked_now_and_then(behind: Be
         behind.offer("post", FAX)
 
         await until_listed(client, "post_send_fax")
-
-
-async def test_only_what_changed_is_encoded_again(behind: Behind):
-    written: list[str] = []
-    servers = {"post": behind.entry("post", ANNOUNCE, ECHO)}
-    async with behind.client(servers, progress=lambda told: written.extend(told.ids)) as client:
-        behind.offer("post", ANNOUNCE, ECHO, FAX)
-        await client.call_tool("post_announce", {})
-        await until(lambda: "post/send_fax" in written)
-
-    assert sorted(written) == ["post/announce", "post/echo", "post/send_fax"]
 
 
 async def test_clients_of_the_handshake_era_are_told_when_they_are_shown_something_else(

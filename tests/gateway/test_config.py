@@ -15,6 +15,10 @@ LOCAL = {"command": "npx", "args": ["-y", "post"], "env": {"TOKEN": "${TOKEN}"}}
 REMOTE = {"url": "https://example.com/mcp", "headers": {"Authorization": "Bearer ${KEY:-none}"}}
 
 
+def post(**said):
+    return {"mcpServers": {"post": {**REMOTE, **said}}}
+
+
 @pytest.fixture
 def read(tmp_path):
     def read_it(document, only=(), **env):
@@ -58,27 +62,11 @@ def test_only_the_servers_asked_for_are_taken(read):
         ('{"mcpServers": ', "", "line 1"),
         ({"mcpServers": {"post": {"args": []}}}, "post", "neither 'command' nor 'url'"),
         ({"mcpServers": {"off": {**LOCAL, "disabled": True}}}, "", "every server is switched off"),
-        ({"mcpServers": {"post": {**REMOTE, "toolcrib": []}}}, "post.toolcrib", "an object"),
-        (
-            {"mcpServers": {"post": {**REMOTE, "toolcrib": {"sensitivity": "secret"}}}},
-            "post.toolcrib.sensitivity",
-            "Input should be",
-        ),
-        (
-            {"mcpServers": {"post": {**REMOTE, "toolcrib": {"disable": ["x"]}}}},
-            "post.toolcrib.disable",
-            "not permitted",
-        ),
-        (
-            {"mcpServers": {"post": {**REMOTE, "toolcrib": {"disabled": "x"}}}},
-            "post.toolcrib.disabled",
-            "valid frozenset",
-        ),
-        (
-            {"mcpServers": {"post": {**REMOTE, "disabledTools": "x"}}},
-            "post.disabledTools",
-            "valid frozenset",
-        ),
+        (post(toolcrib=[]), "post.toolcrib", "an object"),
+        (post(toolcrib={"sensitivity": "top"}), "post.toolcrib.sensitivity", "Input should be"),
+        (post(toolcrib={"disable": ["x"]}), "post.toolcrib.disable", "not permitted"),
+        (post(toolcrib={"disabled": "x"}), "post.toolcrib.disabled", "valid frozenset"),
+        (post(disabledTools="x"), "post.disabledTools", "valid frozenset"),
     ],
 )
 def test_what_is_wrong_is_told_with_file_and_field(read, tmp_path, document, place, reason):
@@ -87,11 +75,6 @@ def test_what_is_wrong_is_told_with_file_and_field(read, tmp_path, document, pla
 
     assert caught.value.source == str(tmp_path / "mcp.json")
     assert caught.value.place == place
-
-
-def test_a_missing_file_is_told(tmp_path):
-    with pytest.raises(SourceError, match="no such file"):
-        read_config(tmp_path / "nowhere.json", {})
 
 
 def test_tools_that_another_client_has_switched_off_are_off_here_too(read):

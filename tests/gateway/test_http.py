@@ -15,13 +15,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 from mcp import Client, ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.gateway.conftest import (
-    ECHO,
-    Behind,
-    texts,
-    until,
-    web_server,
-)
+from tests.gateway.conftest import ECHO, Behind, texts, until, web_server
 from tests.gateway.test_command import COMMAND, ENV, HELLO, WANTED, use
 from toolcrib.access.keys import Grant, KeyRing
 
@@ -57,7 +51,7 @@ def serving(behind: Behind, *options: str) -> Generator[str]:
 
 
 def keys(behind: Behind) -> KeyRing:
-    return KeyRing(behind.ledger())
+    return KeyRing(behind.records_db())
 
 
 def with_key(url: str, text: str, **how):

@@ -29,7 +29,7 @@ HOSTILE = {
 
 def quarantine(behind: Behind) -> Quarantine:
     """What another process sees of it."""
-    return Quarantine(behind.ledger(), DEFAULT)
+    return Quarantine(behind.records_db(), DEFAULT)
 
 
 def held(behind: Behind):
@@ -54,36 +54,30 @@ async def test_of_a_server_that_is_met_first_what_is_clean_is_served(behind: Beh
         assert [tool.id for tool in crib.list_tools()] == ["post/echo"]
 
 
-async def test_what_is_held_is_served_as_soon_as_it_is_approved(behind: Behind):
-    servers = {"post": behind.entry("post", ECHO, HOSTILE)}
-    async with behind.client(servers, pass_through=9) as client:
-        quarantine(behind).release("post/weather")
-
-        await until_listed(client, "post_echo", "post_weather")
-        assert not (await client.call_tool("post_weather", {})).is_error
-
-    assert held(behind) == {}
-
-
 async def test_an_approval_is_for_what_was_seen_and_nothing_else(behind: Behind):
     servers = {"post": behind.entry("post", ANNOUNCE, HOSTILE)}
     async with behind.client(servers, pass_through=9) as client:
         quarantine(behind).release("post/weather")
         await until_listed(client, "post_announce", "post_weather")
+        assert not (await client.call_tool("post_weather", {})).is_error
+        assert held(behind) == {}
         worse = {**HOSTILE, "description": HOSTILE["description"] + " Send it by mail."}
         behind.offer("post", ANNOUNCE, worse)
         await client.call_tool("post_announce", {})
 
         await until_listed(client, "post_announce")
-
-    assert list(held(behind)) == ["post/weather"]
+        assert list(held(behind)) == ["post/weather"]
+        behind.offer("post", ANNOUNCE)
+        await client.call_tool("post_announce", {})
+        await until(lambda: not held(behind))
 
 
 async def test_a_server_is_locked_when_it_is_met_first_if_that_is_asked_for(behind: Behind):
     servers = {"post": behind.entry("post", ECHO, HOSTILE)}
-    async with behind.client(servers, locks=True):
-        pass
+    async with behind.client(servers, locks=True) as client:
+        search = (await client.list_tools())[0]
 
+    assert search.description.endswith("Here are tools of: post (1 tool: echo).")
     lock = LockFile(behind.lock)
     echo = ToolSpec(server="post", input_schema={"type": "object", "properties": {}}, **ECHO)
     assert lock.servers() == {"post"}
@@ -169,15 +163,6 @@ async def test_a_server_that_speaks_of_another_servers_tool_is_found_out(behind:
     assert list(held(behind)) == ["bad/fast_mail"]
 
 
-async def test_what_a_server_has_no_more_is_not_held_any_more(behind: Behind):
-    servers = {"post": behind.entry("post", ANNOUNCE, HOSTILE)}
-    async with behind.client(servers) as client:
-        await until(lambda: held(behind))
-        behind.offer("post", ANNOUNCE)
-        await client.call_tool("post_announce", {})
-        await until(lambda: not held(behind))
-
-
 async def test_nothing_is_shown_that_was_not_judged(behind: Behind):
     hidden = {"_meta": {"note": "s3cret"}, "icons": [{"src": "https://s3cret.example/i.png"}]}
     titled = {**ECHO, **hidden, "annotations": {"title": "Echo"}}
@@ -186,11 +171,3 @@ async def test_nothing_is_shown_that_was_not_judged(behind: Behind):
 
     assert echo.title == "Echo"
     assert "s3cret" not in echo.model_dump_json()
-
-
-async def test_no_word_of_what_is_held_is_in_the_description_of_the_search(behind: Behind):
-    hostile = {**HOSTILE, "name": "forecast_wonders"}
-    async with behind.client({"post": behind.entry("post", ECHO, hostile)}) as client:
-        search = (await client.list_tools())[0]
-
-    assert search.description.endswith("Here are tools of: post (1 tool: echo).")

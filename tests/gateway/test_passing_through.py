@@ -111,19 +111,18 @@ async def test_errors_of_tools_come_as_they_are(client, server):
 
 
 @pytest.mark.parametrize("server", ["old", "new"])
-async def test_errors_of_the_protocol_are_told(client, server):
-    result = await client.call_tool(f"{server}_refuse", {}, raise_on_error=False)
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        ("refuse", "refuse failed: not today (code -32050)."),
+        ("babble", "answered with something that is not MCP"),
+    ],
+)
+async def test_errors_of_the_protocol_are_told(client, server, does, told):
+    result = await client.call_tool(f"{server}_{does}", {}, raise_on_error=False)
 
     assert result.is_error
-    assert texts(result)[0].startswith(f"{server}_refuse failed: not today (code -32050).")
-
-
-@pytest.mark.parametrize("server", ["old", "new"])
-async def test_an_answer_that_is_not_mcp_is_told(client, server):
-    result = await client.call_tool(f"{server}_babble", {}, raise_on_error=False)
-
-    assert result.is_error
-    assert "answered with something that is not MCP" in texts(result)[0]
+    assert told in texts(result)[0]
 
 
 @EVERYWHERE
@@ -135,7 +134,7 @@ async def test_results_of_many_megabytes_pass(client, server):
 
 @EVERYWHERE
 @pytest.mark.parametrize("proxied", [True, False])
-async def test_elicitation_reaches_the_user(client, server, proxied):
+async def test_elicitation_reaches_the_user_and_roots_the_server(client, server, proxied):
     name = f"{server}_elicit"
     call = ("call_tool", {"name": name}) if proxied else (name, {})
 
@@ -143,6 +142,7 @@ async def test_elicitation_reaches_the_user(client, server, proxied):
 
     assert client.heard["asked"] == ["Who?"]
     assert "Ada" in texts(result)[0]
+    assert "file:///work" in texts(await client.call_tool(f"{server}_roots", {}))[0]
 
 
 @EVERYWHERE
@@ -152,14 +152,10 @@ async def test_sampling_reaches_the_clients_model(client, server):
     assert client.heard["asked"] == ["Hi"]
     assert "small" in texts(result)[0]
     assert "Hello" in texts(result)[0]
-
-
-@pytest.mark.parametrize("server", ["old", "new"])
-async def test_sampling_with_tools_reaches_it_too(client, server):
-    tool = {"name": "look_up", "inputSchema": {"type": "object"}}
-    result = await client.call_tool(f"{server}_sample", {"tools": [tool]})
-
-    assert "Hello" in texts(result)[0]
+    if server != "web":
+        tool = {"name": "look_up", "inputSchema": {"type": "object"}}
+        with_tools = await client.call_tool(f"{server}_sample", {"tools": [tool]})
+        assert "Hello" in texts(with_tools)[0]
 
 
 @EVERYWHERE
@@ -169,13 +165,6 @@ async def test_a_question_that_the_client_cannot_answer_is_told_to_the_server(cl
     result = await client.call_tool(f"{server}_elicit", {}, raise_on_error=False)
 
     assert "no idea" in texts(result)[0]
-
-
-@EVERYWHERE
-async def test_roots_reach_the_server(client, server):
-    result = await client.call_tool(f"{server}_roots", {})
-
-    assert "file:///work" in texts(result)[0]
 
 
 @EVERYWHERE
@@ -252,16 +241,12 @@ async def test_calls_at_the_same_time_do_not_wait_for_each_other(client):
     call.cancel()
 
 
-async def test_what_is_between_client_and_gateway_stays_there(client):
+async def test_a_server_is_told_no_more_than_it_may_know(client):
     result = await client.call_tool("old_tell", {}, meta={"acme/trace": "7"})
-    meta = json.loads(texts(result)[0])["meta"]
+    told = json.loads(texts(result)[0])
+    meta, env = told["meta"], told["env"]
 
     assert meta["acme/trace"] == "7"
     assert not any(key.startswith("io.modelcontextprotocol/") for key in meta)
-
-
-async def test_a_server_gets_no_variables_but_the_safe_ones(client, monkeypatch):
-    env = json.loads(texts(await client.call_tool("old_tell", {}))[0])["env"]
-
     assert "PATH" in env
     assert not any(name.startswith(("PYTEST", "TOOLCRIB")) for name in env)

@@ -52,22 +52,15 @@ async def test_what_is_known_is_not_encoded_again(behind: Behind):
     assert written == []
 
 
-async def test_a_server_that_is_configured_no_more_leaves_nothing_behind(behind: Behind):
+async def test_a_server_that_is_configured_no_more_leaves_nothing_behind_and_others_tools_stay(
+    behind: Behind,
+):
+    with Crib.open(behind.store, settings=quick_settings()) as crib:
+        crib.index_tools([ToolSpec(name="own", server="mine", description="Repeat what is said.")])
     servers = {"post": behind.entry("post", ECHO), "fax": behind.entry("fax", FAX)}
     async with behind.client(servers):
         pass
     async with behind.client({"post": servers["post"]}) as client:
-        assert [tool["name"] for tool in (await found(client))["tools"]] == ["post_echo"]
-
-    with Crib.open(behind.store, settings=quick_settings()) as crib:
-        assert [tool.id for tool in crib.list_tools()] == ["post/echo"]
-
-
-async def test_tools_that_others_have_put_into_the_store_stay_out_of_it(behind: Behind):
-    with Crib.open(behind.store, settings=quick_settings()) as crib:
-        crib.index_tools([ToolSpec(name="own", server="mine", description="Repeat what is said.")])
-
-    async with behind.client({"post": behind.entry("post", ECHO)}) as client:
         assert [tool["name"] for tool in (await found(client))["tools"]] == ["post_echo"]
 
     with Crib.open(behind.store, settings=quick_settings()) as crib:
@@ -106,7 +99,9 @@ async def test_a_folder_that_another_process_holds_is_left_to_it(behind: Behind,
 
 async def test_what_a_server_listed_last_and_cannot_be_read_is_told_of(behind: Behind):
     gateway = behind.make({"post": GONE})
-    gateway._storage.ledger.put("listings/default", DbRow("post", 1.0, {"tools": [{"name": 7}]}))
+    gateway._storage.records_db.put(
+        "listings/default", DbRow("post", 1.0, {"tools": [{"name": 7}]})
+    )
     async with behind.client(gateway) as client:
         assert (await found(client))["tools"] == []
 

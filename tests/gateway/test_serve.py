@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.conftest import quick_settings
 from toolcrib.errors import IndexMismatchError, StoreError
 from toolcrib.gateway.index import StoreThread
-from toolcrib.gateway.serve import open_ledger, report_warnings
+from toolcrib.gateway.serve import open_records, report_warnings
 from toolcrib.records import ToolSpec
 from toolcrib.settings import EncoderSettings, Settings
 from toolcrib.store.records_db.base import DbRow
@@ -54,10 +54,10 @@ def test_approvals_that_cannot_be_kept_are_in_memory_unless_keys_hang_on_them(
     taken.write_text("a file")
 
     with pytest.raises(StoreError):
-        open_ledger(str(taken), quick_settings(), report, needed=True)
-    ledger = open_ledger(str(taken), quick_settings(), report, needed=False)
-    ledger.put("keys", DbRow("a", 1.0, {}))
-    ledger.close()
+        open_records(str(taken), quick_settings(), report, needed=True)
+    records_db = open_records(str(taken), quick_settings(), report, needed=False)
+    records_db.put("keys", DbRow("a", 1.0, {}))
+    records_db.close()
 
     assert said[0][1].startswith("approvals are kept in memory, for this run alone: ")
 

@@ -9,24 +9,21 @@ from tests.gateway.conftest import DIE, ECHO, QUICK, Behind, said, until
 from toolcrib import Crib
 from toolcrib.errors import StoreUnavailableError
 from toolcrib.tenants import Tenants
+from toolcrib.tool_index import ToolIndex
 
 
 def refuse(*_given, **_more):
     raise StoreUnavailableError("the store does not answer")
 
 
-async def test_a_search_that_fails_says_so(behind: Behind, monkeypatch):
+async def test_tools_that_cannot_be_indexed_can_be_called(behind: Behind, monkeypatch):
+    for method in ("index_tools", "report_outcome", "find_tools"):
+        monkeypatch.setattr(Crib, method, refuse)
     async with behind.client({"post": behind.entry("post", ECHO)}) as client:
-        monkeypatch.setattr(Crib, "find_tools", refuse)
+        assert await said(client, "post_echo", word="hi") == '{"word": "hi"}'
         answer = await said(client, "find_tools", query="echo")
 
     assert answer == "The search does not work at the moment: the store does not answer."
-
-
-async def test_tools_that_cannot_be_indexed_can_be_called(behind: Behind, monkeypatch):
-    monkeypatch.setattr(Crib, "index_tools", refuse)
-    async with behind.client({"post": behind.entry("post", ECHO)}) as client:
-        assert await said(client, "post_echo", word="hi") == '{"word": "hi"}'
 
     told = "post: its tools can be called, but not all found: the store does not answer"
     assert ("error", told) in behind.said
@@ -36,7 +33,7 @@ async def test_a_failed_call_is_told_also_where_no_others_can_be_looked_for(
     behind: Behind, monkeypatch
 ):
     async with behind.client({"post": behind.entry("post", DIE)}) as client:
-        monkeypatch.setattr(Crib, "find_tools", refuse)
+        monkeypatch.setattr(ToolIndex, "find", refuse)
         answer = await said(client, "post_die")
 
     assert answer == (
@@ -60,12 +57,6 @@ async def test_who_searches_before_the_index_is_open_is_told(behind: Behind, mon
         opens.set()
 
     assert answer == "The index of tools is still being opened. Search again in a moment."
-
-
-async def test_a_result_is_not_lost_where_it_cannot_be_taken_down(behind: Behind, monkeypatch):
-    monkeypatch.setattr(Crib, "report_outcome", refuse)
-    async with behind.client({"post": behind.entry("post", ECHO)}) as client:
-        assert await said(client, "post_echo", word="hi") == '{"word": "hi"}'
 
 
 async def test_without_any_index_tools_can_be_called_and_a_failed_one_tried_again(

@@ -40,17 +40,13 @@ async def running(behind: Behind, *tools, options=(), is_shared=False, **interva
 
 
 async def test_it_is_up_once_it_has_listed_its_tools(behind: Behind):
-    async with running(behind, ECHO) as (upstream, listed):
+    async with running(behind, ECHO, is_shared=True) as (upstream, listed):
         assert upstream.health.state == "starting"
         await upstream.settled.wait()
+        assert await upstream.connection("a") is await upstream.connection("b")
 
         assert upstream.health.state == "up"
         assert listed == [["echo"]]
-
-
-async def test_one_client_has_one_connection(behind: Behind):
-    async with running(behind, ECHO, is_shared=True) as (upstream, _):
-        assert await upstream.connection("a") is await upstream.connection("b")
 
 
 async def test_each_conversation_has_its_own_connection_and_keeps_it(behind: Behind):
@@ -61,13 +57,7 @@ async def test_each_conversation_has_its_own_connection_and_keeps_it(behind: Beh
         assert first is again
         assert len({first, other, await upstream.connection(SHARED)}) == 3
         assert await upstream.connection("a") is first
-
-
-async def test_a_connection_that_ended_is_made_anew(behind: Behind):
-    async with running(behind, ECHO) as (upstream, _):
-        first = await upstream.connection("a")
         await first.close()
-
         assert await upstream.connection("a") is not first
 
 
@@ -119,19 +109,17 @@ async def test_a_dead_server_has_no_connection(behind: Behind):
         assert listed == []
 
 
-async def test_a_server_that_does_not_list_its_tools_in_time_is_down(behind: Behind):
-    slow = ("--list-after", "600")
-    async with running(behind, ECHO, options=slow, connect_s=2.0) as (upstream, _):
-        await until(lambda: upstream.health.reason == "it did not list its tools within 2 s")
-
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--no-list",), "it answered with the error 'out of order' (code -32000)"),
+        (("--list-after", "600"), "it did not list its tools within 2 s"),
+    ],
+)
+async def test_a_server_that_does_not_list_its_tools_is_down(behind: Behind, options, reason):
+    async with running(behind, ECHO, options=options, connect_s=2.0) as (upstream, _):
+        await until(lambda: upstream.health.reason == reason)
         assert upstream.health.state == "down"
-
-
-async def test_a_server_that_refuses_to_list_its_tools_is_down(behind: Behind):
-    async with running(behind, ECHO, options=("--no-list",)) as (upstream, _):
-        await upstream.settled.wait()
-
-        assert upstream.health.reason == "it answered with the error 'out of order' (code -32000)"
 
 
 async def test_who_waits_longer_and_longer_is_reset_by_a_life(behind: Behind):

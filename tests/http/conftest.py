@@ -42,7 +42,7 @@ class Service:
         self.namespaces = namespaces
         self.url = url
         self.state = state
-        self.keys = KeyRing(namespaces.ledger)
+        self.keys = KeyRing(namespaces.records_db)
         self._log = log
         self._numbers = itertools.count()
 
@@ -92,7 +92,7 @@ def running(
         app = make_app(
             namespaces,
             settings,
-            callers=callers or KeyRing(namespaces.ledger),
+            callers=callers or KeyRing(namespaces.records_db),
             telemetry=telemetry,
         )
         with answering(app) as url:

@@ -25,7 +25,7 @@ def context(service, monkeypatch):
 async def test_a_decision_that_another_process_is_about_to_write_is_waited_for(
     service, context, monkeypatch
 ):
-    other = DatabaseLog(service.namespaces.ledger, context.namespace, text=False, keep_s=1e12)
+    other = DatabaseLog(service.namespaces.records_db, context.namespace, text=False, keep_s=1e12)
 
     async def write_meanwhile(_seconds):
         other.write(RECORD)

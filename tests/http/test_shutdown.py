@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from toolcrib.access.keys import Grant, KeyRing
-from toolcrib.build import open_ledger
+from toolcrib.build import open_records_db
 from toolcrib.settings import Settings, load_settings
 
 ENV = {
@@ -33,9 +33,9 @@ def store(tmp_path):
 
 @pytest.fixture
 def key(store):
-    ledger = open_ledger(store, Settings())
-    _, text = KeyRing(ledger).create("test", Grant(namespaces=("*",), access="write"))
-    ledger.close()
+    records_db = open_records_db(store, Settings())
+    _, text = KeyRing(records_db).create("test", Grant(namespaces=("*",), access="write"))
+    records_db.close()
     return text
 
 
@@ -154,9 +154,9 @@ def test_decisions_are_written_before_the_end(store, key, tmp_path):
         ]
         started.send_signal(signal.SIGTERM)
         assert started.wait(30) == 0
-    ledger = open_ledger(store, Settings())
-    assert {entry.id for entry in ledger.read("decisions/default")} == set(decided)
-    ledger.close()
+    records_db = open_records_db(store, Settings())
+    assert {entry.id for entry in records_db.read("decisions/default")} == set(decided)
+    records_db.close()
 
 
 def test_a_second_signal_does_not_wait(store, key, tmp_path):

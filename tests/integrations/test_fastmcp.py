@@ -62,22 +62,20 @@ def names(answer):
     return [tool["name"] for tool in answer["tools"]]
 
 
-async def test_one_line_puts_a_search_in_place_of_the_list(office):
-    async with Client(office) as client:
-        shown = await client.list_tools()
-
-    assert [tool.name for tool in shown] == ["find_tools", "call_tool"]
-    assert shown[0].annotations.read_only_hint
-
-
 async def test_what_is_found_comes_with_its_schema_and_can_be_called(office):
     async with Client(office) as client:
+        shown = await client.list_tools()
+        empty = await client.call_tool("find_tools", {"query": " "}, raise_on_error=False)
         answer = await client.call_tool("find_tools", {"query": "send a mail", "k": 1})
         called = await client.call_tool(
             "call_tool", {"name": "send_mail", "arguments": {"to": "Ada"}}
         )
         directly = await client.call_tool("send_mail", {"to": "Ada"})
 
+    assert [tool.name for tool in shown] == ["find_tools", "call_tool"]
+    assert shown[0].annotations.read_only_hint
+    assert empty.is_error
+    assert empty.content[0].text == "the query is empty: say in a few words what the tool must do."
     (mail,) = answer.structured_content["tools"]
     assert mail["name"] == "send_mail"
     assert mail["description"] == "Send a mail to somebody."
@@ -86,23 +84,13 @@ async def test_what_is_found_comes_with_its_schema_and_can_be_called(office):
     assert called.data == directly.data == "sent to Ada"
 
 
-async def test_the_usual_number_of_tools_can_be_set():
+async def test_some_tools_can_stay_listed_and_the_usual_number_be_set():
     mcp = server()
-    mcp.add_transform(ToolcribSearchTransform(k=2, settings=PLAIN))
+    mcp.add_transform(ToolcribSearchTransform(k=1, always_visible=["add"], settings=PLAIN))
     async with Client(mcp) as client:
-        assert len(names(await found(client, "mail room numbers"))) == 2
-        assert len(names(await found(client, "mail room numbers", k=1))) == 1
-
-
-async def test_some_tools_can_stay_listed():
-    mcp = server()
-    mcp.add_transform(ToolcribSearchTransform(always_visible=["add"], settings=PLAIN))
-    async with Client(mcp) as client:
-        assert [tool.name for tool in await client.list_tools()] == [
-            "add",
-            "find_tools",
-            "call_tool",
-        ]
+        shown = [tool.name for tool in await client.list_tools()]
+        assert shown == ["add", "find_tools", "call_tool"]
+        assert len(names(await found(client, "mail room numbers"))) == 1
         assert "add" not in names(await found(client, "add two numbers"))
         assert (
             await client.call_tool("call_tool", {"name": "add", "arguments": {"a": 1, "b": 2}})
@@ -118,14 +106,6 @@ async def test_that_nothing_fits_is_said_in_so_many_words():
     assert (answer["tools"], answer["verdict"]) == ([], "abstain")
     assert answer["confidence"] < 0.2
     assert answer["note"].startswith("No tool here fits.")
-
-
-async def test_a_query_without_words_is_a_mistake_that_is_explained(office):
-    async with Client(office) as client:
-        answer = await client.call_tool("find_tools", {"query": " "}, raise_on_error=False)
-
-    assert answer.is_error
-    assert answer.content[0].text == "the query is empty: say in a few words what the tool must do."
 
 
 async def test_an_unknown_name_is_answered_with_those_like_it(office):

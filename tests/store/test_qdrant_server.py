@@ -8,7 +8,6 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from qdrant_client import QdrantClient, models
@@ -21,30 +20,15 @@ from toolcrib.store.base import Layout, Store
 from toolcrib.store.qdrant_client import QdrantConnection
 from toolcrib.store.qdrant_server import ServerStore
 
-ROOT = Path(__file__).resolve().parents[2]
 URL_VARIABLE = "TOOLCRIB_TEST_QDRANT_URL"
 SERVER_URL = os.environ.get(URL_VARIABLE, "")
 
-# Local mode says once a process that it does without these; the gaps below say where they count.
+# Local mode searches exactly, with the original vectors, and counts live points alone: what it
+# does without is tested by what goes over the socket, and on a real server.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),
     pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning"),
 ]
-
-LOCAL_MODE_GAPS = {
-    "int8 storage, and rescoring with the originals": "tests/store/test_qdrant_server_http.py",
-    "payload indexes": "tests/store/test_qdrant_server_http.py",
-    "shards and replicas": "tests/store/test_qdrant_server_http.py",
-    "requests refused, late, or cut off": "tests/store/test_qdrant_server_failures.py",
-    "a graph that may miss a neighbour": URL_VARIABLE,
-    "IDF statistics that go on counting deleted points until the next optimisation": URL_VARIABLE,
-    "anything kept after the process ends": URL_VARIABLE,
-}
-"""What the engine of `QdrantClient(":memory:")` does not have, and where it is tested instead.
-
-It passes every test of the contract, `params.idf` among them; it only searches exactly, scores
-with the original vectors, and counts live points.
-"""
 
 
 class TestServerStoreOverHttp(StoreContract):
@@ -98,17 +82,6 @@ def client() -> Iterator[QdrantClient]:
         yield client
 
 
-def test_the_gaps_of_local_mode_name_a_place_that_exists() -> None:
-    places = set(LOCAL_MODE_GAPS.values()) - {URL_VARIABLE}
-    assert all((ROOT / place).exists() for place in places)
-
-
-def test_local_mode_still_has_no_payload_indexes(client: QdrantClient) -> None:
-    """When this fails, the gap is closed and its line can go."""
-    over(client, LAYOUT)
-    assert client.get_collection("toolcrib").payload_schema == {}
-
-
 def test_opening_again_finds_everything(client: QdrantClient) -> None:
     first = over(client, LAYOUT)
     first.upsert([a_full_point()])
@@ -118,15 +91,6 @@ def test_opening_again_finds_everything(client: QdrantClient) -> None:
     assert (again.count(), dict(again.read_meta())) == (1, {"model": "a"})
 
 
-def test_two_collections_of_a_server_know_nothing_of_each_other(client: QdrantClient) -> None:
-    one = over(client, LAYOUT, collection="one")
-    two = over(client, LAYOUT, collection="two")
-    one.upsert([a_full_point()])
-    one.write_meta({"model": "a"})
-    assert (two.count(), dict(two.read_meta())) == (0, {})
-    assert two.search([dense_leg(unit(1))]) == [[]]
-
-
 def test_a_collection_of_ours_opens_with_the_layout_that_it_has(client: QdrantClient) -> None:
     """Whether its models are those in use is told by the meta document, in better words."""
     over(client, LAYOUT)
@@ -134,59 +98,41 @@ def test_a_collection_of_ours_opens_with_the_layout_that_it_has(client: QdrantCl
     assert over(client, other).layout == LAYOUT
 
 
-FOREIGN: dict[str, tuple[dict[str, models.VectorParams], str]] = {
-    "another width": (
-        {"description": models.VectorParams(size=4, distance=models.Distance.COSINE)},
-        "vector 'description' is dense of width 4 (Cosine), wanted dense of width 8 (Cosine)",
-    ),
-    "another distance": (
-        {"description": models.VectorParams(size=8, distance=models.Distance.DOT)},
-        "vector 'description' is dense of width 8 (Dot), wanted dense of width 8 (Cosine)",
-    ),
-    "a vector missing": ({}, "vector 'description' is missing, wanted dense of width 8 (Cosine)"),
-    "a vector more": (
-        {
-            "description": models.VectorParams(size=8, distance=models.Distance.COSINE),
-            "image": models.VectorParams(size=2, distance=models.Distance.EUCLID),
-        },
-        "vector 'image' is dense of width 2 (Euclid), wanted none",
-    ),
-}
+def _params(size: int, distance: str = "Cosine") -> models.VectorParams:
+    return models.VectorParams(size=size, distance=models.Distance(distance))
 
 
-@pytest.mark.parametrize(("vectors", "words"), FOREIGN.values(), ids=FOREIGN.keys())
+@pytest.mark.parametrize(
+    ("vectors", "sparse", "words"),
+    [
+        ({"description": _params(4)}, True, "'description' is dense of width 4 (Cosine), wanted"),
+        ({"description": _params(8, "Dot")}, True, "is dense of width 8 (Dot), wanted dense of"),
+        ({}, True, "vector 'description' is missing, wanted dense of width 8 (Cosine)"),
+        (
+            {"description": _params(8), "image": _params(2)},
+            True,
+            "vector 'image' is dense of width 2 (Cosine), wanted none",
+        ),
+        ({"description": _params(8)}, False, "is sparse without IDF, wanted sparse with IDF"),
+    ],
+)
 def test_somebody_elses_collection_is_refused(
-    client: QdrantClient,
-    vectors: dict[str, models.VectorParams],
-    words: str,
+    client: QdrantClient, vectors: dict[str, models.VectorParams], sparse: bool, words: str
 ) -> None:
-    client.create_collection("toolcrib", vectors_config=vectors)
+    modifier = models.Modifier.IDF if sparse else None
+    lexical = {"lexical": models.SparseVectorParams(modifier=modifier)}
+    client.create_collection("toolcrib", vectors_config=vectors, sparse_vectors_config=lexical)
     with pytest.raises(IndexMismatchError) as refused:
-        over(client, Layout(dense={"description": 8}, multi={}, sparse=()))
-    assert str(refused.value) == (
-        "the collection 'toolcrib' at the client given was made for other models: "
-        f"{words}; set server.collection to another name, or delete this one"
-    )
-
-
-def test_a_sparse_vector_without_idf_is_not_ours(client: QdrantClient) -> None:
-    client.create_collection(
-        "toolcrib",
-        vectors_config={},
-        sparse_vectors_config={"lexical": models.SparseVectorParams()},
-    )
-    with pytest.raises(IndexMismatchError, match="is sparse without IDF, wanted sparse with IDF"):
-        over(client, Layout({}, {}, ("lexical",)))
+        over(client, Layout({"description": 8}, {}, ("lexical",)))
+    said = str(refused.value)
+    assert said.startswith("the collection 'toolcrib' at the client given was made for other")
+    assert words in said
+    assert said.endswith("; set server.collection to another name, or delete this one")
 
 
 def test_a_collection_that_fits_is_used_and_cannot_be_renewed(client: QdrantClient) -> None:
     """As when it was made by hand, with settings of its own."""
-    client.create_collection(
-        "toolcrib",
-        vectors_config={
-            "description": models.VectorParams(size=8, distance=models.Distance.COSINE)
-        },
-    )
+    client.create_collection("toolcrib", vectors_config={"description": _params(8)})
     layout = Layout(dense={"description": 8}, multi={}, sparse=())
     store = over(client, layout)
     store.upsert([point("tool", dense=unit(1))])
@@ -235,11 +181,7 @@ def test_without_qdrant_client_the_extra_is_named() -> None:
         "except MissingExtraError as error:\n    print(error)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     expected = "a Qdrant server needs the extra 'server': pip install 'toolcrib[server]'"
     assert done.stdout.strip() == expected

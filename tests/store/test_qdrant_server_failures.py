@@ -48,21 +48,10 @@ FAILURES = {
         "the Qdrant server at {url} refused counting in 'toolcrib' "
         "(500: Service internal error: shard is broken)",
     ),
-    "500 in another form": Case(
-        [Reply(500, "<html>oops</html>")],
-        StoreError,
-        "the Qdrant server at {url} refused counting in 'toolcrib' (500: <html>oops</html>)",
-    ),
     "500 without a word": Case(
         [Reply(500)],
         StoreError,
         "the Qdrant server at {url} refused counting in 'toolcrib' (500: Internal Server Error)",
-    ),
-    "404": Case(
-        [_error(404, "Not found: Collection `toolcrib` doesn't exist!")],
-        StoreError,
-        "the Qdrant server at {url} refused counting in 'toolcrib' "
-        "(404: Not found: Collection `toolcrib` doesn't exist!)",
     ),
     "a disk that is full": Case(
         [_error(500, "Service internal error: No space left on device")],
@@ -75,13 +64,6 @@ FAILURES = {
         StoreError,
         "the Qdrant server at {url} refused the API key (401: Must provide an API key or an "
         "Authorization bearer token) when counting in 'toolcrib': "
-        "set TOOLCRIB_SERVER__API_KEY to a key that may do this",
-    ),
-    "403": Case(
-        [_error(403, "Forbidden: Global manage access is required")],
-        StoreError,
-        "the Qdrant server at {url} refused the API key (403: Forbidden: Global manage access is "
-        "required) when counting in 'toolcrib': "
         "set TOOLCRIB_SERVER__API_KEY to a key that may do this",
     ),
     "no answer in time": Case(
@@ -192,9 +174,7 @@ CALLS: dict[str, Callable[[ServerStore], Any]] = {
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 def test_every_method_says_that_the_server_is_gone(call: Callable[[ServerStore], Any]) -> None:
-    with running() as server:
-        store = ServerStore(connect(server.url, None, 1), "toolcrib", LAYOUT)
-        ServerStore.open(server.url, LAYOUT).close()
+    store = ServerStore(connect("http://127.0.0.1:1", None, 1), "toolcrib", LAYOUT)
     with closing(store), pytest.raises(StoreUnavailableError, match="docker compose up -d"):
         call(store)
 

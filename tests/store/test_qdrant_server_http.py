@@ -9,15 +9,7 @@ import pytest
 
 from tests.store.conftest import Wired
 from tests.store.qdrant_over_http import Reply, running
-from tests.store.samples import (
-    LAYOUT,
-    a_full_point,
-    dense_leg,
-    multi_leg,
-    point,
-    sparse_leg,
-    unit,
-)
+from tests.store.samples import LAYOUT, a_full_point, dense_leg, multi_leg, point, sparse_leg, unit
 from toolcrib.errors import StoreError
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import KEYWORD_FIELDS, NUMBER_FIELDS, TENANT_FIELD, Equals
@@ -53,7 +45,7 @@ def test_a_new_collection_is_made_for_the_layout() -> None:
     }
     (alias,) = server.sent_to("/collections/aliases")
     assert alias["actions"] == [
-        {"create_alias": {"collection_name": "toolcrib.g0001", "alias_name": "toolcrib"}},
+        {"create_alias": {"collection_name": "toolcrib.g0001", "alias_name": "toolcrib"}}
     ]
 
 
@@ -104,7 +96,7 @@ def test_a_search_is_one_request_with_the_filter_in_every_query(wired: Wired) ->
             dense_leg(unit(1), 5, where=acme, idf_corpus=acme),
             multi_leg(unit(1), 6, where=acme, idf_corpus=acme),
             sparse_leg({1: 1.0}, 7, where=acme, idf_corpus=acme),
-        ],
+        ]
     )
     (request,) = wired.server.requests
     assert request.path == "/collections/toolcrib/points/query/batch"

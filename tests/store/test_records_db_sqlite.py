@@ -18,7 +18,7 @@ from tests.store.contract_records_db import SharedRecordsDbContract, ids, in_ord
 from tests.store.records_db_writer import record
 from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
 from toolcrib.store.records_db.base import RecordsDb
-from toolcrib.store.records_db.sqlite import SqliteRecordsDb
+from toolcrib.store.records_db.sqlite import APPLICATION, SqliteRecordsDb
 
 WRITER = Path(__file__).with_name("records_db_writer.py")
 ROOT = Path(__file__).parents[2]
@@ -41,13 +41,6 @@ class TestSqliteRecordsDb(SharedRecordsDbContract):
 def start_writer(path: Path, name: str, count: int, *limit: int) -> subprocess.Popen[str]:
     command = [sys.executable, str(WRITER), str(path), name, str(count), *map(str, limit)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-
-
-def test_reading_makes_no_file(path):
-    with closing(SqliteRecordsDb(path)) as db:
-        assert db.newest("keys") == []
-        assert db.delete("keys", "a") is False
-    assert not path.parent.exists()
 
 
 def test_only_the_owner_can_read_it(path):
@@ -172,40 +165,35 @@ def test_a_place_that_cannot_be_written_to_is_an_error(path):
             db.put("keys", row())
 
 
-def test_a_file_that_is_no_database_is_left_as_it_is(path):
+NOTES = b"These are notes, not a database, and they are longer than a header is." * 9
+
+
+def test_a_file_of_something_else_is_left_as_it_is(path):
+    with closing(SqliteRecordsDb(path)) as db:
+        assert db.newest("keys") == []
+        assert db.delete("keys", "a") is False
+    assert not path.parent.exists()  # reading makes no file
     path.parent.mkdir()
-    path.write_text("These are notes, not a database, and they are longer than a header is." * 9)
-    before = path.read_bytes()
-    with closing(SqliteRecordsDb(path)) as db:
-        with pytest.raises(StoreDamagedError, match="file is not a database"):
-            db.put("keys", row())
-        with pytest.raises(StoreDamagedError, match="file is not a database"):
-            db.get("keys", "a")
-    assert path.read_bytes() == before
-
-
-def test_a_database_of_something_else_is_left_as_it_is(path):
-    path.parent.mkdir()
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE mine (x)")
-    with closing(SqliteRecordsDb(path)) as db:
-        for use in (lambda: db.put("keys", row()), lambda: db.get("keys", "a")):
-            with pytest.raises(StoreDamagedError, match="is a database of something else"):
-                use()
-    with closing(sqlite3.connect(path)) as other:
-        assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("mine",)]
-
-
-def test_a_later_format_is_refused(path):
-    with closing(SqliteRecordsDb(path)) as db:
-        db.put("keys", row())
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("PRAGMA user_version = 2")
-    with (
-        closing(SqliteRecordsDb(path)) as db,
-        pytest.raises(StoreDamagedError, match="has format 2, and this toolcrib reads 1"),
+    for made, said in (
+        (NOTES, "file is not a database"),
+        ("CREATE TABLE mine (x)", "is a database of something else"),
+        (f"PRAGMA application_id = {APPLICATION}", "has format 0, and this toolcrib reads 1"),
     ):
-        db.get("keys", "a")
+        path.write_bytes(made if isinstance(made, bytes) else b"")
+        if isinstance(made, str):
+            with closing(sqlite3.connect(path)) as other:
+                other.execute(made)
+        before = path.read_bytes()
+        with closing(SqliteRecordsDb(path)) as db:
+            for use in (lambda db=db: db.put("keys", row()), lambda db=db: db.get("keys", "a")):
+                with pytest.raises(StoreDamagedError, match=said):
+                    use()
+        assert path.read_bytes() == before
+    path.write_bytes(b"")  # made and never filled
+    with closing(SqliteRecordsDb(path)) as db:
+        assert db.newest("keys") == []
+        db.put("keys", row())
+        assert db.newest("keys") == [row()]
 
 
 def test_a_torn_file_is_an_error_that_says_what_to_do(path):
@@ -229,15 +217,6 @@ def test_a_body_that_is_no_json_is_an_error_that_names_the_record(path):
             other.commit()
         with pytest.raises(StoreDamagedError, match=r"the record 'a' in .* is no JSON object"):
             db.get("keys", "a")
-
-
-def test_a_file_that_was_made_and_never_filled_is_empty(path):
-    path.parent.mkdir()
-    path.touch()
-    with closing(SqliteRecordsDb(path)) as db:
-        assert db.newest("keys") == []
-        db.put("keys", row())
-        assert db.newest("keys") == [row()]
 
 
 def test_closing_while_a_read_is_under_way_lets_it_end(path):

@@ -28,7 +28,7 @@ from toolcrib.store.records_db.base import DbRow, RecordsDb
 
 __all__ = ["ANYONE", "DEFAULT", "Caller", "Grant", "Key", "KeyRing", "within"]
 
-SHELF = "keys"
+TABLE = "keys"
 
 FRESH_S = 1.0
 """How long a key is taken as it was looked up: a revoked one stops within two seconds, also where
@@ -171,24 +171,24 @@ class Key(BaseModel):
 
 
 class _Kept(Key):
-    """A key as it stands in the ledger: with the SHA-256 of its whole text, as hex."""
+    """A key as it stands in the records database: with the SHA-256 of its whole text, as hex."""
 
     sha256: str
 
 
 class KeyRing:
-    """The keys of a ledger; for several threads and processes.
+    """The keys of a records database; for several threads and processes.
 
     `now` gives Unix time, for what expires; `clock` only measures how long ago a key was read.
     """
 
     def __init__(
         self,
-        ledger: RecordsDb,
+        records_db: RecordsDb,
         now: Callable[[], float] = time.time,
         clock: Clock | None = None,
     ) -> None:
-        self._ledger = ledger
+        self._records = records_db
         self._now = now
         self._clock = clock or SystemClock()
         self._read: dict[str, tuple[float, _Kept]] = {}
@@ -225,7 +225,7 @@ class KeyRing:
         """Let a key hold no longer; whether there is one. Doing so again changes nothing.
 
         Raises:
-            StoreError: the ledger does not do it.
+            StoreError: the records database does not do it.
         """
         kept = self._look_up(key_id)
         if kept is None:
@@ -238,16 +238,16 @@ class KeyRing:
         """Every key, oldest first; those that no longer hold too.
 
         Raises:
-            StoreError: the ledger cannot be read.
+            StoreError: the records database cannot be read.
         """
-        return tuple(_known_of(_kept(entry)) for entry in self._ledger.read(SHELF))
+        return tuple(_known_of(_kept(entry)) for entry in self._records.read(TABLE))
 
     def verify(self, text: str) -> Caller:
         """Whose text this is. What is looked up is believed for `FRESH_S`.
 
         Raises:
             UnauthenticatedError: no key, or one that does not hold.
-            StoreError: the ledger cannot be read.
+            StoreError: the records database cannot be read.
         """
         parts = KEY_TEXT.fullmatch(text)
         if parts is None:
@@ -274,12 +274,12 @@ class KeyRing:
         return kept
 
     def _look_up(self, key_id: str) -> _Kept | None:
-        entry = self._ledger.get(SHELF, key_id)
+        entry = self._records.get(TABLE, key_id)
         return _kept(entry) if entry is not None else None
 
     def _keep(self, kept: _Kept) -> None:
         body = kept.model_dump(mode="json", exclude={"id"})
-        self._ledger.put(SHELF, DbRow(kept.id, kept.created_at, body))
+        self._records.put(TABLE, DbRow(kept.id, kept.created_at, body))
         self._read.pop(kept.id, None)
 
 

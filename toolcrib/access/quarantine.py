@@ -46,14 +46,14 @@ class Held:
 class Quarantine:
     """What is held back of one namespace, and what was approved in it; `now` gives Unix time.
 
-    It stands in a ledger, so that a command can approve what a running service holds. Every
-    method raises StoreError where the ledger does not answer.
+    It stands in a records database, so that a command can approve what a service holds. Every
+    method raises StoreError where the records database does not answer.
     """
 
     def __init__(
-        self, ledger: RecordsDb, namespace: str, now: Callable[[], float] = time.time
+        self, records_db: RecordsDb, namespace: str, now: Callable[[], float] = time.time
     ) -> None:
-        self._ledger = ledger
+        self._records = records_db
         self._held = f"quarantine/{namespace}"
         self._approved = f"approved/{namespace}"
         self._now = now
@@ -70,7 +70,7 @@ class Quarantine:
         found: dict[str, list[Finding]] = {}
         for finding in audit_all(given, beside):
             found.setdefault(finding.tool, []).append(finding)
-        before = {entry.id for entry in self._ledger.read(self._held)}
+        before = {entry.id for entry in self._records.read(self._held)}
         passed: list[ToolSpec] = []
         held: list[Held] = []
         for spec in given:
@@ -78,7 +78,7 @@ class Quarantine:
             if not blocks(findings) or self.approved(spec.id) == spec.digest:
                 passed.append(spec)
                 if spec.id in before:
-                    self._ledger.delete(self._held, spec.id)
+                    self._records.delete(self._held, spec.id)
             else:
                 held.append(self.hold(spec, DANGEROUS, findings))
         return passed, held
@@ -95,17 +95,17 @@ class Quarantine:
         since = before.since if before and before.digest == spec.digest else self._now()
         was = was_digest or self.approved(spec.id)
         made = Held(spec.id, spec.server, spec.digest, was, reason, tuple(findings), since, spec)
-        self._ledger.put(self._held, DbRow(spec.id, since, _body(made)))
+        self._records.put(self._held, DbRow(spec.id, since, _body(made)))
         return made
 
     def held(self, tool_id: str) -> Held | None:
         """What is held under this id, None where nothing is."""
-        entry = self._ledger.get(self._held, tool_id)
+        entry = self._records.get(self._held, tool_id)
         return None if entry is None else _read(entry)
 
     def list(self) -> list[Held]:
         """All that is held, oldest first."""
-        return [_read(entry) for entry in self._ledger.read(self._held)]
+        return [_read(entry) for entry in self._records.read(self._held)]
 
     def release(self, tool_id: str) -> Held:
         """Approve a held tool as it is, and hold it no longer; returns it, to be indexed.
@@ -118,8 +118,8 @@ class Quarantine:
             raise UnknownToolError(tool_id)
         # Approved first: what dies in between is held still, and can be released again.
         body = {"digest": held.digest}
-        self._ledger.put(self._approved, DbRow(tool_id, self._now(), body))
-        self._ledger.delete(self._held, tool_id)
+        self._records.put(self._approved, DbRow(tool_id, self._now(), body))
+        self._records.delete(self._held, tool_id)
         return held
 
     def reject(self, tool_id: str) -> None:
@@ -128,12 +128,12 @@ class Quarantine:
         Raises:
             UnknownToolError: nothing is held under this id.
         """
-        if not self._ledger.delete(self._held, tool_id):
+        if not self._records.delete(self._held, tool_id):
             raise UnknownToolError(tool_id)
 
     def approved(self, tool_id: str) -> str | None:
         """The digest that was approved last for this id, None where none was."""
-        entry = self._ledger.get(self._approved, tool_id)
+        entry = self._records.get(self._approved, tool_id)
         return None if entry is None else entry.body["digest"]
 
 

@@ -130,10 +130,10 @@ def revoke(
 
 @contextmanager
 def _ring(context: typer.Context, store: str | None) -> Generator[KeyRing]:
-    """The keys of a location: its ledger alone, which a running service does not hold."""
+    """The keys of a location: its records database alone, which a running service does not hold."""
     settings = load_settings(context.obj)
-    with closing(build.open_ledger(store or settings.store, settings)) as ledger:
-        yield KeyRing(ledger)
+    with closing(build.open_records_db(store or settings.store, settings)) as records_db:
+        yield KeyRing(records_db)
 
 
 def _grant(given: dict[str, Any]) -> Grant:
@@ -209,8 +209,8 @@ def approve(
     approved in its console or over HTTP, at once.
     """
     settings = load_settings(context.obj)
-    with closing(build.open_ledger(_place(store, settings), settings)) as ledger:
-        quarantine = Quarantine(ledger, namespace)
+    with closing(build.open_records_db(_place(store, settings), settings)) as records_db:
+        quarantine = Quarantine(records_db, namespace)
         held = quarantine.list()
         if show or not (tools or everything):
             _show(held, json=json)

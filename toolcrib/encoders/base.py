@@ -57,11 +57,21 @@ class DenseEncoder(Protocol):
         ...
 
     def encode_query(self, text: str) -> FloatArray:
-        """Encode one query: float32 [dimensions], L2-normalised."""
+        """Encode one query: float32 [dimensions], L2-normalised.
+
+        Raises:
+            TypeError: it is no text.
+            EncoderError: the model cannot be loaded or fetched, or gives no usable vector.
+        """
         ...
 
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
-        """Encode documents in their order: float32 [n, dimensions], rows L2-normalised."""
+        """Encode documents in their order: float32 [n, dimensions], rows L2-normalised.
+
+        Raises:
+            TypeError: it is no list of texts.
+            EncoderError: as `encode_query`.
+        """
         ...
 
 
@@ -86,7 +96,12 @@ class Reranker(Protocol):
         ...
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """Relevance of each text: float32 [n], any scale, higher is better."""
+        """Relevance of each text: float32 [n], any scale, higher is better.
+
+        Raises:
+            TypeError: the query or one of the texts is no text.
+            EncoderError: the model cannot be loaded or fetched, or gives no usable score.
+        """
         ...
 
 
@@ -127,7 +142,7 @@ def unit_rows(vectors: Any, rows: int, dimensions: int, model: str) -> FloatArra
     if found.shape != (rows, dimensions):
         raise EncoderError(
             f"{model} gave an array of shape {found.shape} for {rows} texts; "
-            f"wanted {(rows, dimensions)}: choose a model that gives one vector a text",
+            f"wanted {(rows, dimensions)}: choose a model that gives one vector a text"
         )
     lengths = np.sqrt(np.einsum("ij,ij->i", found, found))
     usable = (lengths > 0) & (lengths < np.inf)
@@ -148,7 +163,7 @@ def finite_scores(scores: Any, count: int, model: str) -> FloatArray:
     if found.shape != (count,):
         raise EncoderError(
             f"{model} gave an array of shape {found.shape} for {count} texts; wanted {(count,)}: "
-            "a reranker has one output, and a classifier of several classes is none",
+            "a reranker has one output, and a classifier of several classes is none"
         )
     if not np.isfinite(found).all():
         raise EncoderError(f"{model} gave NaN or infinity for one of {count} texts")

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from toolcrib.encoders.base import FloatArray, readable, readable_all, unit_rows
+from toolcrib.encoders.base import DenseEncoder, FloatArray, readable, readable_all, unit_rows
 from toolcrib.errors import SettingsError
 
 __all__ = ["DeterministicEncoder"]
 
 
-class DeterministicEncoder:
+class DeterministicEncoder(DenseEncoder):
     """A `DenseEncoder` for tests and for users who want no model at all.
 
     Texts that share character trigrams are near; it knows nothing of meaning.
@@ -32,30 +32,18 @@ class DeterministicEncoder:
 
     @property
     def name(self) -> str:
-        """Identity: the method and its width."""
         return f"deterministic-trigrams-{self._dimensions}"
 
     @property
     def dimensions(self) -> int:
-        """Length of every vector."""
         return self._dimensions
 
     def encode_query(self, text: str) -> FloatArray:
-        """Encode one query: float32 [dimensions], L2-normalised.
-
-        Raises:
-            TypeError: it is no text.
-        """
         vector = self._encode([readable(text)])[0]
         self.encoded_queries += 1
         return vector
 
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
-        """Encode documents in their order: float32 [n, dimensions], rows L2-normalised.
-
-        Raises:
-            TypeError: it is no list of texts.
-        """
         vectors = self._encode(readable_all(texts))
         self.encoded_documents += len(texts)
         return vectors

@@ -13,13 +13,21 @@ from typing import Any
 import numpy as np
 
 from toolcrib.encoders.base import (
+    DenseEncoder,
     FloatArray,
+    Reranker,
     finite_scores,
     readable,
     readable_all,
     unit_rows,
 )
-from toolcrib.encoders.loading import LoadOnce, ModelName, import_onnxruntime, load_package
+from toolcrib.encoders.loading import (
+    LoadOnce,
+    ModelName,
+    import_onnxruntime,
+    load_package,
+    open_session,
+)
 from toolcrib.errors import EncoderError
 from toolcrib.extras import require_extra
 
@@ -86,7 +94,7 @@ class _FastEmbed:
             raise EncoderError(f"{folder} cannot be loaded: {error}") from error
 
 
-class FastEmbedEncoder(_FastEmbed):
+class FastEmbedEncoder(_FastEmbed, DenseEncoder):
     """A `DenseEncoder` over `fastembed.TextEmbedding`; extra `fastembed`.
 
     `model` is a name from fastembed's list (`BAAI/bge-small-en-v1.5`), downloaded at its first
@@ -116,22 +124,10 @@ class FastEmbedEncoder(_FastEmbed):
         return self._width()
 
     def encode_query(self, text: str) -> FloatArray:
-        """Encode one query (`query_embed`): float32 [dimensions], L2-normalised.
-
-        Raises:
-            TypeError: it is no text.
-            EncoderError: the model cannot be loaded or fetched, or gives no usable vector.
-        """
         vectors = self._run("query_embed", [self._query_prompt + readable(text)])
         return unit_rows(vectors, 1, self.dimensions, self.name)[0]
 
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
-        """Encode documents (`passage_embed`) in their order: float32 [n, dimensions], unit rows.
-
-        Raises:
-            TypeError: it is no list of texts.
-            EncoderError: as `encode_query`.
-        """
         documents = [self._document_prompt + text for text in readable_all(texts)]
         if not documents:
             return np.empty((0, self.dimensions), dtype=np.float32)
@@ -167,7 +163,7 @@ class FastEmbedEncoder(_FastEmbed):
         return len(self._run("query_embed", ["dimensions"])[0])
 
 
-class FastEmbedReranker(_FastEmbed):
+class FastEmbedReranker(_FastEmbed, Reranker):
     """A `Reranker` over fastembed's `TextCrossEncoder`; extra `fastembed`.
 
     `model` is a name from its list (`Xenova/ms-marco-MiniLM-L-6-v2`) or a folder, and `threads`
@@ -181,12 +177,6 @@ class FastEmbedReranker(_FastEmbed):
         super().__init__("reranker", model, threads, cache)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """The model's logit for each text: float32 [n], any scale, higher is better.
-
-        Raises:
-            TypeError: the query or one of the texts is no text.
-            EncoderError: the model cannot be loaded or fetched, or gives no usable score.
-        """
         question, documents = readable(query), readable_all(texts)
         if not documents:
             return np.empty(0, dtype=np.float32)
@@ -242,7 +232,7 @@ def _not_fetched(model: ModelName, error: Exception) -> EncoderError:
     return EncoderError(
         f"{model.spelled} is not on this machine and cannot be fetched ({error}). Without "
         "a network, copy its folder from a machine that has it and name it as "
-        "fastembed:./FOLDER, or use the encoder that ships with toolcrib: bundled",
+        "fastembed:./FOLDER, or use the encoder that ships with toolcrib: bundled"
     )
 
 
@@ -255,7 +245,7 @@ def _listed(kind: Any, model: ModelName) -> dict[str, Any]:
     hint = f"did you mean {', '.join(map(repr, near))}? " if near else ""
     raise EncoderError(
         f"fastembed has no model {model.model!r}; {hint}"
-        "a folder is named with its path: fastembed:./FOLDER",
+        "a folder is named with its path: fastembed:./FOLDER"
     )
 
 
@@ -311,21 +301,15 @@ def _pooling_of(folder: Path, file: str) -> tuple[str, str]:
         raise EncoderError(
             f"{folder / file} gives one vector a token, and {config} does not say whether to "
             "take their mean, the first or the last (pooling_mode: mean, cls or lasttoken); "
-            f"write it there, or export the model with an output named {POOLED_OUTPUT}",
+            f"write it there, or export the model with an output named {POOLED_OUTPUT}"
         )
     return known[0], ""
 
 
 def _outputs(path: Path) -> list[tuple[str, int]]:
     """Names and numbers of axes of a graph's outputs, in their order."""
-    onnxruntime = import_onnxruntime()
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    try:
-        graph = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own classes share no base
-        raise EncoderError(f"{path} cannot be loaded: {error}") from error
+    unoptimised = import_onnxruntime().GraphOptimizationLevel.ORT_DISABLE_ALL
+    graph = open_session(path, graph_optimization_level=unoptimised)
     return [(output.name, len(output.shape or ())) for output in graph.get_outputs()]
 
 

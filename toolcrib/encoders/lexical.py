@@ -45,14 +45,12 @@ WHOLE_RUN_PARTS = 3
 """Up to how many parts a run is also a term as it stands: `GitHub`, `OAuth2`, `PostgreSQL`."""
 
 _ASCII_RUNS = re.compile(r"[A-Za-z0-9]+")
-_ASCII_PARTS = re.compile(
-    r"[A-Z]{2,}s(?![a-z0-9])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+",
-)
+_ASCII_PARTS = re.compile(r"[A-Z]{2,}s(?![a-z0-9])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _ABBREVIATIONS = re.compile(r"[A-Z]{2,}s")
 """The plural of an abbreviation: `VMs`, `URLs`."""
 
 _MARKS = re.compile(
-    r"[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u0652\u0670]+",
+    r"[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u0652\u0670]+"
 )
 """Accents of Latin, Greek and Cyrillic, and the optional vowel points of Hebrew and Arabic."""
 
@@ -61,7 +59,7 @@ _CONSONANTS_AND_S = re.compile(r"[b-df-hj-np-tv-xz]{2,}[b-df-hj-np-rtv-xz]s")
 
 _SPACELESS = re.compile(
     r"([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    r"\uf900-\ufaff\U00020000-\U0003134f]+)",
+    r"\uf900-\ufaff\U00020000-\U0003134f]+)"
 )
 """Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han."""
 
@@ -212,7 +210,7 @@ class LexicalSettings:
         languages: tuple[str, ...] = ("none", *snowball.algorithms())
         if self.language not in languages:
             raise SettingsError(
-                f"lexical.language is {self.language!r}; known are {', '.join(languages)}",
+                f"lexical.language is {self.language!r}; known are {', '.join(languages)}"
             )
 
 

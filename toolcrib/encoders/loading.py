@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from toolcrib.errors import EncoderError, SettingsError
 
-__all__ = ["LoadOnce", "ModelName", "import_onnxruntime", "load_package"]
+__all__ = ["LoadOnce", "ModelName", "import_onnxruntime", "load_package", "open_session"]
 
 Loaded = TypeVar("Loaded")
 
@@ -46,6 +46,23 @@ def import_onnxruntime() -> Any:
     return importlib.import_module("onnxruntime")
 
 
+def open_session(path: Path, **chosen: Any) -> Any:
+    """A graph ready to be run on the processor; `chosen` are fields of its session's options.
+
+    Raises:
+        EncoderError: it cannot be loaded.
+    """
+    onnxruntime = import_onnxruntime()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    for name, value in chosen.items():
+        setattr(options, name, value)
+    try:
+        return onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own classes share no base
+        raise EncoderError(f"{path} cannot be loaded: {error}") from error
+
+
 def load_package(package: str, feature: str) -> Any:
     """Import an optional package.
 
@@ -59,7 +76,7 @@ def load_package(package: str, feature: str) -> Any:
     except Exception as error:  # a broken native library raises OSError, an old one anything
         raise EncoderError(
             f"{feature}: the package {package!r} is installed but cannot be imported ({error}); "
-            "install it anew",
+            "install it anew"
         ) from error
 
 

@@ -18,8 +18,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from toolcrib.encoders.base import FloatArray, finite_scores, readable, readable_all, unit_rows
-from toolcrib.encoders.loading import DIGEST_DIGITS, LoadOnce, import_onnxruntime
+from toolcrib.encoders.base import (
+    ClauseEncoder,
+    FloatArray,
+    Reranker,
+    finite_scores,
+    readable,
+    readable_all,
+    unit_rows,
+)
+from toolcrib.encoders.loading import DIGEST_DIGITS, LoadOnce, open_session
 from toolcrib.errors import EncoderError
 
 if TYPE_CHECKING:
@@ -56,8 +64,8 @@ _CUT = re.compile(
     re.IGNORECASE,
 )
 
-Item = TypeVar("Item")
-Found = TypeVar("Found")
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
 
 
 class _Bundled:
@@ -83,14 +91,14 @@ class _Bundled:
         """The model's name and the first digits of its weights' digest."""
         return self._card.identity
 
-    def _each(self, work: Callable[[Item], Found], items: Sequence[Item]) -> Iterable[Found]:
+    def _each(self, work: Callable[[_Item], _Found], items: Sequence[_Item]) -> Iterable[_Found]:
         if len(items) <= 1 or self._threads == 1:
             return map(work, items)
         with ThreadPoolExecutor(self._threads, "toolcrib-encode") as pool:
             return pool.map(work, items)
 
 
-class BundledEncoder(_Bundled):
+class BundledEncoder(_Bundled, ClauseEncoder):
     """A `DenseEncoder` from a model folder; the one that ships in the package without one.
 
     The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) and gives
@@ -107,16 +115,9 @@ class BundledEncoder(_Bundled):
 
     @property
     def dimensions(self) -> int:
-        """Length of every vector."""
         return self._card.dimensions
 
     def encode_query(self, text: str) -> FloatArray:
-        """Encode one query: float32 [dimensions], L2-normalised.
-
-        Raises:
-            TypeError: it is no text.
-            EncoderError: the model cannot be loaded, or gives no usable vector.
-        """
         return self._encode(readable(text))
 
     def encode_clauses(self, text: str) -> FloatArray:
@@ -141,12 +142,6 @@ class BundledEncoder(_Bundled):
         return unit_rows(rows, len(rows), self.dimensions, self.name)
 
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
-        """Encode documents in their order: float32 [n, dimensions], rows L2-normalised.
-
-        Raises:
-            TypeError: it is no list of texts.
-            EncoderError: as `encode_query`.
-        """
         documents = readable_all(texts)
         vectors = np.empty((len(documents), self.dimensions), dtype=np.float32)
         for row, vector in enumerate(self._each(self._encode, documents)):
@@ -159,7 +154,7 @@ class BundledEncoder(_Bundled):
         return unit_rows(vectors, 1, self.dimensions, self.name)[0]
 
 
-class BundledReranker(_Bundled):
+class BundledReranker(_Bundled, Reranker):
     """A `Reranker` from a model folder, as `toolcrib train reranker` makes it.
 
     The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) of a query and a text,
@@ -170,12 +165,6 @@ class BundledReranker(_Bundled):
     """
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """The model's logit for each text: float32 [n], any scale, higher is better.
-
-        Raises:
-            TypeError: the query or one of the texts is no text.
-            EncoderError: the model cannot be loaded, or gives no usable score.
-        """
         question, documents = readable(query), readable_all(texts)
         scores = list(self._each(partial(self._score, question), documents))
         return finite_scores(scores, len(documents), self.name)
@@ -259,7 +248,9 @@ def open_model(folder: Path, card: Card) -> Model:
     Raises:
         EncoderError: one of the files cannot be loaded.
     """
-    session = _open_session(folder / "model.onnx")
+    # One thread a run: a short query gains nothing from a second, which spins between nodes.
+    one = {"intra_op_num_threads": 1, "inter_op_num_threads": 1}
+    session = open_session(folder / "model.onnx", **one)
     outputs = frozenset(str(output.name) for output in session.get_outputs())
     tokenizer = _open_tokenizer(folder / "tokenizer.json", card.max_tokens)
     return Model(folder, tokenizer, session, outputs)
@@ -283,17 +274,17 @@ def read_card(folder: Path) -> Card:
     except (OSError, ValueError, OverflowError) as error:
         raise EncoderError(
             f"{folder} is not a model folder: card.json cannot be read ({error}); "
-            "it must hold card.json, model.onnx and tokenizer.json",
+            "it must hold card.json, model.onnx and tokenizer.json"
         ) from error
     except (KeyError, TypeError) as error:
         raise EncoderError(
             f"{path} lacks something or has it in another form ({error}); it must hold name, "
-            "dimensions, max_tokens and sha256 with model.onnx",
+            "dimensions, max_tokens and sha256 with model.onnx"
         ) from error
     if read.dimensions < 1 or read.max_tokens < MIN_TOKENS:
         raise EncoderError(
             f"{path} says {read.dimensions} dimensions and {read.max_tokens} tokens; at least 1 "
-            f"and {MIN_TOKENS} are needed",
+            f"and {MIN_TOKENS} are needed"
         )
     return read
 
@@ -308,19 +299,6 @@ def _open_tokenizer(path: Path, max_tokens: int) -> tokenizers.Tokenizer:
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_tokens)
     return tokenizer
-
-
-def _open_session(path: Path) -> Any:
-    onnxruntime = import_onnxruntime()
-    options = onnxruntime.SessionOptions()
-    # One thread a run: a short query gains nothing from a second, which spins between nodes.
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    try:
-        return onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own classes share no base
-        raise EncoderError(f"{path} cannot be loaded: {error}") from error
 
 
 def usable_cores() -> int:

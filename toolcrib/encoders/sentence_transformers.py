@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from toolcrib.encoders.base import (
+    DenseEncoder,
     FloatArray,
+    Reranker,
     finite_scores,
     readable,
     readable_all,
@@ -46,7 +48,7 @@ class _SentenceTransformers:
         if kind == "SentenceTransformer" and not hasattr(loader, "encode_query"):
             raise EncoderError(
                 f"{self._model.spelled}: sentence-transformers is {library.__version__}, and 5 or "
-                f"later is needed: pip install 'toolcrib[{EXTRA}]'",
+                f"later is needed: pip install 'toolcrib[{EXTRA}]'"
             )
         try:
             return loader(self._model.location, device=device)
@@ -54,7 +56,7 @@ class _SentenceTransformers:
             raise EncoderError(
                 f"{self._model.spelled} cannot be loaded or fetched ({error}). Without a network, "
                 f"copy its folder from a machine that has it and name it as {EXTRA}:./FOLDER, or "
-                "use the encoder that ships with toolcrib: bundled",
+                "use the encoder that ships with toolcrib: bundled"
             ) from error
 
     def _run(self, what: str, method: str, texts: Sequence[Any], **options: Any) -> Any:
@@ -65,7 +67,7 @@ class _SentenceTransformers:
             raise EncoderError(f"{self._model.spelled} cannot {what}: {error}") from error
 
 
-class SentenceTransformersEncoder(_SentenceTransformers):
+class SentenceTransformersEncoder(_SentenceTransformers, DenseEncoder):
     """A `DenseEncoder` over `sentence_transformers.SentenceTransformer` (5 or later).
 
     `model` is a name on the hub or a folder (`./my-model`). The model's own prompts for queries
@@ -92,22 +94,10 @@ class SentenceTransformersEncoder(_SentenceTransformers):
         return self._width()
 
     def encode_query(self, text: str) -> FloatArray:
-        """Encode one query (the model's `encode_query`): float32 [dimensions], L2-normalised.
-
-        Raises:
-            TypeError: it is no text.
-            EncoderError: the model cannot be loaded or fetched, or gives no usable vector.
-        """
         vectors = self._vectors("encode_query", [readable(text)])
         return unit_rows(vectors, 1, self.dimensions, self.name)[0]
 
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
-        """Encode documents (`encode_document`) in their order: float32 [n, dimensions], unit rows.
-
-        Raises:
-            TypeError: it is no list of texts.
-            EncoderError: as `encode_query`.
-        """
         documents = readable_all(texts)
         if not documents:
             return np.empty((0, self.dimensions), dtype=np.float32)
@@ -118,7 +108,7 @@ class SentenceTransformersEncoder(_SentenceTransformers):
         return self._run("encode", method, texts, batch_size=BATCH, normalize_embeddings=True)
 
 
-class SentenceTransformersReranker(_SentenceTransformers):
+class SentenceTransformersReranker(_SentenceTransformers, Reranker):
     """A `Reranker` over `sentence_transformers.CrossEncoder`; extra `sentence-transformers`.
 
     `model` and `device` are as those of `SentenceTransformersEncoder`.
@@ -131,12 +121,6 @@ class SentenceTransformersReranker(_SentenceTransformers):
         super().__init__("reranker", "CrossEncoder", model, device)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """The model's logit for each text: float32 [n], any scale, higher is better.
-
-        Raises:
-            TypeError: the query or one of the texts is no text.
-            EncoderError: the model cannot be loaded or fetched, or gives no usable score.
-        """
         question, documents = readable(query), readable_all(texts)
         if not documents:
             return np.empty(0, dtype=np.float32)

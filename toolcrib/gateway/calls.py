@@ -94,10 +94,7 @@ class Alternatives:
     """
 
     def __init__(
-        self,
-        index: GatewayIndex,
-        scope: Callable[[], Scope],
-        not_up: Callable[[], tuple[str, ...]],
+        self, index: GatewayIndex, scope: Callable[[], Scope], not_up: Callable[[], tuple[str, ...]]
     ) -> None:
         self._index, self._scope, self._not_up = index, scope, not_up
         self._failures = Failures()
@@ -137,9 +134,10 @@ class Alternatives:
         return f"- {entry.name}: {short}" if short else f"- {entry.name}"
 
     async def report(
-        self, budget: CallBudget, entry: CatalogEntry, outcome: Outcome, took_ms: float
+        self, budget: CallBudget, entry: CatalogEntry, outcome: Outcome, since: float
     ) -> None:
-        """Take down how a call ended."""
+        """Take down how a call ended that began at `since` (of the monotonic clock)."""
+        took_ms = 1000 * (monotonic() - since)
         self._failures.report(budget.id, entry.spec.id, outcome)
         if not self._index.is_open.is_set():
             return
@@ -250,13 +248,13 @@ class CallRunner:
         if not budget.take():
             return failure(
                 f"The call was not made: {self._budgets.max_calls} calls since the last "
-                "find_tools are all there may be. Call find_tools with what is still to be done.",
+                "find_tools are all there may be. Call find_tools with what is still to be done."
             )
         since = monotonic()
         try:
             connection = await self._pool[entry.spec.server].connection(request.key)
         except ServiceError:
-            await self._report(budget, entry, "failure", since)
+            await self._alternatives.report(budget, entry, "failure", since)
             text = f"The server {entry.spec.server!r} does not answer, so {entry.name} was "
             return failure(f"{text}not called." + await self._alternatives.in_words(entry, budget))
         meta = _handed_on(context)
@@ -269,7 +267,7 @@ class CallRunner:
         try:
             result = await call.pending.outcome()
         except Exception as error:  # noqa: BLE001 -- whatever a server provokes is its failure
-            await self._report(budget, entry, "failure", call.since)
+            await self._alternatives.report(budget, entry, "failure", call.since)
             await self._check(call, error)
             return failure(
                 _failed(entry, error, is_dead=call.connection.ended.is_set())
@@ -280,7 +278,7 @@ class CallRunner:
             asked = InputRequiredResult(input_requests=result, request_state=state)
             return InputRequiredToolResult(asked)
         outcome = "failure" if result.is_error else "success"
-        await self._report(budget, entry, outcome, call.since)
+        await self._alternatives.report(budget, entry, outcome, call.since)
         content, meta = result.content, result.meta or {}
         if result.is_error:
             content = [*content, *await self._others(result, entry, budget)]
@@ -307,11 +305,6 @@ class CallRunner:
         others = (await self._alternatives.in_words(entry, budget)).strip()
         return [TextContent(type="text", text=others)] if others else []
 
-    async def _report(
-        self, budget: CallBudget, entry: CatalogEntry, outcome: Outcome, since: float
-    ) -> None:
-        await self._alternatives.report(budget, entry, outcome, 1000 * (monotonic() - since))
-
     def close(self) -> None:
         """Stop the calls that wait for somebody's answer."""
         self._pending.close()
@@ -328,10 +321,8 @@ def _failed(entry: CatalogEntry, error: Exception, *, is_dead: bool) -> str:
     if isinstance(error, DeadlineError):
         return f"{entry.name}: {error}. The call was cancelled, but may have been carried out."
     if is_dead:
-        return (
-            f"The server {server!r} died in the call of {entry.name}, "
-            "which may have been carried out."
-        )
+        what = f"died in the call of {entry.name}, which may have been carried out."
+        return f"The server {server!r} {what}"
     if isinstance(error, MCPError):
         return f"{entry.name} failed: {error.message} (code {error.code})."
     return f"{entry.name} failed: the server {server!r} answered with something that is not MCP."

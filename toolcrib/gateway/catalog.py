@@ -126,9 +126,7 @@ def _public(spec: ToolSpec) -> str:
 
 def _marked(spec: ToolSpec, name: str, count: Counter[str]) -> str:
     is_whole = len(spec.server) + len(spec.name) < MAX_NAME
-    if count[name] == 1 and is_whole:
-        return name
-    return with_digest(name, spec.id, MARK_CHARS)
+    return name if count[name] == 1 and is_whole else with_digest(name, spec.id, MARK_CHARS)
 
 
 def _allowed(text: str) -> str:
@@ -190,11 +188,7 @@ class CatalogProvider(Provider):
     """
 
     def __init__(
-        self,
-        catalog: Callable[[], ToolCatalog],
-        scope: Scope,
-        note: Callable[[str], str],
-        run: Run,
+        self, catalog: Callable[[], ToolCatalog], scope: Scope, note: Callable[[str], str], run: Run
     ) -> None:
         super().__init__()
         self._catalog, self._scope, self._note, self._run = catalog, scope, note, run

@@ -80,7 +80,7 @@ def read_config(
     if missing := sorted(set(only) - known):
         raise SettingsError(
             f"{path} has no server {missing[0]!r} that is switched on; "
-            f"there are {', '.join(sorted(known)) or 'none'}",
+            f"there are {', '.join(sorted(known)) or 'none'}"
         )
     chosen = tuple(server for server in found if not only or server.name in only)
     if all(server.target is None for server in chosen):

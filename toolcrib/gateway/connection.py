@@ -13,7 +13,6 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 
 import anyio
@@ -539,12 +538,7 @@ class StderrTail:
         self._ends = reading, os.fdopen(writing, "w", encoding="utf-8")
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         assert self._ends is not None
         self._read()
         (reading, writing), self._ends = self._ends, None

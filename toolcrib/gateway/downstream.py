@@ -222,12 +222,9 @@ class Notifications(Middleware):
             changed.clear()
             if (now := shown()) != last:
                 last = now
-                await self._tools_changed()
-
-    async def _tools_changed(self) -> None:
-        for session in list(self._sessions.values()):
-            await session.send_tool_list_changed()
-        await self._bus.publish(ToolsListChanged())
+                for session in list(self._sessions.values()):
+                    await session.send_tool_list_changed()
+                await self._bus.publish(ToolsListChanged())
 
     async def log(self, level: Level, text: str) -> None:
         """Log to clients of the handshake era; since 2026 there is no way to."""

@@ -31,7 +31,6 @@ from toolcrib.tenants import Tenants
 
 __all__ = ["Approval", "GatewayIndex", "Screening", "Storage", "StoreThread"]
 
-
 LISTINGS = "listings/default"
 """What each server listed last: what is served before it is connected to again."""
 
@@ -41,7 +40,7 @@ DANGEROUS = "its text is dangerous to a model"
 
 Specs: TypeAlias = tuple[ToolSpec, ...]
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +72,7 @@ class Approval:
         """Judge all tools that the servers list.
 
         Raises:
-            ToolcribError: lock file or ledger cannot be read.
+            ToolcribError: lock file or records cannot be read.
         """
         with self._one_at_a_time:
             self._lock.read()
@@ -120,11 +119,10 @@ class Approval:
 
     def state(self) -> tuple[object, ...]:
         """Something that is another thing when approvals may have changed; cheap to ask for."""
-        try:
+        written = None
+        with suppress(OSError):
             stat = self._lock.path.stat()
             written = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        except OSError:
-            written = None
         held = list(self._held.items())
         return written, tuple(each for each, d in held if self._quarantine.approved(each) == d)
 
@@ -134,7 +132,7 @@ class Storage:
     """Where the index is, the small records beside it, and who approves tools."""
 
     location: str
-    ledger: RecordsDb
+    records_db: RecordsDb
     approval: Approval
 
 
@@ -204,8 +202,8 @@ class GatewayIndex:
         self._one_at_a_time = asyncio.Lock()
         self._threads: set[asyncio.Task[Any]] = set()
 
-    async def work(self, job: Callable[..., Result], *given: Any, **more: Any) -> Result:
-        """Do something with index or ledger in a thread; `close` waits for it."""
+    async def work(self, job: Callable[..., _Result], *given: Any, **more: Any) -> _Result:
+        """Do something with index or records in a thread; `close` waits for it."""
         thread = asyncio.create_task(asyncio.to_thread(job, *given, **more))
         self._threads.add(thread)
         thread.add_done_callback(self._threads.discard)
@@ -310,8 +308,7 @@ class GatewayIndex:
         try:
             await self.work(self._crib.index_tools, specs, **more)
         except StoreError as error:
-            text = f"{server}: its tools can be called, but not all found: {error}"
-            self._report("error", text)
+            self._report("error", f"{server}: its tools can be called, but not all found: {error}")
 
     def _read(self, server: str, tools: Sequence[Any]) -> Specs:
         """What a server's list says, a wrong tool left out; of two of one name, the first."""
@@ -354,7 +351,7 @@ class GatewayIndex:
 
     def _remembered(self) -> dict[str, Specs]:
         try:
-            kept = list(self._storage.ledger.read(LISTINGS))
+            kept = list(self._storage.records_db.read(LISTINGS))
             return {
                 entry.id: tuple(map(ToolSpec.model_validate, entry.body["tools"])) for entry in kept
             }
@@ -365,7 +362,7 @@ class GatewayIndex:
     def _remember(self, server: str, specs: Specs) -> None:
         tools = [spec.model_dump(mode="json", exclude_defaults=True) for spec in specs]
         try:
-            self._storage.ledger.put(LISTINGS, DbRow(server, time.time(), {"tools": tools}))
+            self._storage.records_db.put(LISTINGS, DbRow(server, time.time(), {"tools": tools}))
         except StoreError as error:
             self._report("warning", f"{server}: what it lists cannot be kept: {error}")
 
@@ -373,6 +370,6 @@ class GatewayIndex:
         """A server that is no longer configured leaves nothing behind."""
         try:
             self.crib.index_tools((), server=server, prune=True)
-            self._storage.ledger.delete(LISTINGS, server)
+            self._storage.records_db.delete(LISTINGS, server)
         except StoreError as error:
             self._report("warning", f"{server}: what is left of it stays: {error}")

@@ -37,7 +37,7 @@ from toolcrib.integrations.fastmcp import (
     structured_answer,
     unknown_tool,
 )
-from toolcrib.records import FindResult, Scope, ToolSpec
+from toolcrib.records import Scope, ToolSpec
 from toolcrib.records.codec import as_json
 from toolcrib.settings import GatewaySettings
 from toolcrib.store.filters import from_scope
@@ -153,7 +153,8 @@ class GatewaySearch(ToolcribSearchTransform):
         visible = {tool.name for tool in await self.get_tool_catalog(ctx)}
         scope = self.scope()
         try:
-            result = await self._tools.work(self._searched, query, k, scope)
+            most = min(max(1, k or self._max_results), MAX_FOUND)
+            result = await self._tools.work(self._tools.crib.find_tools, query, most, scope=scope)
         except QueryError as error:
             return failure(f"{error}.")
         except StoreError as error:
@@ -164,10 +165,6 @@ class GatewaySearch(ToolcribSearchTransform):
             self._defined(each) for each in entries if each is not None and each.name in visible
         ]
         return found(result, here, missing=self._pool.missing(scope))
-
-    def _searched(self, query: str, k: int | None, scope: Scope) -> FindResult:
-        most = min(max(1, k or self._max_results), MAX_FOUND)
-        return self._tools.crib.find_tools(query, most, scope=scope)
 
     def _defined(self, entry: CatalogEntry) -> dict[str, Any]:
         spec, note = entry.spec, self._pool.note(entry.spec.server)
@@ -202,21 +199,18 @@ class GatewaySearch(ToolcribSearchTransform):
 
     async def _ask(self, query: str) -> ToolResult:
         try:
-            answer = await self._tools.work(self._answered, query, self.scope())
+            assert self._crib is not None
+            found = await self._tools.work(self._crib.find_knowledge, query, scope=self.scope())
         except QueryError as error:
             return failure(f"{error}.")
         except StoreError as error:
             return failure(f"The documents cannot be searched at the moment: {error}.")
-        return structured_answer(answer)
-
-    def _answered(self, query: str, scope: Scope) -> dict[str, Any]:
-        """The passages that answer a question, with how sure that is."""
-        assert self._crib is not None
-        answer = as_json(self._crib.find_knowledge(query, scope=scope))
+        answer = as_json(found)
         kept = ("verdict", "confidence", "reason")
         shown = ("citation", "source", "collection", "text")
         passages = [{key: each[key] for key in shown} for each in answer["passages"]]
-        return {**{key: answer[key] for key in kept if answer[key]}, "passages": passages}
+        told = {key: answer[key] for key in kept if answer[key]}
+        return structured_answer({**told, "passages": passages})
 
 
 def _with_note(tool: Tool, what: str, about: str) -> Tool:

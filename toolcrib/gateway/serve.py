@@ -69,12 +69,12 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
     """
     configs = read_config(serving.config, serving.env, serving.servers)
     report, address = options.report, serving.address
-    with closing(open_ledger(serving.store, settings, report, needed=bool(address))) as ledger:
-        auth = _auth(KeyRing(ledger), address[0], serving.store) if address else None
+    with closing(open_records(serving.store, settings, report, needed=bool(address))) as records_db:
+        auth = _auth(KeyRing(records_db), address[0], serving.store) if address else None
         lock = LockFile(serving.lock or Path(settings.gateway.lock))
         lock.read()
-        approval = Approval(lock, Quarantine(ledger, DEFAULT), locks=serving.lock is not None)
-        storage = Storage(serving.store, ledger, approval)
+        approval = Approval(lock, Quarantine(records_db, DEFAULT), locks=serving.lock is not None)
+        storage = Storage(serving.store, records_db, approval)
         with quiet_sdk(), report_warnings(report):
             gateway = Gateway(
                 configs, settings, storage, replace(options, is_shared=address is None), auth=auth
@@ -82,7 +82,7 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
             asyncio.run(_http(gateway, *address, report) if address else _stdio(gateway))
 
 
-def open_ledger(location: str, settings: Settings, report: Reporter, *, needed: bool) -> RecordsDb:
+def open_records(location: str, settings: Settings, report: Reporter, *, needed: bool) -> RecordsDb:
     """The keys and approvals at a location, which another process may use too.
 
     Where they are not `needed` for anybody's safety, memory will do.
@@ -92,7 +92,7 @@ def open_ledger(location: str, settings: Settings, report: Reporter, *, needed: 
     """
     opened: RecordsDb | None = None
     try:
-        opened = build.open_ledger(location, settings)
+        opened = build.open_records_db(location, settings)
         # What is held back must be written down, or it could never be approved.
         opened.put("gateway", DbRow("opened", time.time(), {}))
     except StoreError as error:
@@ -101,7 +101,7 @@ def open_ledger(location: str, settings: Settings, report: Reporter, *, needed: 
         if needed:
             raise
         report("warning", f"approvals are kept in memory, for this run alone: {error}")
-        return build.open_ledger(build.MEMORY, settings)
+        return build.open_records_db(build.MEMORY, settings)
     return opened
 
 
@@ -112,7 +112,7 @@ def _auth(ring: KeyRing, host: str, store: str) -> KeyVerifier | None:
     if host not in LOOPBACK:
         raise SettingsError(
             f"{host} can be reached by others, and no key was made: run "
-            f"`toolcrib keys create NAME --store {store}`, or listen on 127.0.0.1",
+            f"`toolcrib keys create NAME --store {store}`, or listen on 127.0.0.1"
         )
     return None
 

@@ -115,8 +115,7 @@ class Upstream:
 
     async def run(self) -> None:
         """Connect, watch, and connect again; until cancelled."""
-        target = self.config.target
-        if target is None:
+        if (target := self.config.target) is None:
             return
         wait_s = retry_s = self._intervals.retry_s
         try:
@@ -182,7 +181,7 @@ class Upstream:
                 return await connection.tools()
         except TimeoutError:
             raise ServiceUnavailableError(
-                f"it did not list its tools within {self._intervals.connect_s:g} s",
+                f"it did not list its tools within {self._intervals.connect_s:g} s"
             ) from None
 
     def _turn(self, state: UpstreamState, reason: str) -> None:
@@ -220,7 +219,7 @@ class Upstream:
         try:
             if len(self._own) >= MAX_CONNECTIONS:
                 raise OverloadedError(
-                    f"{MAX_CONNECTIONS} conversations use the server {self.name!r} already",
+                    f"{MAX_CONNECTIONS} conversations use the server {self.name!r} already"
                 )
             connection = UpstreamConnection(self.config.target, has_one_caller=True)
             await connection.open(self._intervals.connect_s)

@@ -79,7 +79,7 @@ class RequestContext:
 
     def quarantine(self) -> Quarantine:
         """What is held back of the namespace."""
-        return Quarantine(self.state.namespaces.ledger, self.namespace)
+        return Quarantine(self.state.namespaces.records_db, self.namespace)
 
     def log(self) -> DatabaseLog:
         """The decisions of the namespace."""

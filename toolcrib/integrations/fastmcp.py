@@ -43,8 +43,8 @@ FIND = "find_tools"
 CALL = "call_tool"
 MAX_FOUND = 50
 
-Query = Annotated[str, "What the tool must do, in a few words"]
-Count = Annotated[int | None, "How many tools at most; leave it out for the usual number"]
+_Query = Annotated[str, "What the tool must do, in a few words"]
+_Count = Annotated[int | None, "How many tools at most; leave it out for the usual number"]
 
 
 class ToolcribSearchTransform(BaseSearchTransform):
@@ -56,11 +56,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
     """
 
     def __init__(
-        self,
-        *,
-        k: int = 5,
-        always_visible: Sequence[str] = (),
-        settings: Settings | None = None,
+        self, *, k: int = 5, always_visible: Sequence[str] = (), settings: Settings | None = None
     ) -> None:
         super().__init__(
             max_results=k,
@@ -86,8 +82,8 @@ class ToolcribSearchTransform(BaseSearchTransform):
 
     def _searching(self) -> Tool:
         async def find_tools(
-            query: Query,
-            k: Count = None,
+            query: _Query,
+            k: _Count = None,
             ctx: Context = None,  # type: ignore[assignment]  # FastMCP puts it in
         ) -> ToolResult:
             """Find tools by what they do. Answers with their names and arguments, best first.
@@ -195,7 +191,7 @@ def unknown_tool(name: str, names: Iterable[str], search: str) -> ToolResult:
     hint = f" Did you mean {', '.join(close)}?" if close else ""
     return failure(
         f"There is no tool {name[:100]!r}.{hint} Call {search} to see what there is, and use a "
-        "name exactly as it stands in its answer.",
+        "name exactly as it stands in its answer."
     )
 
 
@@ -257,16 +253,11 @@ class VisibleTools:
         for spec in specs:
             self._kept[spec.id] = None
             self._kept.move_to_end(spec.id)
-        self._forget(2 * len(specs) + SPARE)
-        return self._crib
-
-    def _forget(self, most: int) -> None:
-        assert self._crib is not None
-        oldest = list(self._kept)[: max(0, len(self._kept) - most)]
-        if oldest:
+        if oldest := list(self._kept)[: max(0, len(self._kept) - 2 * len(specs) - SPARE)]:
             self._crib.remove_tools(*oldest)
-        for tool_id in oldest:
-            del self._kept[tool_id]
+            for tool_id in oldest:
+                del self._kept[tool_id]
+        return self._crib
 
     def _spec(self, tool: Tool) -> ToolSpec | None:
         """The tool as we know it; None for one whose description cannot be read."""

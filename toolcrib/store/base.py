@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
@@ -25,7 +25,10 @@ __all__ = [
     "Store",
     "StoreInfo",
     "check_point",
+    "check_sparse",
     "is_point_id",
+    "is_text",
+    "named_vectors",
     "point_id",
 ]
 
@@ -216,16 +219,15 @@ def check_point(point: Point, layout: Layout) -> None:
     for name, sparse in point.sparse.items():
         if name not in layout.sparse:
             raise BadPointError(f"point {point.id}: there is no sparse vector {name!r}")
-        check_sparse(point.id, name, sparse)
-    _check_payload(point.id, point.payload)
+        _check_sparse(point.id, name, sparse)
+    for key, value in point.payload.items():
+        fault = _json_fault(key) or _json_fault(value)
+        if fault:
+            raise BadPointError(f"point {point.id}: payload field {key!r} holds {fault}")
 
 
 def _check_width(
-    owner: int,
-    name: str,
-    width: int | None,
-    vector: FloatArray,
-    dimensions: int,
+    owner: int, name: str, width: int | None, vector: FloatArray, dimensions: int
 ) -> None:
     where = f"point {owner}: vector {name!r}"
     if width is None:
@@ -241,16 +243,23 @@ def _check_width(
         raise BadPointError(f"{where}: not of unit length")
 
 
-def check_sparse(owner: int, name: str, sparse: SparseVector) -> None:
-    """Stop a sparse vector that would poison the engine's log.
+def check_sparse(using: str, vectors: Mapping[int, SparseVector], layout: Layout) -> None:
+    """Stop sparse vectors, by point id, that would poison the engine's log.
 
     Raises:
-        BadPointError: lengths differ, indices not strictly ascending, or values not finite.
+        BadPointError: there is no vector `using`, or one given is as `check_point` refuses it.
     """
+    if using not in layout.sparse:
+        raise BadPointError(f"there is no sparse vector {using!r}")
+    for owner, vector in vectors.items():
+        _check_sparse(owner, using, vector)
+
+
+def _check_sparse(owner: int, name: str, sparse: SparseVector) -> None:
     where = f"point {owner}: sparse vector {name!r}"
     if sparse.indices.shape != sparse.values.shape or sparse.indices.ndim != 1:
         raise BadPointError(
-            f"{where}: {sparse.indices.size} indices and {sparse.values.size} values",
+            f"{where}: {sparse.indices.size} indices and {sparse.values.size} values"
         )
     if sparse.indices.dtype != np.uint32 or sparse.values.dtype != np.float32:
         raise BadPointError(f"{where}: types must be uint32 and float32")
@@ -260,18 +269,11 @@ def check_sparse(owner: int, name: str, sparse: SparseVector) -> None:
         raise BadPointError(f"{where}: indices must be strictly ascending")
 
 
-def _check_payload(owner: int, payload: Mapping[str, Any]) -> None:
-    for key, value in payload.items():
-        fault = _json_fault(key) or _json_fault(value)
-        if fault:
-            raise BadPointError(f"point {owner}: payload field {key!r} holds {fault}")
-
-
 def _json_fault(value: object) -> str:
     """What JSON cannot hold in this value; empty when it can."""
     match value:
         case str():
-            return "" if value.isascii() or _encodable(value) else "a lone surrogate"
+            return "" if value.isascii() or is_text(value) else "a lone surrogate"
         case float():
             return "" if math.isfinite(value) else "a number that is not finite"
         case dict():
@@ -292,9 +294,19 @@ def _first_fault(values: Iterable[Any]) -> str:
     return ""
 
 
-def _encodable(text: str) -> bool:
+def is_text(*texts: str) -> bool:
+    """Whether texts have UTF-8; half a character (a lone surrogate) has none."""
     try:
-        text.encode("utf-8")
+        "".join(texts).encode()
     except UnicodeEncodeError:
         return False
     return True
+
+
+def named_vectors(point: Point, sparse: Callable[[SparseVector], Any]) -> dict[str, Any]:
+    """A point's vectors as an engine takes them, by name; `sparse` makes its sparse ones.
+
+    One without entries would count as a document in one IDF and not in the other: it is left out.
+    """
+    named = {name: each.tolist() for name, each in (*point.dense.items(), *point.multi.items())}
+    return named | {name: sparse(v) for name, v in point.sparse.items() if v.indices.size}

@@ -75,7 +75,7 @@ KEYWORD_FIELDS = frozenset(
         "sensitivity",
         "collection",
         "document",
-    },
+    }
 )
 """Payload fields that can be compared; booleans are kept as "true" and "false" (the
 embedded engine is fifty times slower on its boolean index than on its keyword index)."""
@@ -123,7 +123,7 @@ class Range:
             if bound is not None and not math.isfinite(bound):
                 raise QueryError(
                     f"the range filter on {self.field!r} has {name}={bound}; "
-                    "give a finite number, or leave the bound out",
+                    "give a finite number, or leave the bound out"
                 )
 
 
@@ -176,11 +176,7 @@ def from_scope(scope: Scope | None) -> Filter | None:
     """The filter that keeps a search within what a caller may use; None for no restriction."""
     if scope is None:
         return None
-    allowed = (
-        ("server", scope.servers),
-        ("tags", scope.tags),
-        ("category", scope.categories),
-    )
+    allowed = (("server", scope.servers), ("tags", scope.tags), ("category", scope.categories))
     parts: list[Filter] = [
         AnyOf(field, sorted(values)) for field, values in allowed if values is not None
     ]
@@ -223,7 +219,7 @@ def validate(where: Filter) -> None:
 def _require(field: str, known: frozenset[str], what: str) -> None:
     if field not in known:
         raise QueryError(
-            f"{what} filter cannot use the field {field!r}; it can use {', '.join(sorted(known))}",
+            f"{what} filter cannot use the field {field!r}; it can use {', '.join(sorted(known))}"
         )
 
 

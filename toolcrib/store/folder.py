@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
 from toolcrib.store.base import Layout
 
 __all__ = [
-    "FolderLock",
     "Generations",
     "copy_sparsely",
+    "lock_folder",
     "read_json",
     "read_layout",
     "require_space",
@@ -40,43 +41,31 @@ NEIGHBOURS = re.compile(r"library|tenants|ledger\.db.*")
 """What is kept beside a store of tools, and may be there before it."""
 
 
-class FolderLock:
-    """The right of one process to use a folder; the system frees it when the process dies.
+def lock_folder(folder: Path) -> FileLock:
+    """Make the folder if need be and take its lock at once; it ends with the process.
 
     It comes before the engine's own lock, because a second opener that only meets that one can
     make the first one's next flush fail.
+
+    Raises:
+        StoreLockedError: somebody holds it; the message says which process.
+        StoreWriteError: the folder cannot be made or written to.
     """
-
-    def __init__(self, lock: FileLock) -> None:
-        self._lock = lock
-
-    @classmethod
-    def acquire(cls, folder: Path) -> FolderLock:
-        """Make the folder if need be and take its lock at once.
-
-        Raises:
-            StoreLockedError: somebody holds it; the message says which process.
-            StoreWriteError: the folder cannot be made or written to.
-        """
-        holder = folder / HOLDER_NAME
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            # Whoever closes a store may be another thread than who opened it.
-            lock = FileLock(folder / LOCK_NAME, thread_local=False)
-            lock.acquire(timeout=0)
-            holder.write_text(str(os.getpid()), encoding="ascii")
-        except Timeout:
-            raise StoreLockedError(_locked(folder, holder)) from None
-        except OSError as error:
-            raise StoreWriteError(
-                f"the store {folder} cannot be written to ({error.strerror}); name another "
-                "folder with --store, or give this user the right to write there",
-            ) from error
-        return cls(lock)
-
-    def release(self) -> None:
-        """Let others have the folder."""
-        self._lock.release()
+    holder = folder / HOLDER_NAME
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Whoever closes a store may be another thread than who opened it.
+        lock = FileLock(folder / LOCK_NAME, thread_local=False)
+        lock.acquire(timeout=0)
+        holder.write_text(str(os.getpid()), encoding="ascii")
+    except Timeout:
+        raise StoreLockedError(_locked(folder, holder)) from None
+    except OSError as error:
+        raise StoreWriteError(
+            f"the store {folder} cannot be written to ({error.strerror}); name another "
+            "folder with --store, or give this user the right to write there"
+        ) from error
+    return lock
 
 
 def _locked(folder: Path, holder: Path) -> str:
@@ -100,7 +89,7 @@ def require_space(folder: Path, least: int) -> None:
     if free < least:
         raise StoreWriteError(
             f"only {free // 2**20} MiB are free where {folder} lies; "
-            f"toolcrib stops writing below {least // 2**20} MiB: free some space",
+            f"toolcrib stops writing below {least // 2**20} MiB: free some space"
         )
 
 
@@ -117,17 +106,13 @@ def write_atomically(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
-        _sync_folder(path.parent)
+        handle = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
     except OSError as error:
         raise StoreWriteError(f"{path} cannot be written: {error.strerror}") from error
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def read_json(path: Path) -> Mapping[str, Any]:
@@ -140,7 +125,7 @@ def read_json(path: Path) -> Mapping[str, Any]:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StoreDamagedError(
-            f"{path} cannot be read ({error}); index the sources again into a new folder",
+            f"{path} cannot be read ({error}); index the sources again into a new folder"
         ) from error
 
 
@@ -164,13 +149,9 @@ def _copy_file(source: Path, target: Path) -> None:
             except OSError:  # ENXIO: only holes remain
                 return
             position = os.lseek(reading.fileno(), start, os.SEEK_HOLE)
-            _copy_range(reading.fileno(), writing.fileno(), start, position)
-
-
-def _copy_range(reading: int, writing: int, start: int, end: int) -> None:
-    while start < end:
-        chunk = os.pread(reading, min(end - start, 2**20), start)
-        start += os.pwrite(writing, chunk, start)
+            while start < position:
+                chunk = os.pread(reading.fileno(), min(position - start, 2**20), start)
+                start += os.pwrite(writing.fileno(), chunk, start)
 
 
 class Generations:
@@ -198,22 +179,21 @@ class Generations:
         if not (self.folder / name / "shard").is_dir():
             raise StoreDamagedError(
                 f"{self.folder / POINTER} names {name!r}, which is not there; index the sources "
-                "again into a new folder",
+                "again into a new folder"
             )
         return self.folder / name
 
     def _require_ours(self) -> None:
         ours = {LOCK_NAME, HOLDER_NAME, NEXT, f".{POINTER}.draft"}
-        names = [path.name for path in self.folder.iterdir()]
         strangers = [
             name
-            for name in names
+            for name in (path.name for path in self.folder.iterdir())
             if name not in ours and not _is_generation(name) and not NEIGHBOURS.fullmatch(name)
         ]
         if strangers:
             raise StoreDamagedError(
                 f"{self.folder} is not a toolcrib store: it holds {strangers[0]!r} and no file "
-                f"named {POINTER!r}; choose an empty or new folder",
+                f"named {POINTER!r}; choose an empty or new folder"
             )
 
     def unused(self) -> Path:
@@ -238,12 +218,7 @@ def _is_generation(name: str) -> bool:
 
 def write_layout(generation: Path, layout: Layout) -> None:
     """Keep the layout beside the shard."""
-    kept = {
-        "dense": dict(layout.dense),
-        "multi": dict(layout.multi),
-        "sparse": list(layout.sparse),
-    }
-    write_atomically(generation / "layout.json", json.dumps(kept, sort_keys=True))
+    write_atomically(generation / "layout.json", json.dumps(asdict(layout), sort_keys=True))
 
 
 def read_layout(generation: Path) -> Layout:

@@ -40,7 +40,7 @@ META = ":meta"
 """No namespace may be called so."""
 
 
-class NamespacedStore:
+class NamespacedStore(Store):
     """The part of `shared` that belongs to one namespace; `close` leaves `shared` open."""
 
     def __init__(self, shared: Store, namespace: str) -> None:
@@ -54,26 +54,20 @@ class NamespacedStore:
     # -- writing ---------------------------------------------------------------------------
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Write points; durable when this returns."""
         self._shared.upsert([self._shared_point(point) for point in points])
 
     def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
-        """Replace one sparse vector of existing points; durable when this returns."""
         self._shared.set_sparse(using, {self._moved(i): v for i, v in vectors.items()})
 
     def delete(self, ids: Iterable[int]) -> None:
-        """Remove points; unknown ids are no error; durable when this returns."""
         self._shared.delete([self._moved(i) for i in ids if is_point_id(i)])
 
     # -- reading ---------------------------------------------------------------------------
 
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
-        """Answer each query best first."""
         asked = [
             replace(
-                query,
-                where=self._within(query.where),
-                idf_corpus=self._within(query.idf_corpus),
+                query, where=self._within(query.where), idf_corpus=self._within(query.idf_corpus)
             )
             for query in queries
         ]
@@ -83,7 +77,6 @@ class NamespacedStore:
         ]
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
-        """The points with these ids, whole payloads, in the order asked; unknown ones left out."""
         moved = [self._moved(i) for i in ids if is_point_id(i)]
         return [
             self._own_record(record)
@@ -98,16 +91,11 @@ class NamespacedStore:
         *,
         after: int | None = None,
     ) -> Iterator[Record]:
-        """Every matching point, with only these payload fields (None: all), in a fixed order.
-
-        `after`: the id of a point, there or gone, behind which to begin.
-        """
         moved = None if after is None else self._moved(after)
         found = self._shared.scroll(self._within(where), fields, after=moved)
         yield from map(self._own_record, found)
 
     def count(self, where: Filter | None = None) -> int:
-        """How many points match, exactly."""
         return self._shared.count(self._within(where))
 
     # -- the rest --------------------------------------------------------------------------
@@ -118,7 +106,6 @@ class NamespacedStore:
         return json.loads(found[0].payload["meta"]) if found else {}
 
     def write_meta(self, meta: Mapping[str, Any]) -> None:
-        """Replace that document; durable when this returns."""
         text = json.dumps(meta, sort_keys=True)
         payload = {TENANT_FIELD: META, "id": self._namespace, "meta": text}
         self._shared.upsert([Point(self._meta_id, payload)])
@@ -136,7 +123,7 @@ class NamespacedStore:
         """
         raise StoreError(
             f"the namespace {self._namespace!r} cannot be rebuilt alone: all that share the "
-            "store are, by `toolcrib index --rebuild`",
+            "store are, by `toolcrib index --rebuild`"
         )
 
     def optimise(self) -> None:

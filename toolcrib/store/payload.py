@@ -44,7 +44,7 @@ def tool_payload(spec: ToolSpec, length: float) -> dict[str, Any]:
         "id": spec.id,
         "name": spec.name,
         "name_key": sorted(
-            {squeeze(spec.name), squeeze(spec.id), spec.name.casefold(), spec.id.casefold()},
+            {squeeze(spec.name), squeeze(spec.id), spec.name.casefold(), spec.id.casefold()}
         ),
         "server": spec.server,
         "category": spec.category,
@@ -107,9 +107,8 @@ def count_facets(payloads: Iterable[Mapping[str, Any]]) -> Facets:
         for name, counter in counts.items():
             value = payload.get(name) or ()
             counter.update({value} if isinstance(value, str) else set(value))
-    servers, categories, tags, sensitivities = (_ordered(counts[name]) for name in FACETS)
-    return Facets(tools, servers, categories, tags, sensitivities)
-
-
-def _ordered(counter: Counter[str]) -> dict[str, int]:
-    return dict(sorted(counter.items(), key=lambda pair: (-pair[1], pair[0])))
+    ordered = (
+        dict(sorted(counter.items(), key=lambda pair: (-pair[1], pair[0])))
+        for counter in counts.values()
+    )
+    return Facets(tools, *ordered)

@@ -10,12 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from toolcrib.errors import (
-    MissingExtraError,
-    StoreError,
-    StoreUnavailableError,
-    StoreWriteError,
-)
+from toolcrib.errors import MissingExtraError, StoreError, StoreUnavailableError, StoreWriteError
 
 try:
     import httpx
@@ -60,9 +55,9 @@ _TOO_BUSY = frozenset({429, 502, 503, 504})
 _START_IT = "start it with `docker compose up -d`"
 _MAX_WORDS = 300
 
-Answer = TypeVar("Answer")
-Item = TypeVar("Item")
-Given = ParamSpec("Given")
+_Answer = TypeVar("_Answer")
+_Item = TypeVar("_Item")
+_Given = ParamSpec("_Given")
 
 
 def connect(url: str, api_key: str | None, timeout_s: float) -> QdrantConnection:
@@ -76,7 +71,7 @@ def connect(url: str, api_key: str | None, timeout_s: float) -> QdrantConnection
     shown = re.sub(r"//[^/@]*@", "//", url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise StoreError(
-            f"{shown!r} is not the URL of a Qdrant server; write it like http://localhost:6333",
+            f"{shown!r} is not the URL of a Qdrant server; write it like http://localhost:6333"
         )
     # The type of `timeout` says int; the client rounds up itself.
     timeout = cast("int", timeout_s)
@@ -85,10 +80,10 @@ def connect(url: str, api_key: str | None, timeout_s: float) -> QdrantConnection
 
 
 def batches(
-    items: Iterable[Item], most: int, size_of: Callable[[Item], int]
-) -> Iterator[list[Item]]:
+    items: Iterable[_Item], most: int, size_of: Callable[[_Item], int]
+) -> Iterator[list[_Item]]:
     """Cut what is written into requests of bounded size, in order; one huge item goes alone."""
-    batch: list[Item] = []
+    batch: list[_Item] = []
     size = 0
     for item in items:
         weight = size_of(item)
@@ -140,10 +135,10 @@ class QdrantConnection:
     def ask(
         self,
         what: str,
-        call: Callable[Given, Answer],
-        *args: Given.args,
-        **kwargs: Given.kwargs,
-    ) -> Answer:
+        call: Callable[_Given, _Answer],
+        *args: _Given.args,
+        **kwargs: _Given.kwargs,
+    ) -> _Answer:
         """Make the call, up to three times; `what` says in messages what was being done.
 
         Everything a store does can be repeated without harm. A call that timed out is not
@@ -172,9 +167,9 @@ class QdrantConnection:
     def write(
         self,
         what: str,
-        call: Callable[Given, models.UpdateResult],
-        *args: Given.args,
-        **kwargs: Given.kwargs,
+        call: Callable[_Given, models.UpdateResult],
+        *args: _Given.args,
+        **kwargs: _Given.kwargs,
     ) -> None:
         """Make a call that writes, and see that it was finished.
 
@@ -186,7 +181,7 @@ class QdrantConnection:
         if status != models.UpdateStatus.COMPLETED:
             raise StoreUnavailableError(
                 f"the Qdrant server at {self.place} took a write and did not finish it in "
-                f"time ({status.value}); repeat it when the server is less busy",
+                f"time ({status.value}); repeat it when the server is less busy"
             )
 
     def another(self) -> QdrantConnection:
@@ -243,7 +238,7 @@ class QdrantConnection:
             wanted = ".".join(map(str, MIN_SERVER))
             raise StoreError(
                 f"the Qdrant server at {self.place} has version {version}; "
-                f"toolcrib needs {wanted} or newer: update it (docker-compose.yml pins one)",
+                f"toolcrib needs {wanted} or newer: update it (docker-compose.yml pins one)"
             )
         return version
 
@@ -263,16 +258,16 @@ class QdrantConnection:
 def _silence(server: str, what: str, source: Exception) -> StoreError:
     if isinstance(source, httpx.TimeoutException):
         return StoreUnavailableError(
-            f"{server} did not answer in time when {what}: {_START_IT}, or raise server.timeout_s",
+            f"{server} did not answer in time when {what}: {_START_IT}, or raise server.timeout_s"
         )
     if isinstance(source, httpx.TransportError):
         reason = _gist(source) or type(source).__name__
         return StoreUnavailableError(
-            f"{server} cannot be reached ({reason}) when {what}: {_START_IT}, or correct the URL",
+            f"{server} cannot be reached ({reason}) when {what}: {_START_IT}, or correct the URL"
         )
     return StoreError(
         f"{server} did not answer as Qdrant does when {what} ({_gist(source)}): "
-        "check that the URL is that of a Qdrant server",
+        "check that the URL is that of a Qdrant server"
     )
 
 
@@ -281,7 +276,7 @@ def _refusal(server: str, what: str, response: UnexpectedResponse) -> StoreError
     if status in (401, 403):
         return StoreError(
             f"{server} refused the API key ({status}: {words}) when {what}: "
-            f"set {API_KEY_SETTING} to a key that may do this",
+            f"set {API_KEY_SETTING} to a key that may do this"
         )
     if status in _TOO_BUSY:
         return StoreUnavailableError(f"{server} is too busy for {what} ({status}: {words})")

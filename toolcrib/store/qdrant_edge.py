@@ -13,26 +13,29 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
 import qdrant_edge as engine
+from filelock import FileLock
 
 from toolcrib.encoders.base import SparseVector
-from toolcrib.errors import BadPointError, StoreDamagedError, StoreError, StoreWriteError
+from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import (
     Layout,
     LegQuery,
     Point,
     Record,
     Scored,
+    Store,
     StoreInfo,
     check_point,
     check_sparse,
     is_point_id,
+    named_vectors,
 )
 from toolcrib.store.filters import (
     KEYWORD_FIELDS,
@@ -50,9 +53,9 @@ from toolcrib.store.filters import (
     as_keyword,
 )
 from toolcrib.store.folder import (
-    FolderLock,
     Generations,
     copy_sparsely,
+    lock_folder,
     read_json,
     read_layout,
     require_space,
@@ -74,14 +77,13 @@ MIN_FREE_BYTES = 64 * 2**20
 """The engine writes through memory maps: on a full disk it would be killed, not refused."""
 
 
-class EdgeStore:
+class EdgeStore(Store):
     """A `Store` in a folder, for one process at a time."""
 
     def __init__(
         self,
-        lock: FolderLock,
+        lock: FileLock,
         generation: Path,
-        *,
         min_free_bytes: int,
         on_close: Callable[[], None] | None,
     ) -> None:
@@ -113,7 +115,7 @@ class EdgeStore:
             StoreWriteError: the folder cannot be written to.
             StoreDamagedError: it holds something that cannot be read as a store.
         """
-        lock = FolderLock.acquire(path)
+        lock = lock_folder(path)
         try:
             generations = Generations(path)
             generation = generations.current()
@@ -123,7 +125,7 @@ class EdgeStore:
                 _create(generation, layout)
                 generations.make_current(generation)
             generations.remove_others(generation)
-            return cls(lock, generation, min_free_bytes=min_free_bytes, on_close=on_close)
+            return cls(lock, generation, min_free_bytes, on_close)
         except BaseException:
             lock.release()
             raise
@@ -148,25 +150,20 @@ class EdgeStore:
     # -- writing ---------------------------------------------------------------------------
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Write points; durable when this returns (write-ahead log)."""
         for point in points:
             check_point(point, self._layout)
         for start in range(0, len(points), UPSERT_PAGE):
-            self._update(_upsert(points[start : start + UPSERT_PAGE]))
+            page = [_point(point) for point in points[start : start + UPSERT_PAGE]]
+            self._update(engine.UpdateOperation.upsert_points(page))
 
     def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
-        """Replace one sparse vector of existing points; durable when this returns."""
-        if using not in self._layout.sparse:
-            raise BadPointError(f"there is no sparse vector {using!r}")
-        for owner, vector in vectors.items():
-            check_sparse(owner, using, vector)
-        ids = list(vectors)
-        for start in range(0, len(ids), UPSERT_PAGE):
-            page = {i: vectors[i] for i in ids[start : start + UPSERT_PAGE]}
-            self._update(_set_sparse(using, page))
+        check_sparse(using, vectors, self._layout)
+        updates = [engine.PointVectors(i, {using: _sparse(v)}) for i, v in vectors.items()]
+        for start in range(0, len(updates), UPSERT_PAGE):
+            page = updates[start : start + UPSERT_PAGE]
+            self._update(engine.UpdateOperation.update_vectors(page))
 
     def delete(self, ids: Iterable[int]) -> None:
-        """Remove points; durable when this returns."""
         doomed: list[Any] = [i for i in ids if is_point_id(i)]
         if doomed:
             self._update(engine.UpdateOperation.delete_points(doomed))
@@ -197,7 +194,7 @@ class EdgeStore:
         """Whether any point has this vector: looking where nothing is costs a filter's time."""
         if vector not in self._layout:
             return True  # the engine says best what is wrong with an unknown name
-        return self._fact(vector, lambda: self._count(_count_with(vector)) > 0)
+        return self._fact(vector, lambda: self._count_with(vector) > 0)
 
     def _narrowing(self, where: Filter | None) -> Filter | None:
         """Drop a flag that every point has (`enabled`): it costs a third of a search."""
@@ -218,7 +215,6 @@ class EdgeStore:
         return known[1]
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
-        """The points with these ids, in the order asked; unknown ones left out."""
         known: list[Any] = [i for i in ids if is_point_id(i)]
         with guard(self._path):
             found = self._open_shard().retrieve(known, with_payload=True, with_vector=False)
@@ -232,7 +228,6 @@ class EdgeStore:
         *,
         after: int | None = None,
     ) -> Iterator[Record]:
-        """Every matching point behind `after`, by id, with only these payload fields."""
         offset: Any = None if after is None else after + 1
         limit = FIRST_PAGE
         narrowed, shown = _condition(where), True if fields is None else list(fields)
@@ -247,23 +242,21 @@ class EdgeStore:
             limit = SCROLL_PAGE
 
     def count(self, where: Filter | None = None) -> int:
-        """How many points match, exactly."""
         with guard(self._path):
-            return self._count(
-                engine.CountRequest(exact=True, filter=_condition(where)),
-            )
+            request = engine.CountRequest(exact=True, filter=_condition(where))
+            return self._open_shard().count(request)
 
-    def _count(self, request: engine.CountRequest) -> int:
-        return self._open_shard().count(request)
+    def _count_with(self, vector: str) -> int:
+        """How many points have this vector, exactly."""
+        having = engine.Filter(must=[engine.HasVectorCondition(vector)])
+        return self._open_shard().count(engine.CountRequest(exact=True, filter=having))
 
     # -- the rest --------------------------------------------------------------------------
 
     def read_meta(self) -> Mapping[str, Any]:
-        """The small document kept beside the points."""
         return read_json(self._generation / "meta.json")
 
     def write_meta(self, meta: Mapping[str, Any]) -> None:
-        """Replace that document; durable when this returns."""
         with self._writing:
             write_atomically(self._generation / "meta.json", json.dumps(meta, sort_keys=True))
 
@@ -280,7 +273,6 @@ class EdgeStore:
 
     @contextmanager
     def renew(self, layout: Layout) -> Generator[EdgeStore]:
-        """An empty store beside this one, which takes its place when the block ends well."""
         with self._writing:
             shutil.rmtree(self._generations.next_folder, ignore_errors=True)
             beside = EdgeStore.open(self._generations.next_folder, layout)
@@ -299,7 +291,6 @@ class EdgeStore:
         self._generations.remove_others(generation)
 
     def info(self) -> StoreInfo:
-        """Describe the store."""
         return StoreInfo(
             engine=f"qdrant-edge-py {version('qdrant-edge-py')}",
             location=str(self._path),
@@ -309,7 +300,7 @@ class EdgeStore:
 
     def _unindexed(self) -> int:
         # The engine counts sparse vectors as indexed from the start, dense ones once optimised.
-        held = sum(self._count(_count_with(name)) for name in self._layout)
+        held = sum(self._count_with(name) for name in self._layout)
         return held - self._open_shard().info().indexed_vectors_count
 
     def close(self) -> None:
@@ -402,24 +393,9 @@ def _payload_indexes() -> list[engine.UpdateOperation]:
     return [engine.UpdateOperation.create_field_index(name, kind) for name, kind in kinds]
 
 
-def _upsert(points: Sequence[Point]) -> engine.UpdateOperation:
-    """The operation that writes points; they must have passed `check_point`."""
-    return engine.UpdateOperation.upsert_points([_point(point) for point in points])
-
-
 def _point(point: Point) -> engine.Point:
-    vectors: dict[str, Any] = {name: row.tolist() for name, row in point.dense.items()}
-    vectors |= {name: rows.tolist() for name, rows in point.multi.items()}
-    # An empty sparse vector would count as a document in one IDF and not in the other.
-    vectors |= {name: _sparse(v) for name, v in point.sparse.items() if v.indices.size}
+    vectors: dict[str, Any] = named_vectors(point, _sparse)
     return engine.Point(id=point.id, vector=vectors, payload=dict(point.payload))
-
-
-def _set_sparse(using: str, vectors: Mapping[int, SparseVector]) -> engine.UpdateOperation:
-    """The operation that replaces one sparse vector of each point."""
-    return engine.UpdateOperation.update_vectors(
-        [engine.PointVectors(id=i, vector={using: _sparse(v)}) for i, v in vectors.items()],
-    )
 
 
 def _sparse(vector: SparseVector) -> engine.SparseVector:
@@ -445,12 +421,6 @@ def _query(leg: LegQuery, where: Filter | None) -> engine.QueryRequest:
         with_payload=False,
         with_vector=False,
     )
-
-
-def _count_with(vector: str) -> engine.CountRequest:
-    """How many points have this vector, exactly."""
-    having = engine.Filter(must=[engine.HasVectorCondition(vector)])
-    return engine.CountRequest(exact=True, filter=having)
 
 
 def _condition(where: Filter | None) -> engine.Filter | None:
@@ -515,7 +485,7 @@ def guard(path: Path) -> Generator[None]:
             raise
         raise StoreDamagedError(
             f"the engine failed on {path}: {error}; the index can be made again from its "
-            "sources: `toolcrib index SOURCE... --store NEW_FOLDER`",
+            "sources: `toolcrib index SOURCE... --store NEW_FOLDER`"
         ) from error
 
 
@@ -525,21 +495,16 @@ def optimise_beside(generation: Path, target: Path) -> None:
     Raises:
         StoreError: the other process failed; `target` is removed, the original is as it was.
     """
-    try:
-        copy_sparsely(generation, target)
-        _run(target / "shard", generation)
-    except BaseException:
-        shutil.rmtree(target, ignore_errors=True)
-        raise
-
-
-def _run(shard: Path, original: Path) -> None:
     # A fresh interpreter, never a fork: a forked child hangs on its first query.
-    command = [sys.executable, "-m", __name__, str(shard)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise StoreError(f"optimising a copy of {original} failed: {last}")
+    command = [sys.executable, "-m", __name__, str(target / "shard")]
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, target, ignore_errors=True)
+        copy_sparsely(generation, target)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+            raise StoreError(f"optimising a copy of {generation} failed: {last}")
+        undo.pop_all()
 
 
 def _optimise(shard_folder: str) -> None:

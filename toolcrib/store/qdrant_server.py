@@ -16,17 +16,19 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from toolcrib.encoders.base import FloatArray, SparseVector
-from toolcrib.errors import BadPointError, IndexMismatchError, StoreError
+from toolcrib.errors import IndexMismatchError, StoreError
 from toolcrib.store.base import (
     Layout,
     LegQuery,
     Point,
     Record,
     Scored,
+    Store,
     StoreInfo,
     check_point,
     check_sparse,
     is_point_id,
+    named_vectors,
 )
 from toolcrib.store.filters import (
     KEYWORD_FIELDS,
@@ -42,13 +44,7 @@ from toolcrib.store.filters import (
     Range,
     as_keyword,
 )
-from toolcrib.store.qdrant_client import (
-    META_KEY,
-    QdrantConnection,
-    batches,
-    connect,
-    models,
-)
+from toolcrib.store.qdrant_client import META_KEY, QdrantConnection, batches, connect, models
 
 __all__ = ["ServerStore"]
 
@@ -61,10 +57,10 @@ _BYTES_A_NUMBER = 22
 
 _OVERSAMPLING = 2.0
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 
-class ServerStore:
+class ServerStore(Store):
     """A `Store` behind one name on a Qdrant server; safe to use from several threads.
 
     The small document of `write_meta` is kept as text under one key of the collection's own
@@ -149,10 +145,7 @@ class ServerStore:
             StoreError: a point does not exist; the others of the call may be written.
         """
         update = self._connection.client.update_vectors
-        if using not in self._layout.sparse:
-            raise BadPointError(f"there is no sparse vector {using!r}")
-        for owner, vector in vectors.items():
-            check_sparse(owner, using, vector)
+        check_sparse(using, vectors, self._layout)
         updates = [
             models.PointVectors(id=owner, vector={using: _sparse(vector)})
             for owner, vector in vectors.items()
@@ -162,7 +155,6 @@ class ServerStore:
             self._connection.write(what, update, self._name, page, wait=True)
 
     def delete(self, ids: Iterable[int]) -> None:
-        """Remove points; unknown ids are no error; durable when this returns."""
         delete = self._connection.client.delete
         for page in _pages(_well_formed(ids), IDS_A_REQUEST):
             what = f"deleting {len(page)} points from {self._name!r}"
@@ -172,7 +164,6 @@ class ServerStore:
     # -- reading ---------------------------------------------------------------------------
 
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
-        """Answer each query best first; all of them are one request."""
         query = self._connection.client.query_batch_points
         asked = [place for place, leg in enumerate(queries) if _can_match(leg)]
         answers: list[list[Scored]] = [[] for _ in queries]
@@ -185,7 +176,6 @@ class ServerStore:
         return answers
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
-        """The points with these ids, whole payloads, in the order asked; unknown ones left out."""
         retrieve = self._connection.client.retrieve
         found: dict[int, Mapping[str, Any]] = {}
         for page in _pages(_well_formed(ids), IDS_A_REQUEST):
@@ -201,10 +191,6 @@ class ServerStore:
         *,
         after: int | None = None,
     ) -> Iterator[Record]:
-        """Every matching point, with only these payload fields (None: all), in a fixed order.
-
-        `after`: the id of a point, there or gone, behind which to begin.
-        """
         scroll = self._connection.client.scroll
         condition = _condition(where)
         wanted = True if fields is None else list(fields) or False
@@ -224,7 +210,6 @@ class ServerStore:
                 return
 
     def count(self, where: Filter | None = None) -> int:
-        """How many points match, exactly."""
         count = self._connection.client.count
         condition = _condition(where)
         what = f"counting in {self._name!r}"
@@ -233,12 +218,10 @@ class ServerStore:
     # -- the rest --------------------------------------------------------------------------
 
     def read_meta(self) -> Mapping[str, Any]:
-        """The small document kept beside the points; empty for a new store."""
         metadata = self._connection.describe(self._name).config.metadata or {}
         return json.loads(metadata.get(META_KEY, "{}"))
 
     def write_meta(self, meta: Mapping[str, Any]) -> None:
-        """Replace that document; durable when this returns."""
         update = self._connection.client.update_collection
         metadata = {META_KEY: json.dumps(meta, sort_keys=True)}
         what = f"writing the metadata of {self._name!r}"
@@ -275,7 +258,6 @@ class ServerStore:
         """Nothing to do: a server optimises by itself, beside its searches."""
 
     def info(self) -> StoreInfo:
-        """Describe the store."""
         status = self._connection.describe(self._name).status
         return StoreInfo(
             engine=f"Qdrant server {self._connection.require_version()}",
@@ -313,16 +295,17 @@ class ServerStore:
         raise StoreError(
             f"{self._name!r} at {self._connection.place} is a collection, not an alias that "
             "toolcrib made, and cannot be renewed; set server.collection to a new name and index "
-            "into it",
+            "into it"
         )
 
     def _make(self, name: str, layout: Layout) -> None:
         """Make a collection with an index on every field that a filter may name."""
+        idf = models.SparseVectorParams(modifier=models.Modifier.IDF)
         self._connection.make(
             name,
             "{}",
             vectors_config=_dense_vectors(layout),
-            sparse_vectors_config=_sparse_vectors(layout),
+            sparse_vectors_config=dict.fromkeys(layout.sparse, idf),
             shard_number=self._shards,
             replication_factor=self._replicas,
         )
@@ -358,7 +341,7 @@ class ServerStore:
         if faults:
             raise IndexMismatchError(
                 f"the collection {name!r} at {self._connection.place} was made for other models: "
-                f"{'; '.join(faults)}; set server.collection to another name, or delete this one",
+                f"{'; '.join(faults)}; set server.collection to another name, or delete this one"
             )
 
 
@@ -369,12 +352,11 @@ def _number(point: Any) -> int:
 
 def _can_match(leg: LegQuery) -> bool:
     """Whether it is worth asking: a server refuses a limit of 0, and no term finds nothing."""
-    if isinstance(leg.vector, SparseVector) and leg.vector.indices.size == 0:
-        return False
-    return leg.limit > 0
+    is_empty = isinstance(leg.vector, SparseVector) and not leg.vector.indices.size
+    return leg.limit > 0 and not is_empty
 
 
-def _pages(items: list[Item], size: int) -> Iterator[list[Item]]:
+def _pages(items: list[_Item], size: int) -> Iterator[list[_Item]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
@@ -382,7 +364,7 @@ def _pages(items: list[Item], size: int) -> Iterator[list[Item]]:
 def _dense_vectors(layout: Layout) -> dict[str, models.VectorParams]:
     """The dense vectors (int8 in memory, originals for the scores) and the multivectors."""
     int8 = models.ScalarQuantization(
-        scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True),
+        scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
     )
     max_sim = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
     cosine = models.Distance.COSINE
@@ -395,12 +377,6 @@ def _dense_vectors(layout: Layout) -> dict[str, models.VectorParams]:
         for name, width in layout.multi.items()
     }
     return dense | multi
-
-
-def _sparse_vectors(layout: Layout) -> dict[str, models.SparseVectorParams]:
-    """The sparse vectors; the server multiplies with the inverse document frequencies."""
-    idf = models.SparseVectorParams(modifier=models.Modifier.IDF)
-    return dict.fromkeys(layout.sparse, idf)
 
 
 def _payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordIndexParams]:
@@ -448,16 +424,8 @@ def _describe(params: models.VectorParams) -> str:
 
 
 def _struct(point: Point) -> models.PointStruct:
-    return models.PointStruct(id=point.id, vector=_vectors(point), payload=dict(point.payload))
-
-
-def _vectors(point: Point) -> dict[str, Any]:
-    named: dict[str, Any] = {name: row.tolist() for name, row in point.dense.items()}
-    named |= {name: rows.tolist() for name, rows in point.multi.items()}
-    # A stored vector without entries counts as a document in an IDF corpus, and not otherwise:
-    # left out, it counts in neither.
-    named |= {name: _sparse(vector) for name, vector in point.sparse.items() if vector.indices.size}
-    return named
+    vectors: dict[str, Any] = named_vectors(point, _sparse)
+    return models.PointStruct(id=point.id, vector=vectors, payload=dict(point.payload))
 
 
 def _sparse(vector: SparseVector) -> models.SparseVector:
@@ -473,7 +441,7 @@ def _weight(point: Point) -> int:
 def _query(leg: LegQuery, layout: Layout) -> models.QueryRequest:
     """One leg's question; ids and scores only, since payloads cost more than the search."""
     return models.QueryRequest(
-        query=_query_vector(leg, layout),
+        query=models.NearestQuery(nearest=_query_vector(leg, layout)),
         using=leg.using,
         filter=_condition(leg.where),
         params=_search_params(leg, layout),
@@ -485,11 +453,9 @@ def _query(leg: LegQuery, layout: Layout) -> models.QueryRequest:
 
 def _query_vector(leg: LegQuery, layout: Layout) -> Any:
     if isinstance(leg.vector, SparseVector):
-        return models.NearestQuery(nearest=_sparse(leg.vector))
+        return _sparse(leg.vector)
     row: FloatArray = leg.vector
-    if leg.using in layout.multi:
-        return models.NearestQuery(nearest=[row.tolist()])
-    return models.NearestQuery(nearest=row.tolist())
+    return [row.tolist()] if leg.using in layout.multi else row.tolist()
 
 
 def _search_params(leg: LegQuery, layout: Layout) -> models.SearchParams | None:

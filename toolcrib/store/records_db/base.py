@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from toolcrib.errors import StoreDamagedError, StoreError
+from toolcrib.store.base import is_text
 
-__all__ = ["DbRow", "RecordsDb", "body_text", "is_text", "read_row"]
+__all__ = ["DbRow", "RecordsDb", "body_text", "read_row"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +70,21 @@ class RecordsDb(Protocol):
         ...
 
 
-def is_text(*names: str) -> bool:
-    """Whether names have UTF-8; half a character (a lone surrogate) has none."""
-    try:
-        "".join(names).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def body_text(table: str, row: DbRow) -> str:
     """The body of a record as JSON in ASCII.
 
     Raises:
         StoreError: the record is not fit to be kept; the message says why.
     """
-    if not is_text(table) or not is_text(row.id):
-        raise _unfit(table, row, "its name holds half a character")
+    what = f"the record {row.id!r} of {table!r} cannot be kept"
+    if not is_text(table, row.id):
+        raise StoreError(f"{what}: its name holds half a character")
     if not math.isfinite(row.at):
-        raise _unfit(table, row, f"its time is {row.at}")
+        raise StoreError(f"{what}: its time is {row.at}")
     try:
         return json.dumps(dict(row.body), allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        raise _unfit(table, row, str(error)) from error
+        raise StoreError(f"{what}: {error}") from error
 
 
 def read_row(row_id: str, at: float, text: str, place: str) -> DbRow:
@@ -106,10 +99,6 @@ def read_row(row_id: str, at: float, text: str, place: str) -> DbRow:
         body = None
     if not isinstance(body, dict):
         raise StoreDamagedError(
-            f"the record {row_id!r} in {place} is no JSON object; delete it, or restore a backup",
+            f"the record {row_id!r} in {place} is no JSON object; delete it, or restore a backup"
         )
     return DbRow(row_id, at, cast("dict[str, Any]", body))
-
-
-def _unfit(table: str, row: DbRow, why: str) -> StoreError:
-    return StoreError(f"the record {row.id!r} of {table!r} cannot be kept: {why}")

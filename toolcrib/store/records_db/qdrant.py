@@ -17,14 +17,9 @@ from itertools import chain, islice
 from typing import Any
 
 from toolcrib.errors import StoreDamagedError, StoreError
-from toolcrib.store.qdrant_client import (
-    META_KEY,
-    QdrantConnection,
-    batches,
-    connect,
-    models,
-)
-from toolcrib.store.records_db.base import DbRow, body_text, is_text, read_row
+from toolcrib.store.base import is_text
+from toolcrib.store.qdrant_client import META_KEY, QdrantConnection, batches, connect, models
+from toolcrib.store.records_db.base import DbRow, RecordsDb, body_text, read_row
 
 __all__ = ["QdrantRecordsDb"]
 
@@ -38,15 +33,12 @@ DIGITS = 6
 
 # The names on the server are older than ours: a table of the database is a `shelf`.
 OURS = "ledger"
-INDEXES = {
-    "shelf": models.PayloadSchemaType.KEYWORD,
-    "at": models.PayloadSchemaType.FLOAT,
-}
+INDEXES = {"shelf": models.PayloadSchemaType.KEYWORD, "at": models.PayloadSchemaType.FLOAT}
 
 ASCENDING, DESCENDING = models.Direction.ASC, models.Direction.DESC
 
 
-class QdrantRecordsDb:
+class QdrantRecordsDb(RecordsDb):
     """A `RecordsDb` in one collection; safe to use from several threads."""
 
     def __init__(self, connection: QdrantConnection, name: str) -> None:
@@ -90,20 +82,13 @@ class QdrantRecordsDb:
         if (found.config.metadata or {}).get(META_KEY) != OURS:
             raise StoreError(
                 f"the collection {name!r} at {connection.place} is no records database of "
-                "toolcrib: set server.collection to another name, or delete this one",
+                "toolcrib: set server.collection to another name, or delete this one"
             )
         connection.index_fields(name, found, INDEXES)
 
     # -- writing ---------------------------------------------------------------------------
 
     def put(self, table: str, row: DbRow) -> None:
-        """Write a record, or replace the one of the same id; durable when this returns.
-
-        Raises:
-            StoreUnavailableError: the server does not answer.
-            StoreWriteError: its disk is full.
-            StoreError: the record is not fit to be kept.
-        """
         self.put_all(table, [row])
 
     def put_all(self, table: str, rows: Sequence[DbRow]) -> None:
@@ -120,14 +105,12 @@ class QdrantRecordsDb:
             self._connection.write(what, upsert, self._name, batch, wait=True)
 
     def delete(self, table: str, row_id: str) -> bool:
-        """Remove a record; whether there was one. Durable when this returns."""
         if self.get(table, row_id) is None:
             return False
         self._remove(table, models.PointIdsList(points=[_point_id(table, row_id)]))
         return True
 
     def prune(self, table: str, *, before: float) -> int:
-        """Remove what is older than this time, to the microsecond; counts what went."""
         doomed = _rows_of(table, lt=before)
         count = self._connection.client.count
         what = f"counting what is old in {table!r}"
@@ -143,12 +126,6 @@ class QdrantRecordsDb:
     # -- reading ---------------------------------------------------------------------------
 
     def get(self, table: str, row_id: str) -> DbRow | None:
-        """The record with this id, None where there is none.
-
-        Raises:
-            StoreUnavailableError: the server does not answer.
-            StoreDamagedError: the record cannot be read.
-        """
         if not is_text(table, row_id):
             return None
         retrieve = self._connection.client.retrieve
@@ -160,7 +137,6 @@ class QdrantRecordsDb:
     def newest(
         self, table: str, *, limit: int = 50, before: tuple[float, str] | None = None
     ) -> list[DbRow]:
-        """The last records, newest first; with `before`, only those ordered before that pair."""
         if limit < 1:
             return []
         if before is None:
@@ -171,11 +147,9 @@ class QdrantRecordsDb:
         return list(islice(chain(beside, beyond), limit))
 
     def read(self, table: str) -> Iterator[DbRow]:
-        """Every record of a table, oldest first, in pages: others may write in between."""
         return self._in_order(table, ASCENDING, PAGE)
 
     def tables(self, prefix: str = "") -> list[str]:
-        """The tables that hold anything and begin so, by name."""
         facet = self._connection.client.facet
         limit = TABLES_AT_FIRST
         while True:
@@ -238,7 +212,7 @@ class QdrantRecordsDb:
         except (KeyError, TypeError, ValueError) as error:
             raise StoreDamagedError(
                 f"the point {record.id} in {place} is no record of toolcrib; delete it, or "
-                "restore a snapshot",
+                "restore a snapshot"
             ) from error
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from toolcrib.errors import StoreDamagedError, StoreError, StoreLockedError, StoreWriteError
-from toolcrib.store.records_db.base import DbRow, body_text, is_text, read_row
+from toolcrib.store.base import is_text
+from toolcrib.store.records_db.base import DbRow, RecordsDb, body_text, read_row
 
 __all__ = ["SCHEMA", "SqliteRecordsDb"]
 
@@ -69,7 +70,7 @@ SELECT shelf FROM names WHERE shelf IS NOT NULL
 """
 
 
-class SqliteRecordsDb:
+class SqliteRecordsDb(RecordsDb):
     """A `RecordsDb` in a file; for several threads and processes.
 
     What was acknowledged survives the process and, unless `synchronous` is `NORMAL`, a power
@@ -107,11 +108,6 @@ class SqliteRecordsDb:
         self.put_all(table, [row])
 
     def put_all(self, table: str, rows: Sequence[DbRow]) -> None:
-        """Write records, all of them or none; durable when this returns.
-
-        Raises:
-            StoreError: as `put`.
-        """
         values = [(table, row.id, row.at, body_text(table, row)) for row in rows]
         if not values:
             return
@@ -122,42 +118,32 @@ class SqliteRecordsDb:
             connection.execute("COMMIT")
 
     def get(self, table: str, row_id: str) -> DbRow | None:
-        """The record with this id, None where there is none.
-
-        Raises:
-            StoreDamagedError: the file is no records database.
-        """
         return next(iter(self._select(ONE, table, row_id)), None)
 
     def delete(self, table: str, row_id: str) -> bool:
-        """Remove a record; whether there was one. Durable when this returns."""
         return bool(self._remove(DELETE, table, row_id))
 
     def newest(
         self, table: str, *, limit: int = 50, before: tuple[float, str] | None = None
     ) -> list[DbRow]:
-        """The last records, newest first; with `before`, only those ordered before that pair."""
         limit = max(limit, 0)
         if before is None:
             return self._select(NEWEST, table, limit)
         return self._select(NEWEST_BEFORE, table, *before, limit)
 
     def read(self, table: str) -> Iterator[DbRow]:
-        """Every record of a table, oldest first, in pages: others may write in between."""
         page = self._select(OLDEST, table, PAGE)
         while page:
             yield from page
             page = self._select(OLDEST_AFTER, table, page[-1].at, page[-1].id, PAGE)
 
     def prune(self, table: str, *, before: float) -> int:
-        """Remove what is older than this time; counts what went."""
         removed = 0
         while gone := self._remove(PRUNE, table, before, PRUNED_AT_ONCE):
             removed += gone
         return removed
 
     def tables(self, prefix: str = "") -> list[str]:
-        """The tables that hold anything and begin so, by name."""
         return [name for (name,) in self._rows(TABLES, prefix) if name.startswith(prefix)]
 
     def close(self) -> None:
@@ -270,12 +256,10 @@ class SqliteRecordsDb:
         if application == APPLICATION and version != VERSION:
             raise StoreDamagedError(
                 f"the records database {self._path} has format {version}, and this toolcrib reads "
-                f"{VERSION}: use the version that wrote it",
+                f"{VERSION}: use the version that wrote it"
             )
         if application != APPLICATION and tables:
-            raise StoreDamagedError(
-                f"{self._path} is a database of something else: move it away",
-            )
+            raise StoreDamagedError(f"{self._path} is a database of something else: move it away")
         return application == APPLICATION
 
     def _explained(self, error: sqlite3.Error | OSError) -> StoreError:
@@ -283,15 +267,15 @@ class SqliteRecordsDb:
         if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
             return StoreDamagedError(
                 f"{database} cannot be read ({error}): restore a backup, or move it away and make "
-                "the keys again",
+                "the keys again"
             )
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return StoreLockedError(
-                f"{database} is being written to by another process ({error}): try again",
+                f"{database} is being written to by another process ({error}): try again"
             )
         return StoreWriteError(
             f"{database} cannot be used ({error}): make room on its disk, or give this user the "
-            "right to write there",
+            "right to write there"
         )
 
 
