@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Literal
@@ -124,7 +124,8 @@ class FoundTools(FindResult):
 
 async def find_tools(context: RequestContext, body: SearchBody) -> Response:
     """Find the tools that fit a query, best first; none where the gate finds none to fit."""
-    options = replace(body, scope=context.scope(body.scope))
+    given = {each.name: getattr(body, each.name) for each in fields(SearchOptions)}
+    options = SearchOptions(**given | {"scope": context.scope(body.scope)})
     found = await context.read(lambda crib: crib.tools.find(body.query, options))
     context.answered(found.took_ms, verdict=found.verdict, degraded=found.degraded, text=body.query)
     return shaped(found, found.tools, body.shape, "tools")
