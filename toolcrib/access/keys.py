@@ -21,8 +21,8 @@ from toolcrib.errors import (
     StoreDamagedError,
     UnauthenticatedError,
 )
-from toolcrib.records import SENSITIVITIES, Scope, Sensitivity
-from toolcrib.records.scope import Names
+from toolcrib.records import Scope, Sensitivity
+from toolcrib.records.scope import Names, lowest
 from toolcrib.records.validation import in_words
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 
@@ -119,7 +119,7 @@ def within(granted: Scope, asked: Scope | None) -> Scope:
         tags=_both(granted.tags, asked.tags),
         categories=_both(granted.categories, asked.categories),
         without_safety_tags=granted.without_safety_tags | asked.without_safety_tags,
-        max_sensitivity=_lower(granted.max_sensitivity, asked.max_sensitivity),
+        max_sensitivity=lowest(granted.max_sensitivity, asked.max_sensitivity),
         collections=_both(granted.collections, asked.collections),
     )
 
@@ -128,12 +128,6 @@ def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset
     if one is None or other is None:
         return other if one is None else one
     return one & other
-
-
-def _lower(one: Sensitivity | None, other: Sensitivity | None) -> Sensitivity | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return SENSITIVITIES[min(map(SENSITIVITIES.index, (one, other)))]
 
 
 # -- keys ---------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from toolcrib.errors import (
 )
 from toolcrib.http.context import context_of
 from toolcrib.problems import problem_of, retry_after, slug_of, told
-from toolcrib.records.codec import dump
+from toolcrib.records.codec import UNLESS_NONE, dump
 
 __all__ = [
     "HTTP_PROBLEMS",
@@ -63,13 +63,6 @@ class Fault:
     reason: str
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
-Absent = Field(exclude_if=_is_none)
-
-
 @dataclass(frozen=True, slots=True)
 class ProblemBody:
     """A problem, as RFC 9457 has it.
@@ -84,9 +77,9 @@ class ProblemBody:
     status: Annotated[int, Field(ge=400, le=599)]
     detail: str
     instance: Annotated[str, Field(pattern=r"^urn:toolcrib:request:.+$")]
-    nearest: Annotated[tuple[str, ...] | None, Absent] = None
-    errors: Annotated[tuple[Fault, ...] | None, Absent] = None
-    retry_after_s: Annotated[float | None, Absent] = None
+    nearest: Annotated[tuple[str, ...] | None, UNLESS_NONE] = None
+    errors: Annotated[tuple[Fault, ...] | None, UNLESS_NONE] = None
+    retry_after_s: Annotated[float | None, UNLESS_NONE] = None
 
     @property
     def slug(self) -> str:

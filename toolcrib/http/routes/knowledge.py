@@ -34,6 +34,7 @@ from toolcrib.records import (
     KnowledgeResult,
     Passage,
     Refusal,
+    Removed,
     Scope,
     Sensitivity,
 )
@@ -48,7 +49,7 @@ PACKED: frozenset[Kind | None] = frozenset({"pdf", "docx", None})
 """Kinds that no text is of, whatever it is named."""
 
 
-CollectionName = Annotated[
+_CollectionName = Annotated[
     str,
     Field(max_length=200, pattern=r"^[\w.-]+\Z"),
     WithJsonSchema(
@@ -56,7 +57,7 @@ CollectionName = Annotated[
     ),
 ]
 DocumentName = Annotated[Text, Field(max_length=1000)]
-Place = Annotated[int, Field(ge=0, le=2**53), AS_WHOLE]
+_Place = Annotated[int, Field(ge=0, le=2**53), AS_WHOLE]
 
 BASE64 = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 Base64 = Annotated[
@@ -83,7 +84,7 @@ EXAMPLE_COLLECTION: dict[str, Any] = {
 class CollectionBody(Body):
     """What a collection is about, and who may be sent there."""
 
-    name: CollectionName
+    name: _CollectionName
     description: str = ""
     examples: list[str] = Field(default=[])
     answers: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(default=[])
@@ -213,8 +214,8 @@ class PassageBody(Body):
     document: DocumentName
     text: str
     title: list[str] = Field(default=[])
-    position: Place = 0
-    start: Place = 0
+    position: _Place = 0
+    start: _Place = 0
 
     def as_passage(self, collection: str) -> Passage:
         """The passage that this is."""
@@ -225,7 +226,7 @@ class PassageBody(Body):
 class UploadedPassage(PassageBody):
     """One of an upload, which says its collection itself."""
 
-    collection: CollectionName
+    collection: _CollectionName
 
 
 class DocumentsBody(Body):
@@ -245,7 +246,7 @@ class DocumentsBody(Body):
         ],
     )
 
-    collection: CollectionName
+    collection: _CollectionName
     documents: list[DocumentBody] = Field(default=[])
     passages: list[PassageBody] = Field(default=[])
     prune: bool = False
@@ -336,15 +337,8 @@ class RemoveBody(Body):
 
     model_config = documented(examples=[{"collection": "handbook", "documents": ["holidays.md"]}])
 
-    collection: CollectionName
+    collection: _CollectionName
     documents: list[str] = Field(min_length=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """How many passages went."""
-
-    removed: int
 
 
 async def delete_documents(context: RequestContext, body: RemoveBody) -> Response:

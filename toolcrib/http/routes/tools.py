@@ -124,8 +124,9 @@ class FoundTools(FindResult):
 
 async def find_tools(context: RequestContext, body: SearchBody) -> Response:
     """Find the tools that fit a query, best first; none where the gate finds none to fit."""
-    given = {each.name: getattr(body, each.name) for each in fields(SearchOptions)}
-    options = SearchOptions(**given | {"scope": context.scope(body.scope)})
+    given: dict[str, Any] = {each.name: getattr(body, each.name) for each in fields(SearchOptions)}
+    given["scope"] = context.scope(body.scope)
+    options = SearchOptions(**given)
     found = await context.read(lambda crib: crib.tools.find(body.query, options))
     context.answered(found.took_ms, verdict=found.verdict, degraded=found.degraded, text=body.query)
     return shaped(found, found.tools, body.shape, "tools")
