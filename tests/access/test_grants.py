@@ -63,12 +63,6 @@ def test_a_collection_may_be_asked_if_both_allow_it(granted, asked, name):
     assert asks(within(granted, asked), name) == (asks(granted, name) and asks(asked, name))
 
 
-def test_tags_of_two_kinds_have_nothing_in_common():
-    """A tool may well have both; a scope cannot say so, and says less rather than more."""
-    both = within(Scope(tags=frozenset({"a"})), Scope(tags=frozenset({"b"})))
-    assert both.tags == frozenset()
-
-
 def test_a_grant_is_a_scope_and_the_right_to_write():
     grant = Grant(
         servers={"mail"},

@@ -14,11 +14,7 @@ from tests.router.conftest import free_of_models
 from toolcrib import Equals, Scope, ToolSpec
 from toolcrib.client import RemoteCrib
 from toolcrib.client import crib as remote
-from toolcrib.errors import (
-    ServiceUnavailableError,
-    TooLargeError,
-    UnknownToolError,
-)
+from toolcrib.errors import ServiceUnavailableError, TooLargeError, UnknownToolError
 from toolcrib.http import Anyone
 
 MAIL = Scope(servers=frozenset({"mail"}))

@@ -10,17 +10,7 @@ import pytest
 import stamina
 
 from tests.client.conftest import KEY
-from tests.client.faulty import (
-    FACETS,
-    answer,
-    drip,
-    drop,
-    garbage,
-    half,
-    hang,
-    problem,
-    refuse,
-)
+from tests.client.faulty import FACETS, answer, drip, drop, garbage, half, hang, problem, refuse
 from toolcrib.client import RemoteCrib, transport
 from toolcrib.client.transport import Transport
 from toolcrib.clock import ManualClock

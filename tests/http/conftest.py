@@ -90,10 +90,7 @@ def running(
     telemetry = Telemetry.of(settings.service, provider=provider, logs=Logs("json", log))
     with Tenants.open(location, settings=settings) as namespaces:
         app = make_app(
-            namespaces,
-            settings,
-            callers=callers or KeyRing(namespaces.ledger),
-            telemetry=telemetry,
+            namespaces, settings, callers=callers or KeyRing(namespaces.ledger), telemetry=telemetry
         )
         with answering(app) as url:
             yield Service(namespaces, url, app.state.service, log)

@@ -52,9 +52,7 @@ def test_collections_are_described_and_listed(tenant):
         "priority": 0.0,
         "fallback": False,
     }
-    assert answer.json() == {
-        "collections": [{**plain, "passages": 0}, {**HANDBOOK, "passages": 0}],
-    }
+    assert answer.json() == {"collections": [{**plain, "passages": 0}, {**HANDBOOK, "passages": 0}]}
     assert tenant.get("/v1/collections").json() == answer.json()
 
 

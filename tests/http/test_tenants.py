@@ -21,8 +21,7 @@ from toolcrib.settings import ContextSettings, EncoderSettings
 from toolcrib.tenants import Tenants
 
 SETTINGS = Settings(
-    encoder=EncoderSettings(dense="deterministic"),
-    context=ContextSettings(detector="heuristic"),
+    encoder=EncoderSettings(dense="deterministic"), context=ContextSettings(detector="heuristic")
 )
 TENANTS = ("acme", "beta", "gamma")
 NUMBERS = itertools.count()

@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from toolcrib.records import (
-    SENSITIVITIES,
-    Collection,
-    KnowledgeResult,
-    Passage,
-    PassageHit,
-)
+from toolcrib.records import SENSITIVITIES, Collection, KnowledgeResult, Passage, PassageHit
 from toolcrib.records.codec import as_json
 
 PART = Passage("handbook", "teams/leave.md", "Ask a week before.", ("Leave", "Holidays"), 2, 340)

@@ -114,26 +114,6 @@ def test_a_message_without_a_text_is_empty(content):
     assert (message.role, message.content) == ("assistant", "")
 
 
-# -- the rest of a turn ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("txet", "a"),
-        ("text", 7),
-        ("max_sensitivity", "secret"),
-        ("metadata", [1]),
-        ("unreadable", -1),
-        ("trajectory", [7]),
-        ("scope", {"sensitivity": "pii"}),
-    ],
-)
-def test_what_no_turn_can_say_is_refused(field, value):
-    with pytest.raises(ValidationError, match=field):
-        Turn.model_validate({field: value})
-
-
 # -- what was detected and decided -------------------------------------------------------------
 
 

@@ -15,12 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.errors import (
-    ForbiddenError,
-    QueryError,
-    StoreDamagedError,
-    UnauthenticatedError,
-)
+from toolcrib.errors import ForbiddenError, QueryError, StoreDamagedError, UnauthenticatedError
 from toolcrib.records import Scope, Sensitivity
 from toolcrib.records.scope import Names, lowest
 from toolcrib.records.validation import in_words
@@ -101,7 +96,7 @@ class Caller:
         if asked not in granted and EVERY not in granted:
             raise ForbiddenError(
                 f"this key is not for the namespace {asked[:80]!r}, only for "
-                f"{', '.join(map(repr, granted))}",
+                f"{', '.join(map(repr, granted))}"
             )
         return asked
 
@@ -177,10 +172,7 @@ class KeyRing:
     """
 
     def __init__(
-        self,
-        ledger: RecordsDb,
-        now: Callable[[], float] = time.time,
-        clock: Clock | None = None,
+        self, ledger: RecordsDb, now: Callable[[], float] = time.time, clock: Clock | None = None
     ) -> None:
         self._ledger = ledger
         self._now = now
@@ -210,7 +202,7 @@ class KeyRing:
         except ValidationError as error:
             raise QueryError(
                 f"{name[:120]!r} is no name of a key: it has 1 to 100 characters, all of them "
-                "printable",
+                "printable"
             ) from error
         self._keep(kept)
         return _known_of(kept), text
@@ -292,7 +284,7 @@ def _kept(entry: DbRow) -> _Kept:
     except ValidationError as error:
         raise StoreDamagedError(
             f"the key {entry.id!r} cannot be read ({in_words(error)}); a newer toolcrib may have "
-            "written it",
+            "written it"
         ) from error
 
 

@@ -135,11 +135,7 @@ class RemoteCrib:
         raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, known, n=3)))
 
     def list_tools(
-        self,
-        *,
-        scope: Scope | None = None,
-        where: Filter | None = None,
-        after: str | None = None,
+        self, *, scope: Scope | None = None, where: Filter | None = None, after: str | None = None
     ) -> Iterator[ToolSpec]:
         """As `Crib.list_tools`, asked for in pages while they are gone through."""
         while True:
@@ -314,11 +310,7 @@ class RemoteCrib:
     afeedback = in_thread(feedback, _run)
 
     async def alist_tools(
-        self,
-        *,
-        scope: Scope | None = None,
-        where: Filter | None = None,
-        after: str | None = None,
+        self, *, scope: Scope | None = None, where: Filter | None = None, after: str | None = None
     ) -> AsyncIterator[ToolSpec]:
         """As `list_tools`, to go through with `async for`."""
         apage = in_thread(RemoteCrib._page, _run)

@@ -77,7 +77,7 @@ class Transport:
         if not timeout_s > 0 or attempts < 1:
             raise SettingsError(
                 f"timeout_s is {timeout_s} and attempts are {attempts}; there must be "
-                "more than 0 seconds and at least 1 attempt",
+                "more than 0 seconds and at least 1 attempt"
             )
         self.url = _checked(url)
         # They hold the key, and are never shown.
@@ -273,8 +273,8 @@ class Transport:
         return FailedError(
             ServiceError(
                 f"the service at {self.url} did not answer as toolcrib does ({words}): look at "
-                "the URL, and at the version of the service",
-            ),
+                "the URL, and at the version of the service"
+            )
         )
 
 
@@ -321,7 +321,7 @@ def _checked(url: str) -> str:
     if parts.username is not None or parts.password is not None:
         raise SettingsError(
             "the URL of the service holds a user's name or password; leave them out, and give "
-            "the key as api_key",
+            "the key as api_key"
         )
     if parts.query or parts.fragment:
         raise SettingsError(f"{url!r} has something behind its path; {EXAMPLE}")
@@ -337,7 +337,7 @@ def _split(url: str) -> SplitResult:
         pass
     shown = re.sub(r"//[^/@]*@", "//", url)
     raise SettingsError(
-        f"{shown!r} is not the URL of a service; {EXAMPLE}, or use Crib.open for a folder",
+        f"{shown!r} is not the URL of a service; {EXAMPLE}, or use Crib.open for a folder"
     )
 
 
@@ -345,7 +345,7 @@ def _fit(name: str, value: str) -> str:
     """A value as it is, if a header can carry it; it may be a secret, so it is not shown."""
     if FIT_FOR_HEADERS.fullmatch(value) is None:
         raise SettingsError(
-            f"{name}: empty, or with characters that no {name} has (spaces, line ends, accents)",
+            f"{name}: empty, or with characters that no {name} has (spaces, line ends, accents)"
         )
     return value
 

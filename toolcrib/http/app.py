@@ -72,11 +72,7 @@ INDEX = "index.html"
 
 
 def make_app(
-    namespaces: Tenants,
-    settings: Settings,
-    *,
-    callers: Callers,
-    telemetry: Telemetry | None = None,
+    namespaces: Tenants, settings: Settings, *, callers: Callers, telemetry: Telemetry | None = None
 ) -> Starlette:
     """The service over these namespaces, which stay open when it ends.
 
@@ -208,7 +204,7 @@ class _Admission:
                 context.turned_away = "deadline"
                 raise DeadlineError(
                     f"no answer within {self._service.timeout_s:g} s; what was to be written may "
-                    "still be, and can be sent again",
+                    "still be, and can be sent again"
                 ) from None
 
     async def _admit(self, scope: Scope, context: RequestContext) -> None:
@@ -220,7 +216,7 @@ class _Admission:
         context.turned_away = "namespace"
         asked = header(scope, b"toolcrib-namespace")
         context.namespace = check_name(
-            context.caller.namespace(None if asked is None else asked.decode("latin-1")),
+            context.caller.namespace(None if asked is None else asked.decode("latin-1"))
         )
         context.turned_away = None
 
@@ -240,7 +236,7 @@ class _Admission:
             context.turned_away = "overload"
             state.switch_interval.shorten()
             raise OverloadedError(
-                f"{self._service.concurrent} requests are under way already; ask again later",
+                f"{self._service.concurrent} requests are under way already; ask again later"
             )
         state.under_way += 1
         try:
@@ -298,5 +294,5 @@ def _bounded(scope: Scope, receive: Receive, most: int) -> Receive:
 
 def _too_large(most: int) -> TooLargeError:
     return TooLargeError(
-        f"the body is larger than {most:,} bytes, the most that is taken; send it in parts",
+        f"the body is larger than {most:,} bytes, the most that is taken; send it in parts"
     )

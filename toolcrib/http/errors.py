@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 from starlette.exceptions import HTTPException
@@ -29,7 +29,6 @@ __all__ = [
     "ProblemBody",
     "on_error",
     "on_http",
-    "problem_heads",
     "problem_response",
 ]
 
@@ -92,21 +91,24 @@ class ProblemBody:
         row, after = problem_of(error), retry_after(error)
         knows_nearest = isinstance(error, UnknownToolError | UnknownCollectionError)
         is_invalid = isinstance(error, InvalidRequestError)
-        return cls(
-            *problem_heads(slug_of(type(error)), row.title, row.status, told(error), request_id),
+        return cls.made(
+            slug_of(type(error)),
+            row.title,
+            row.status,
+            told(error),
+            request_id,
             nearest=error.nearest if knows_nearest else None,
             errors=tuple(Fault(*each) for each in error.faults) if is_invalid else None,
             retry_after_s=None if after is None else round(after, 3),
         )
 
-
-def problem_heads(
-    slug: str, title: str, status: int, detail: str, request_id: str
-) -> tuple[str, str, int, str, str]:
-    """What every problem has."""
-    legible = detail.encode(errors="replace").decode()
-    kind, instance = f"urn:toolcrib:problem:{slug}", f"urn:toolcrib:request:{request_id}"
-    return kind, title, status, legible, instance
+    @classmethod
+    def made(
+        cls, slug: str, title: str, status: int, detail: str, request_id: str, **more: Any
+    ) -> Self:
+        """A problem by its slug, of a request by its id."""
+        kind, instance = f"urn:toolcrib:problem:{slug}", f"urn:toolcrib:request:{request_id}"
+        return cls(kind, title, status, detail.encode(errors="replace").decode(), instance, **more)
 
 
 def problem_response(error: Exception, request_id: str) -> Response:
@@ -131,9 +133,8 @@ async def on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     slug, title = HTTP_PROBLEMS.get(error.status_code, ("http", "It cannot be answered"))
     detail = title if error.detail in {"Not Found", "Method Not Allowed"} else error.detail
-    body = ProblemBody(
-        *problem_heads(slug, title, error.status_code, detail, context_of(request).request_id)
-    )
+    request_id = context_of(request).request_id
+    body = ProblemBody.made(slug, title, error.status_code, detail, request_id)
     headers = dict(error.headers or {})
     if "Allow" in headers:
         headers["Allow"] = ", ".join(sorted(headers["Allow"].split(", ")))

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from operator import attrgetter
 from typing import Annotated, Any, Self
 
 from pydantic import Field, WithJsonSchema, model_validator
@@ -13,12 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from toolcrib.crib import Crib
-from toolcrib.errors import (
-    ForbiddenError,
-    MissingExtraError,
-    SourceError,
-    UnknownCollectionError,
-)
+from toolcrib.errors import ForbiddenError, MissingExtraError, SourceError, UnknownCollectionError
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routing import AS_WHOLE, Body, Endpoint, Text, Words, answer, documented
 from toolcrib.http.uploads import UploadWork, in_parts, read_upload, respond
@@ -52,9 +48,7 @@ PACKED: frozenset[Kind | None] = frozenset({"pdf", "docx", None})
 _CollectionName = Annotated[
     str,
     Field(max_length=200, pattern=r"^[\w.-]+\Z"),
-    WithJsonSchema(
-        {"type": "string", "maxLength": 200, "pattern": r"^[\p{L}\p{N}_.-]+$"},
-    ),
+    WithJsonSchema({"type": "string", "maxLength": 200, "pattern": r"^[\p{L}\p{N}_.-]+$"}),
 ]
 DocumentName = Annotated[Text, Field(max_length=1000)]
 _Place = Annotated[int, Field(ge=0, le=2**53), AS_WHOLE]
@@ -63,9 +57,7 @@ BASE64 = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 Base64 = Annotated[
     str,
     Field(pattern=BASE64 + r"\Z"),
-    WithJsonSchema(
-        {"type": "string", "contentEncoding": "base64", "pattern": BASE64 + "$"},
-    ),
+    WithJsonSchema({"type": "string", "contentEncoding": "base64", "pattern": BASE64 + "$"}),
 ]
 
 EXAMPLE_COLLECTION: dict[str, Any] = {
@@ -306,12 +298,12 @@ async def upload_documents(
         return _put(crib, part, query.prune, listener)
 
     # What is not named can be told only of all at once.
-    parts = [entries] if query.prune is not None else in_parts(entries, _document)
+    parts = (
+        [entries]
+        if query.prune is not None
+        else in_parts(entries, attrgetter("collection", "document"))
+    )
     return await respond(context, UploadWork(parts, write))
-
-
-def _document(passage: Passage) -> tuple[str, str]:
-    return passage.collection, passage.document
 
 
 def _require_writable(crib: Crib, names: Iterable[str], scope: Scope) -> None:

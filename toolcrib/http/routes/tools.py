@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
@@ -90,9 +91,7 @@ EXAMPLE_TOOL: dict[str, Any] = {
 
 
 @checked_dataclass(
-    frozen=True,
-    kw_only=True,
-    config=documented(examples=[{"query": "write a mail", "k": 3}]),
+    frozen=True, kw_only=True, config=documented(examples=[{"query": "write a mail", "k": 3}])
 )
 class SearchBody(SearchOptions):
     """What the tools must do.
@@ -233,11 +232,7 @@ async def upload_tools(context: RequestContext, query: ToolUpload, request: Requ
                 report = _pruned(crib, report, context.scope(), pruning, named)
         return replace(report, refused=(*report.refused, *held))
 
-    return await respond(context, UploadWork(in_parts(entries, _tool_id), write, finish))
-
-
-def _tool_id(spec: ToolSpec) -> str:
-    return spec.id
+    return await respond(context, UploadWork(in_parts(entries, attrgetter("id")), write, finish))
 
 
 def _by_source(refused: Iterable[Refusal], entries: Iterable[Entry]) -> tuple[Refusal, ...]:
