@@ -183,7 +183,9 @@ class _Admission:
             else:
                 await self._app(scope, receive, out)
         except Exception as error:  # noqa: BLE001 -- the answer says so, and the log says more
-            await self._fail(error, scope, receive, out, context)
+            self._state.telemetry.failed(context.request_id, error)
+            if not out.started:
+                await problem_response(error, context.request_id)(scope, receive, out)
         finally:
             took_ms = (time.perf_counter() - started) * 1000
             self._state.telemetry.finished(context.summary(scope, took_ms))
@@ -196,7 +198,9 @@ class _Admission:
             try:
                 async with deadline:
                     await self._admit(scope, context)
-                    bounded = _bounded(scope, receive, self._most(scope))
+                    # Of JSON Lines each is read by itself, so that many may come.
+                    times = UPLOAD_FACTOR if is_upload(scope) else 1
+                    bounded = _bounded(scope, receive, times * self._service.max_body_bytes)
                     await self._app(scope, bounded, send)
             except TimeoutError:
                 if not deadline.expired():
@@ -220,11 +224,6 @@ class _Admission:
         )
         context.turned_away = None
 
-    def _most(self, scope: Scope) -> int:
-        """The bytes of a body; of JSON Lines, each is read by itself, so that many may come."""
-        most = self._service.max_body_bytes
-        return UPLOAD_FACTOR * most if is_upload(scope) else most
-
     @contextmanager
     def _place(self, context: RequestContext) -> Generator[None]:
         """One of the places for requests under way; raises at once where none is free."""
@@ -245,14 +244,6 @@ class _Admission:
             state.under_way -= 1
             if state.under_way <= self._service.concurrent // 2:
                 state.switch_interval.restore()
-
-    async def _fail(
-        self, error: Exception, scope: Scope, receive: Receive, out: _Out, context: RequestContext
-    ) -> None:
-        self._state.telemetry.failed(context.request_id, error)
-        if not out.started:
-            response = problem_response(error, context.request_id)
-            await response(scope, receive, out)
 
 
 class _Out:

@@ -128,15 +128,15 @@ class Workers:
     def _abandon(self, job: Future[_Made]) -> None:
         loop = asyncio.get_running_loop()
 
+        def finished() -> None:
+            self.abandoned -= 1
+
         def done(_job: Future[_Made]) -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._finished)
+                loop.call_soon_threadsafe(finished)
 
         self.abandoned += 1
         job.add_done_callback(done)
-
-    def _finished(self) -> None:
-        self.abandoned -= 1
 
 
 class Readiness:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
@@ -114,16 +114,12 @@ def _readable(given: Any) -> tuple[list[Attachment], int]:
     if not isinstance(given, list | tuple):
         return [], 1
     entries = cast("list[Any]", given)
-    found = list(_attachments(entries))
-    return found, len(entries) - len(found)
-
-
-def _attachments(entries: Iterable[Any]) -> Iterable[Attachment]:
+    found: list[Attachment] = []
     for entry in entries:
-        try:
-            yield Attachment.model_validate({"name": entry} if isinstance(entry, str) else entry)
-        except ValidationError:
-            continue
+        named = {"name": entry} if isinstance(entry, str) else entry
+        with suppress(ValidationError):
+            found.append(Attachment.model_validate(named))
+    return found, len(entries) - len(found)
 
 
 def _is_dict(value: Any) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import Annotated, Any, Literal
@@ -406,13 +405,14 @@ async def get_tool(context: RequestContext, tool_id: ToolId) -> Response:
 
 async def delete_tool(context: RequestContext, tool_id: ToolId) -> None:
     """Take a tool out."""
-    await context.write(partial(_remove, tool_id, context.scope()))
+    scope = context.scope()
 
+    def work(crib: Crib) -> None:
+        # One out of scope is as unknown as any other.
+        crib.get_tool(tool_id, scope=scope)
+        crib.remove_tools(tool_id)
 
-def _remove(tool_id: str, scope: Scope, crib: Crib) -> None:
-    # One out of scope is as unknown as any other.
-    crib.get_tool(tool_id, scope=scope)
-    crib.remove_tools(tool_id)
+    await context.write(work)
 
 
 async def count_facets(context: RequestContext) -> Response:
