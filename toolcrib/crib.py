@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from functools import wraps
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from toolcrib import build
+from toolcrib.awaitable import in_thread
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import SettingsError
@@ -47,23 +47,6 @@ __all__ = ["Crib"]
 
 PAGE = 256
 """Tools that `alist_tools` reads at once."""
-
-Owner = TypeVar("Owner")
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
-
-
-def _in_thread(
-    method: Callable[Concatenate[Owner, Given], Result],
-) -> Callable[Concatenate[Owner, Given], Coroutine[Any, Any, Result]]:
-    """The method to be awaited: it runs in a thread, and what it calls back comes from there."""
-
-    @wraps(method)
-    async def run(self: Owner, *given: Given.args, **named: Given.kwargs) -> Result:
-        return await asyncio.to_thread(getattr(self, method.__name__), *given, **named)
-
-    run.__doc__ = f"As `{method.__name__}`, in a thread."
-    return run
 
 
 class Crib:
@@ -378,26 +361,26 @@ class Crib:
 
     # -- to be awaited -----------------------------------------------------------------------
 
-    aindex_tools = _in_thread(index_tools)
-    aremove_tools = _in_thread(remove_tools)
-    afind_tools = _in_thread(find_tools)
-    aget_tool = _in_thread(get_tool)
-    afacets = _in_thread(facets)
-    aindex_docs = _in_thread(index_docs)
-    aindex_passages = _in_thread(index_passages)
-    aremove_docs = _in_thread(remove_docs)
-    aadd_collections = _in_thread(add_collections)
-    alist_collections = _in_thread(list_collections)
-    afind_knowledge = _in_thread(find_knowledge)
-    adetect = _in_thread(detect)
-    alearn_labels = _in_thread(learn_labels)
-    aroute = _in_thread(route)
-    aalternates = _in_thread(alternates)
-    areport_outcome = _in_thread(report_outcome)
-    afeedback = _in_thread(feedback)
-    arefresh = _in_thread(refresh)
-    ainfo = _in_thread(info)
-    aclose = _in_thread(close)
+    aindex_tools = in_thread(index_tools)
+    aremove_tools = in_thread(remove_tools)
+    afind_tools = in_thread(find_tools)
+    aget_tool = in_thread(get_tool)
+    afacets = in_thread(facets)
+    aindex_docs = in_thread(index_docs)
+    aindex_passages = in_thread(index_passages)
+    aremove_docs = in_thread(remove_docs)
+    aadd_collections = in_thread(add_collections)
+    alist_collections = in_thread(list_collections)
+    afind_knowledge = in_thread(find_knowledge)
+    adetect = in_thread(detect)
+    alearn_labels = in_thread(learn_labels)
+    aroute = in_thread(route)
+    aalternates = in_thread(alternates)
+    areport_outcome = in_thread(report_outcome)
+    afeedback = in_thread(feedback)
+    arefresh = in_thread(refresh)
+    ainfo = in_thread(info)
+    aclose = in_thread(close)
 
     async def alist_tools(
         self,

@@ -13,7 +13,6 @@ __all__ = [
     "INTERNAL",
     "PROBLEMS",
     "Problem",
-    "error_named",
     "exit_code",
     "problem_of",
     "retry_after",
@@ -120,16 +119,6 @@ def slug_of(kind: type[BaseException]) -> str:
         return "internal"
     words = re.findall(r"[A-Z][a-z]*", own.__name__.removesuffix("Error"))
     return "-".join(word.lower() for word in words)
-
-
-def error_named(slug: str) -> type[errors.ToolcribError] | None:
-    """The class that a slug stands for, None where there is none."""
-    return _by_slug().get(slug)
-
-
-@cache
-def _by_slug() -> dict[str, type[errors.ToolcribError]]:
-    return {slug_of(kind): kind for kind in map(vars(errors).__getitem__, errors.__all__)}
 
 
 def exit_code(error: errors.ToolcribError) -> int:

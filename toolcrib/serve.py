@@ -83,8 +83,7 @@ def _open(location: str, settings: Settings) -> Tenants:
 def _app(namespaces: Tenants, settings: Settings, *, asks_for_keys: bool) -> Starlette:
     from toolcrib.access.keys import KeyRing
     from toolcrib.http import Anyone, make_app
-    from toolcrib.telemetry import Telemetry
-    from toolcrib.telemetry.telemetry import log_everything
+    from toolcrib.telemetry import Telemetry, log_everything
 
     telemetry = Telemetry.of(settings.service)
     log_everything(telemetry.logs)

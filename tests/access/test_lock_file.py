@@ -41,10 +41,7 @@ def test_it_reads_well_under_version_control(path):
     assert text.startswith("# Approved by `toolcrib approve`.")
     assert yaml.safe_load(text) == {
         "version": 1,
-        "servers": {
-            "mail": {"mail/send_mail": MAIL.digest},
-            "sql": {"sql/read_rows": ROWS.digest},
-        },
+        "servers": {"mail": {"mail/send_mail": MAIL.digest}, "sql": {"sql/read_rows": ROWS.digest}},
     }
     assert text.index("mail:") < text.index("sql:")
 

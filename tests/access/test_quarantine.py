@@ -112,20 +112,7 @@ def test_tools_are_held_against_those_of_other_servers(quarantine):
     assert [each.tool_id for each in held] == ["tips/get_balance"]
 
 
-def test_a_namespace_holds_its_own(quarantine, records_db):
-    quarantine.screen([POISONED])
-    other = Quarantine(records_db, "zoo")
-    assert other.list() == []
-    assert other.held("sums/add") is None
-
-
 @pytest.mark.parametrize("act", ["release", "reject"])
 def test_what_is_not_held_is_unknown(quarantine, act):
     with pytest.raises(UnknownToolError):
         getattr(quarantine, act)("sums/add")
-
-
-def test_something_may_be_held_for_another_reason(quarantine):
-    held = quarantine.hold(CLEAN, "new on a locked server", [], was_digest="abc")
-    assert (held.reason, held.findings, held.was_digest) == ("new on a locked server", (), "abc")
-    assert quarantine.held("mail/send_mail") == held

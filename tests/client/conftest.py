@@ -1,8 +1,6 @@
-"""A client without pauses, in both ways of calling it, and a server that misbehaves."""
+"""A client without pauses, and a server that misbehaves."""
 
 from __future__ import annotations
-
-import asyncio
 
 import pytest
 import stamina
@@ -26,20 +24,12 @@ def faulty():
         yield server
 
 
-def _in_a_thread(url, name, *args, **options):
-    with RemoteCrib(url, api_key=KEY, **options) as crib:
-        return getattr(crib, name)(*args)
+@pytest.fixture
+def ask():
+    """Call a method of a crib at a URL, by its name."""
 
+    def call(url, name, *args, **options):
+        with RemoteCrib(url, api_key=KEY, **options) as crib:
+            return getattr(crib, name)(*args)
 
-def _in_a_loop(url, name, *args, **options):
-    async def ask():
-        async with RemoteCrib(url, api_key=KEY, **options) as crib:
-            return await getattr(crib, f"a{name}")(*args)
-
-    return asyncio.run(ask())
-
-
-@pytest.fixture(params=[_in_a_thread, _in_a_loop], ids=["sync", "async"])
-def ask(request):
-    """Call a method of a crib at a URL, by its name without an `a`."""
-    return request.param
+    return call

@@ -10,17 +10,7 @@ import pytest
 import stamina
 
 from tests.client.conftest import KEY
-from tests.client.faulty import (
-    FACETS,
-    answer,
-    drip,
-    drop,
-    garbage,
-    half,
-    hang,
-    problem,
-    refuse,
-)
+from tests.client.faulty import FACETS, answer, drip, drop, garbage, half, hang, problem, refuse
 from toolcrib.client import RemoteCrib, transport
 from toolcrib.client.transport import Transport
 from toolcrib.clock import ManualClock
@@ -298,11 +288,6 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(key):
     assert key.strip() == "" or key not in str(caught.value)
 
 
-def test_a_namespace_that_no_header_can_carry_is_refused():
-    with pytest.raises(SettingsError, match=r"^namespace: "):
-        Transport("https://example.org", None, "tenant\n1")
-
-
 def test_the_key_is_never_shown():
     with RemoteCrib("https://example.org", api_key="tc_geheim") as crib:
         assert repr(crib) == "RemoteCrib('https://example.org')"
@@ -330,13 +315,6 @@ def test_calls_share_a_connection(faulty):
     assert faulty.record.connections == 1
 
 
-async def test_twins_share_a_connection(faulty):
-    async with RemoteCrib(faulty.url) as crib:
-        for _ in range(5):
-            await crib.afacets()
-    assert faulty.record.connections == 1
-
-
 def test_threads_may_ask_at_once(faulty):
     found = []
     with RemoteCrib(faulty.url) as crib:
@@ -345,12 +323,6 @@ def test_threads_may_ask_at_once(faulty):
             thread.start()
         for thread in asking:
             thread.join()
-    assert [each.tools for each in found] == [2] * 8
-
-
-async def test_tasks_may_ask_at_once(faulty):
-    async with RemoteCrib(faulty.url) as crib:
-        found = await asyncio.gather(*(crib.afacets() for _ in range(8)))
     assert [each.tools for each in found] == [2] * 8
 
 

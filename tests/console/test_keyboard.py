@@ -80,16 +80,6 @@ def test_escape_leaves_a_field_and_slash_comes_back_to_it(browse):
     expect(field).to_have_value("half a thought / with a slash")
 
 
-def test_a_question_may_have_several_lines(browse):
-    page = browse("#/ask")
-    page.get_by_label("What does the user say?").focus()
-    page.keyboard.type("list all orders")
-    press(page, "Shift+Enter")
-    page.keyboard.type("of Ana")
-    press(page, "Enter")
-    expect(page.locator(".turn-text")).to_have_text("list all orders\nof Ana")
-
-
 def test_a_question_mark_shows_the_keys_and_they_can_be_switched_off(browse):
     page = browse("#/collections")
     page.locator(".collection").first.wait_for()

@@ -89,10 +89,7 @@ def test_a_tool_is_deleted_after_a_question(browse, service, namespace):
     page.get_by_role("button", name="Delete this tool").click()
     dialog.get_by_role("button", name="Delete").click()
     expect(page.locator("h1 small")).to_have_text("119 tools")
-    headers = {
-        "Authorization": f"Bearer {service.writer}",
-        "Toolcrib-Namespace": namespace,
-    }
+    headers = {"Authorization": f"Bearer {service.writer}", "Toolcrib-Namespace": namespace}
     gone = httpx2.get(f"{service.url}/v1/tools/s0/job_000", headers=headers)
     assert gone.status_code == 404
 

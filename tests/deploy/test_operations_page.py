@@ -21,7 +21,7 @@ from toolcrib.problems import INTERNAL, PROBLEMS, slug_of
 from toolcrib.settings import Settings
 from toolcrib.store.records_db.base import DbRow
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
-from toolcrib.telemetry.telemetry import Metrics
+from toolcrib.telemetry import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, ERRORS = (

@@ -30,12 +30,7 @@ ASKED = [
     ("POST", "/v1/detect", "/v1/detect", {"text": "mail ana@example.org tomorrow"}),
     ("POST", "/v1/route", "/v1/route", {"text": "where is the door, and send a mail"}),
     ("POST", "/v1/route", "/v1/route", {"text": "send a mail", "shape": "openai-namespaces"}),
-    (
-        "POST",
-        "/v1/alternates",
-        "/v1/alternates",
-        {"failed_tool": "mail/send_mail", "turn": "send"},
-    ),
+    ("POST", "/v1/alternates", "/v1/alternates", {"failed_tool": "mail/send_mail", "turn": "send"}),
     ("GET", "/v1/decisions", "/v1/decisions", None),
     ("GET", "/v1/quarantine", "/v1/quarantine", None),
     ("GET", "/v1/me", "/v1/me", None),

@@ -95,8 +95,7 @@ def test_anothers_decision_and_none_look_alike(reader, decide):
             "/v1/outcomes", json={"decision_id": i, "tool": "a", "outcome": "failure"}
         ),
         lambda i: reader.post(
-            "/v1/alternates",
-            json={"failed_tool": "mail/send_mail", "turn": "x", "decision_id": i},
+            "/v1/alternates", json={"failed_tool": "mail/send_mail", "turn": "x", "decision_id": i}
         ),
     )
     for ask in asked:
@@ -115,27 +114,9 @@ def test_a_decision_of_another_namespace_is_unknown(service, decide):
         assert ids(other.get("/v1/decisions")) == []
 
 
-def test_a_cursor_that_leads_nowhere_has_nothing_behind_it(stocked, decide):
-    decide()
-    assert ids(stocked.get("/v1/decisions?cursor=nobody")) == []
-
-
 @pytest.mark.parametrize(
-    "said",
-    [
-        {},
-        {"tool": ["a"]},
-        {"tools": "a"},
-        {"outcome": "fine"},
-        {"route": "nowhere"},
-    ],
+    "said", [{}, {"tool": ["a"]}, {"tools": "a"}, {"outcome": "fine"}, {"route": "nowhere"}]
 )
 def test_feedback_that_says_nothing_is_refused(stocked, decide, said):
     answer = stocked.post("/v1/feedback", json={"decision_id": decide(), **said})
     assert answer.status_code == 422
-
-
-@pytest.mark.parametrize("outcome", ["fine", None, 1])
-def test_an_outcome_is_a_success_or_a_failure(stocked, decide, outcome):
-    told = {"decision_id": decide(), "tool": "a", "outcome": outcome}
-    assert stocked.post("/v1/outcomes", json=told).status_code == 422

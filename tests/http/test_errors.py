@@ -119,10 +119,6 @@ def test_parameters_have_bounds(tenant, query):
     assert (told["status"], told["errors"][0]["place"]) == (422, query.partition("=")[0])
 
 
-def test_unknown_parameters_are_passed_over(tenant):
-    assert tenant.get("/v1/tools?foo=bar").status_code == 200
-
-
 def test_cookies_and_preflights_mean_nothing(tenant):
     asked = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
     answer = tenant.options(SEARCH, headers=asked)

@@ -57,6 +57,6 @@ def test_a_model_that_fails_is_told(alone, monkeypatch):
         raise EncoderError("no model")
 
     with monkeypatch.context() as patch:
-        patch.setattr(alone.namespaces.crib()._dense, "encode_query", fail)
+        patch.setattr(alone.namespaces.crib().tools.dense, "encode_query", fail)
         answer = after_a_moment(alone, 503)
     assert answer.json()["type"] == "urn:toolcrib:problem:encoder"

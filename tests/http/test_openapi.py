@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from toolcrib.http.app import ENDPOINTS
@@ -114,14 +112,3 @@ def test_examples_of_bodies_are_taken(document, operations, service):
             for example in resolve(document, body).get("examples", ()):
                 answer = client.request(method, path, json=example)
                 assert answer.status_code in {200, 204, 404}, (path, answer.text)
-
-
-def test_nothing_of_another_framework_is_left(document):
-    text = json.dumps(document)
-    assert "HTTPValidationError" not in text
-    assert "<function" not in text
-
-
-def test_pages_that_would_load_scripts_from_elsewhere_are_not_there(service):
-    with service.anonymous() as client:
-        assert {client.get(path).status_code for path in ("/docs", "/redoc")} == {404}

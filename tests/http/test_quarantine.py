@@ -73,10 +73,6 @@ def test_what_is_not_held_is_unknown(holding, verdict):
     assert (answer.status_code, answer.json()["nearest"]) == (404, ["evil/helper"])
 
 
-def test_a_verdict_is_one_of_two(holding):
-    assert holding.post("/v1/quarantine/evil/helper", json={"verdict": "maybe"}).status_code == 422
-
-
 def test_a_key_sees_and_judges_only_what_is_in_its_scope(service, holding):
     name = holding.get("/v1/me").json()["namespace"]
     with service.client(name, servers={"sums"}) as client:

@@ -88,13 +88,6 @@ def test_a_tool_out_of_scope_cannot_be_put_in_or_replaced(narrow, stocked):
     assert kept["server"] == "mail"
 
 
-def test_a_tool_in_scope_can_be_put_in(narrow):
-    answer = narrow(servers={"files"}).post(
-        "/v1/tools", json={"tools": [{"name": "ls"}], "server": "files"}
-    )
-    assert answer.json()["added"] == 1
-
-
 def test_pruning_stays_in_scope(narrow, stocked):
     client = narrow(tags={"safe"})
     keep = {"name": "read_file", "server": "files", "tags": ["safe"], "version": "2"}

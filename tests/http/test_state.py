@@ -18,17 +18,6 @@ def workers():
     made.close()
 
 
-async def test_work_is_done_in_a_thread(workers):
-    assert await workers.read(threading.current_thread) is not threading.main_thread()
-    name = await workers.write(lambda: threading.current_thread().name)
-    assert name.startswith("toolcrib-write")
-
-
-async def test_what_work_raises_is_raised(workers):
-    with pytest.raises(KeyError):
-        await workers.read(lambda: {}["x"])
-
-
 async def test_writers_leave_the_threads_for_reading_free(workers):
     release = threading.Event()
     writing = [asyncio.ensure_future(workers.write(release.wait)) for _ in range(4)]

@@ -21,8 +21,7 @@ from toolcrib.settings import ContextSettings, EncoderSettings
 from toolcrib.tenants import Tenants
 
 SETTINGS = Settings(
-    encoder=EncoderSettings(dense="deterministic"),
-    context=ContextSettings(detector="heuristic"),
+    encoder=EncoderSettings(dense="deterministic"), context=ContextSettings(detector="heuristic")
 )
 TENANTS = ("acme", "beta", "gamma")
 NUMBERS = itertools.count()
@@ -243,7 +242,7 @@ def stores():
 
 
 @given(st.lists(st.tuples(st.sampled_from(TENANTS), actions), min_size=4, max_size=25))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_tenant_is_answered_as_though_it_were_alone(service, stores, steps):
     number = next(NUMBERS)
     names = {tenant: f"{tenant}-{number}" for tenant in TENANTS}

@@ -4,39 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib import Scope, Turn
-from toolcrib.records.codec import as_json
-
 
 @pytest.fixture
 def crib(service, stocked):
     return service.namespaces.crib(stocked.get("/v1/me").json()["namespace"])
-
-
-def test_a_context_is_that_of_the_embedded_crib(stocked, crib):
-    answer = stocked.post("/v1/detect", json={"text": "urgent: mail ana@example.org today!"})
-    assert answer.json() == as_json(crib.detect("urgent: mail ana@example.org today!"))
-
-
-def test_a_decision_is_that_of_the_embedded_crib(stocked, crib):
-    turn = {
-        "text": "and now send it",
-        "history": [
-            {"role": "user", "content": "read the mail"},
-            {"role": "assistant", "content": [{"type": "text", "text": "Here it is."}]},
-            {"role": "user", "content": None},
-        ],
-        "attachments": ["notes.pdf", {"mime": "text/csv"}, 3],
-        "metadata": {"tenant": "x"},
-    }
-    found = stocked.post("/v1/route", json={**turn, "k": 2}).json()
-    scope = Scope()
-    expected = as_json(crib.route(Turn.model_validate({**turn, "scope": scope}), k=2))
-    for made in (found, expected):
-        assert made.pop("id")
-        assert made.pop("took_ms")
-        made["tools"].pop("took_ms")
-    assert found == expected
 
 
 def test_a_decision_has_the_shape_that_is_asked_for(stocked):
@@ -50,15 +21,6 @@ def test_a_decision_has_the_shape_that_is_asked_for(stocked):
 def test_a_turn_that_says_nothing_is_decided(stocked):
     decision = stocked.post("/v1/route", json={}).json()
     assert (decision["route"]["kind"], decision["degraded"]) == ("none", ["no-words"])
-
-
-def test_alternates_are_those_of_the_embedded_crib(stocked, crib):
-    for turn in ("read the mail", {"text": "read the mail"}):
-        sent = {"failed_tool": "mail/read_mail", "turn": turn, "k": 2}
-        found = stocked.post("/v1/alternates", json=sent).json()["tools"]
-        asked = Turn(text="read the mail", scope=Scope())
-        expected = crib.alternates("mail/read_mail", asked, k=2)
-        assert found == [as_json(hit) for hit in expected]
 
 
 @pytest.mark.parametrize(

@@ -69,25 +69,11 @@ def test_what_is_wrong_is_refused_with_its_source_and_keeps_nothing_out(tenant):
     assert told == {("the request", "line 1"), ("tools.json", "mail/send"), ("other.json", "[1]")}
 
 
-def test_what_is_held_back_is_refused_too(tenant):
-    report = report_of(upload(tenant, "/v1/tools", tool("spy", description=HOSTILE), tool("send")))
-    assert report["added"] == 1
-    (refusal,) = report["refused"]
-    assert (refusal["source"], refusal["place"]) == ("tools.json", "mail/spy")
-    assert refusal["reason"].startswith("held back until somebody approves it: ")
-    assert len(tenant.get("/v1/quarantine").json()["held"]) == 1
-
-
 @pytest.mark.parametrize(("server", "gone"), [(None, 4), ("mail", 2), ("sql", 1)])
 def test_what_is_not_named_is_pruned(stocked, server, gone):
     query = {"prune": "true"} if server is None else {"prune": "true", "server": server}
     report = report_of(upload(stocked, "/v1/tools", tool("new"), **query))
     assert report["removed"] == gone
-
-
-def test_nothing_is_pruned_while_anything_is_refused(stocked):
-    report = report_of(upload(stocked, "/v1/tools", tool("new"), b"{}\n", prune="true"))
-    assert (report["removed"], report["refused"][-1]["source"]) == (0, "--prune")
 
 
 def test_passages_go_into_the_collections_that_they_name(tenant):

@@ -50,11 +50,6 @@ def test_a_request_is_a_line_of_json(out):
     }
 
 
-def test_why_a_request_was_turned_away_is_told(out):
-    Logs("json", out).write(RequestSummary("r", "GET", "unmatched", 429, 1.0, turned_away="rate"))
-    assert lines(out)[0]["turned_away"] == "rate"
-
-
 def test_a_line_may_be_text(out):
     Logs("text", out).write(SERVED)
     line = out.getvalue().decode()

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import io
 
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
 from toolcrib.errors import OverloadedError, QueryError, StoreError
 from toolcrib.settings import ServiceSettings
 from toolcrib.telemetry import Logs, RequestSummary, Telemetry
@@ -15,23 +11,6 @@ from toolcrib.telemetry import Logs, RequestSummary, Telemetry
 
 def made(out, **how):
     return Telemetry.of(ServiceSettings(), logs=Logs("json", out), **how)
-
-
-def test_nothing_is_traced_by_default():
-    telemetry = made(io.BytesIO())
-    assert telemetry.traces is None
-    telemetry.close()
-
-
-def test_a_request_is_told_to_all_three():
-    out, exporter, provider = io.BytesIO(), InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    telemetry = made(out, provider=provider)
-    telemetry.finished(RequestSummary("r", "GET", "/v1/me", 200, 1.0))
-    assert b'"request"' in out.getvalue()
-    assert b'route="/v1/me"' in telemetry.metrics.text()[0]
-    assert [span.name for span in exporter.get_finished_spans()] == ["GET /v1/me"]
-    telemetry.close()
 
 
 def test_only_what_somebody_should_look_at_is_logged_as_an_error():

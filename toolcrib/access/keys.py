@@ -15,14 +15,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.errors import (
-    ForbiddenError,
-    QueryError,
-    StoreDamagedError,
-    UnauthenticatedError,
-)
-from toolcrib.records import SENSITIVITIES, Scope, Sensitivity
-from toolcrib.records.scope import Names
+from toolcrib.errors import ForbiddenError, QueryError, StoreDamagedError, UnauthenticatedError
+from toolcrib.records import Scope, Sensitivity
+from toolcrib.records.scope import Names, lowest
 from toolcrib.records.validation import in_words
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 
@@ -101,7 +96,7 @@ class Caller:
         if asked not in granted and EVERY not in granted:
             raise ForbiddenError(
                 f"this key is not for the namespace {asked[:80]!r}, only for "
-                f"{', '.join(map(repr, granted))}",
+                f"{', '.join(map(repr, granted))}"
             )
         return asked
 
@@ -119,7 +114,7 @@ def within(granted: Scope, asked: Scope | None) -> Scope:
         tags=_both(granted.tags, asked.tags),
         categories=_both(granted.categories, asked.categories),
         without_safety_tags=granted.without_safety_tags | asked.without_safety_tags,
-        max_sensitivity=_lower(granted.max_sensitivity, asked.max_sensitivity),
+        max_sensitivity=lowest(granted.max_sensitivity, asked.max_sensitivity),
         collections=_both(granted.collections, asked.collections),
     )
 
@@ -128,12 +123,6 @@ def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset
     if one is None or other is None:
         return other if one is None else one
     return one & other
-
-
-def _lower(one: Sensitivity | None, other: Sensitivity | None) -> Sensitivity | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return SENSITIVITIES[min(map(SENSITIVITIES.index, (one, other)))]
 
 
 # -- keys ---------------------------------------------------------------------------------
@@ -216,7 +205,7 @@ class KeyRing:
         except ValidationError as error:
             raise QueryError(
                 f"{name[:120]!r} is no name of a key: it has 1 to 100 characters, all of them "
-                "printable",
+                "printable"
             ) from error
         self._keep(kept)
         return _known_of(kept), text
@@ -298,7 +287,7 @@ def _kept(entry: DbRow) -> _Kept:
     except ValidationError as error:
         raise StoreDamagedError(
             f"the key {entry.id!r} cannot be read ({in_words(error)}); a newer toolcrib may have "
-            "written it",
+            "written it"
         ) from error
 
 

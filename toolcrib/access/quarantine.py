@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import PlainSerializer
 
@@ -95,7 +95,8 @@ class Quarantine:
         since = before.since if before and before.digest == spec.digest else self._now()
         was = was_digest or self.approved(spec.id)
         made = Held(spec.id, spec.server, spec.digest, was, reason, tuple(findings), since, spec)
-        self._records.put(self._held, DbRow(spec.id, since, _body(made)))
+        body = {key: value for key, value in as_json(made).items() if key != "since"}
+        self._records.put(self._held, DbRow(spec.id, since, body))
         return made
 
     def held(self, tool_id: str) -> Held | None:
@@ -135,11 +136,6 @@ class Quarantine:
         """The digest that was approved last for this id, None where none was."""
         entry = self._records.get(self._approved, tool_id)
         return None if entry is None else entry.body["digest"]
-
-
-def _body(held: Held) -> Mapping[str, Any]:
-    shown = as_json(held)
-    return {key: value for key, value in shown.items() if key != "since"}
 
 
 def _read(entry: DbRow) -> Held:

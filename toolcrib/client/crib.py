@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from pydantic import ValidationError
 
-from toolcrib.client.transport import EXTRA, FEATURE, Transport, quoted
-from toolcrib.client.upload import upload
+from toolcrib.awaitable import in_thread
+from toolcrib.client.transport import EXTRA, FEATURE, Transport, quoted, upload
 from toolcrib.errors import FeedbackError, QueryError, UnknownCollectionError, UnknownToolError
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.registry import ToolSource, tool_entries
@@ -29,6 +29,7 @@ from toolcrib.records import (
     KnowledgeResult,
     Outcome,
     Passage,
+    Removed,
     Scope,
     ServiceInfo,
     ToolHit,
@@ -49,32 +50,14 @@ from toolcrib.store.payload import FACETS, count_facets
 
 __all__ = ["RemoteCrib"]
 
-P = ParamSpec("P")
-Made = TypeVar("Made")
-
 PAGE = 500
 """Tools a request when they are listed: the most that a service gives."""
 
 
-def _in_thread(
-    method: Callable[Concatenate[RemoteCrib, P], Made],
-) -> Callable[Concatenate[RemoteCrib, P], Coroutine[Any, Any, Made]]:
-    """The same method where nothing may block; cancelled, it is waited for no longer."""
-
-    @wraps(method)
-    async def call(self: RemoteCrib, *args: P.args, **kwargs: P.kwargs) -> Made:
-        threads = import_extra("anyio.to_thread", FEATURE, EXTRA)
-        work = partial(method, self, *args, **kwargs)
-        return await threads.run_sync(work, abandon_on_cancel=True)
-
-    call.__name__ = f"a{method.__name__}"
-    call.__doc__ = f"As `{method.__name__}`, in a thread."
-    return call
-
-
-@dataclass(frozen=True, slots=True)
-class _Removed:
-    removed: int
+async def _run(work: Callable[[], Any]) -> Any:
+    """Run it in a thread; cancelled, it is waited for no longer."""
+    threads = import_extra("anyio.to_thread", FEATURE, EXTRA)
+    return await threads.run_sync(work, abandon_on_cancel=True)
 
 
 class RemoteCrib:
@@ -152,11 +135,7 @@ class RemoteCrib:
         raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, known, n=3)))
 
     def list_tools(
-        self,
-        *,
-        scope: Scope | None = None,
-        where: Filter | None = None,
-        after: str | None = None,
+        self, *, scope: Scope | None = None, where: Filter | None = None, after: str | None = None
     ) -> Iterator[ToolSpec]:
         """As `Crib.list_tools`, asked for in pages while they are gone through."""
         while True:
@@ -219,7 +198,7 @@ class RemoteCrib:
             raise UnknownCollectionError(collection, tuple(nearest))
         if documents:
             body = {"collection": collection, "documents": list(documents)}
-            call = partial(self._transport.ask, _Removed, "DELETE", "/v1/documents", body)
+            call = partial(self._transport.ask, Removed, "DELETE", "/v1/documents", body)
             return call(about=collection).removed
         try:
             path = f"/v1/collections/{quoted(collection)}"
@@ -313,32 +292,28 @@ class RemoteCrib:
 
     # -- asynchronous twins ------------------------------------------------------------------
 
-    aindex_tools = _in_thread(index_tools)
-    aremove_tools = _in_thread(remove_tools)
-    afind_tools = _in_thread(find_tools)
-    aget_tool = _in_thread(get_tool)
-    afacets = _in_thread(facets)
-    aindex_docs = _in_thread(index_docs)
-    aindex_passages = _in_thread(index_passages)
-    aremove_docs = _in_thread(remove_docs)
-    aadd_collections = _in_thread(add_collections)
-    alist_collections = _in_thread(list_collections)
-    afind_knowledge = _in_thread(find_knowledge)
-    adetect = _in_thread(detect)
-    aroute = _in_thread(route)
-    aalternates = _in_thread(alternates)
-    areport_outcome = _in_thread(report_outcome)
-    afeedback = _in_thread(feedback)
+    aindex_tools = in_thread(index_tools, _run)
+    aremove_tools = in_thread(remove_tools, _run)
+    afind_tools = in_thread(find_tools, _run)
+    aget_tool = in_thread(get_tool, _run)
+    afacets = in_thread(facets, _run)
+    aindex_docs = in_thread(index_docs, _run)
+    aindex_passages = in_thread(index_passages, _run)
+    aremove_docs = in_thread(remove_docs, _run)
+    aadd_collections = in_thread(add_collections, _run)
+    alist_collections = in_thread(list_collections, _run)
+    afind_knowledge = in_thread(find_knowledge, _run)
+    adetect = in_thread(detect, _run)
+    aroute = in_thread(route, _run)
+    aalternates = in_thread(alternates, _run)
+    areport_outcome = in_thread(report_outcome, _run)
+    afeedback = in_thread(feedback, _run)
 
     async def alist_tools(
-        self,
-        *,
-        scope: Scope | None = None,
-        where: Filter | None = None,
-        after: str | None = None,
+        self, *, scope: Scope | None = None, where: Filter | None = None, after: str | None = None
     ) -> AsyncIterator[ToolSpec]:
         """As `list_tools`, to go through with `async for`."""
-        apage = _in_thread(RemoteCrib._page)
+        apage = in_thread(RemoteCrib._page, _run)
         while True:
             page = await apage(self, scope, where, after)
             for tool in page.tools:
@@ -360,8 +335,8 @@ class RemoteCrib:
         """Let go of all connections; a second call does nothing."""
         self._transport.close()
 
-    ainfo = _in_thread(info)
-    aclose = _in_thread(close)
+    ainfo = in_thread(info, _run)
+    aclose = in_thread(close, _run)
 
     def __enter__(self) -> Self:
         return self

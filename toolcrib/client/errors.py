@@ -125,7 +125,7 @@ def silence(failure: Exception, httpx: Any, place: str, timeout_s: float) -> Fai
     if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout):
         error = ServiceUnavailableError(
             f"the service at {place} cannot be reached ({words}): start it with `toolcrib serve`, "
-            "or correct the URL",
+            "or correct the URL"
         )
         return FailedError(error, passing=True, unworked=True)
     if isinstance(failure, httpx.TimeoutException):
@@ -173,7 +173,7 @@ def _untold(
         where = reply.headers.get("location", "").partition("?")[0][:MAX_WORDS]
         return ServiceError(
             f"the service at {place} sends to {where or 'another address'!r}; no key is sent "
-            "there: if it is right, give its URL",
+            "there: if it is right, give its URL"
         )
     kind = OF_STATUS.get(reply.status, ServiceError)
     words = f"{reply.status} {_phrase(reply.status)}".strip()

@@ -10,21 +10,26 @@ import random
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from toolcrib.client.errors import FailedError, Reply, refusal, silence
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.errors import DeadlineError, QueryError, ServiceError, SettingsError
 from toolcrib.extras import import_extra
-from toolcrib.records.codec import load
+from toolcrib.indexers.writer import Listener
+from toolcrib.records import IndexProgress, IndexReport, Passage, Refusal, ToolSpec
+from toolcrib.records.codec import as_json, dump, load
 
-__all__ = ["EXTRA", "FEATURE", "Transport", "quoted"]
+__all__ = ["EXTRA", "FEATURE", "Transport", "quoted", "upload"]
 
-Record = TypeVar("Record")
-Made = TypeVar("Made")
+_Record = TypeVar("_Record")
+_Made = TypeVar("_Made")
 
 FEATURE = "a crib at a URL"
 EXTRA = "client"
@@ -72,7 +77,7 @@ class Transport:
         if not timeout_s > 0 or attempts < 1:
             raise SettingsError(
                 f"timeout_s is {timeout_s} and attempts are {attempts}; there must be "
-                "more than 0 seconds and at least 1 attempt",
+                "more than 0 seconds and at least 1 attempt"
             )
         self.url = _checked(url)
         # They hold the key, and are never shown.
@@ -92,13 +97,13 @@ class Transport:
 
     def ask(
         self,
-        kind: type[Record],
+        kind: type[_Record],
         method: str,
         path: str,
         body: Mapping[str, Any] | None = None,
         *,
         about: str = "",
-    ) -> Record:
+    ) -> _Record:
         """The record that an answer stands for; `about` is the tool or collection asked for.
 
         Raises:
@@ -131,11 +136,11 @@ class Transport:
         path: str,
         query: Mapping[str, str],
         content: bytes,
-        read: Callable[[bytes], Made | None],
-    ) -> Made:
+        read: Callable[[bytes], _Made | None],
+    ) -> _Made:
         """Send JSON Lines, and give what is made of a line of the answer; as `ask` otherwise."""
 
-        def attempt() -> Made:
+        def attempt() -> _Made:
             return self._attempt_stream(path, query, content, read)
 
         return self._repeated(attempt)
@@ -162,10 +167,10 @@ class Transport:
                 )
             return self._pool
 
-    def _repeated(self, attempt: Callable[[], Made], *, repeatable: bool = True) -> Made:
+    def _repeated(self, attempt: Callable[[], _Made], *, repeatable: bool = True) -> _Made:
         pool_errors = self._httpx.HTTPError, self._httpx.InvalidURL, self._httpx.StreamError
 
-        def guarded() -> Made:
+        def guarded() -> _Made:
             try:
                 return attempt()
             except pool_errors as error:
@@ -177,8 +182,8 @@ class Transport:
             raise failed.error from failed.__cause__
 
     def _attempt(
-        self, method: str, path: str, content: bytes | None, read: Callable[[Reply], Made]
-    ) -> Made:
+        self, method: str, path: str, content: bytes | None, read: Callable[[Reply], _Made]
+    ) -> _Made:
         headers = {} if content is None else {"Content-Type": "application/json"}
         request = {"method": method, "url": self.url + path, "content": content, "headers": headers}
         until = self._clock() + self._timeout_s
@@ -191,8 +196,8 @@ class Transport:
         path: str,
         query: Mapping[str, str],
         content: bytes,
-        read: Callable[[bytes], Made | None],
-    ) -> Made:
+        read: Callable[[bytes], _Made | None],
+    ) -> _Made:
         patience = self._httpx.Timeout(self._timeout_s, read=max(self._timeout_s, SILENCE_S))
         with self._opened().stream(
             "POST",
@@ -217,7 +222,7 @@ class Transport:
         error = ServiceError(f"the service at {self.url} broke off an upload; send it again")
         raise FailedError(error, passing=True)
 
-    def _made_of(self, line: bytes, read: Callable[[bytes], Made | None]) -> Made | None:
+    def _made_of(self, line: bytes, read: Callable[[bytes], _Made | None]) -> _Made | None:
         try:
             return read(line)
         except (ValueError, TypeError, LookupError) as error:
@@ -245,7 +250,7 @@ class Transport:
         headers = {name.lower(): value for name, value in response.headers.items()}
         return Reply(response.status_code, headers, bytes(body))
 
-    def _read(self, kind: type[Record], about: str, reply: Reply) -> Record:
+    def _read(self, kind: type[_Record], about: str, reply: Reply) -> _Record:
         if not reply.is_good:
             raise refusal(reply, self.url, about)
         if reply.status != HTTPStatus.OK:
@@ -268,8 +273,8 @@ class Transport:
         return FailedError(
             ServiceError(
                 f"the service at {self.url} did not answer as toolcrib does ({words}): look at "
-                "the URL, and at the version of the service",
-            ),
+                "the URL, and at the version of the service"
+            )
         )
 
 
@@ -316,7 +321,7 @@ def _checked(url: str) -> str:
     if parts.username is not None or parts.password is not None:
         raise SettingsError(
             "the URL of the service holds a user's name or password; leave them out, and give "
-            "the key as api_key",
+            "the key as api_key"
         )
     if parts.query or parts.fragment:
         raise SettingsError(f"{url!r} has something behind its path; {EXAMPLE}")
@@ -332,7 +337,7 @@ def _split(url: str) -> SplitResult:
         pass
     shown = re.sub(r"//[^/@]*@", "//", url)
     raise SettingsError(
-        f"{shown!r} is not the URL of a service; {EXAMPLE}, or use Crib.open for a folder",
+        f"{shown!r} is not the URL of a service; {EXAMPLE}, or use Crib.open for a folder"
     )
 
 
@@ -340,6 +345,83 @@ def _fit(name: str, value: str) -> str:
     """A value as it is, if a header can carry it; it may be a secret, so it is not shown."""
     if FIT_FOR_HEADERS.fullmatch(value) is None:
         raise SettingsError(
-            f"{name}: empty, or with characters that no {name} has (spaces, line ends, accents)",
+            f"{name}: empty, or with characters that no {name} has (spaces, line ends, accents)"
         )
     return value
+
+
+# -- uploads ----------------------------------------------------------------------------------
+
+_Entry: TypeAlias = tuple[str, ToolSpec | Passage | Refusal]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line of an answer."""
+
+    progress: IndexProgress | None = None
+    report: IndexReport | None = None
+    problem: dict[str, Any] | None = None
+
+
+def upload(
+    transport: Transport,
+    path: str,
+    entries: Iterable[_Entry],
+    query: Mapping[str, str | None],
+    progress: Listener | None,
+) -> IndexReport:
+    """Send every entry with where it came from, and give the service's report."""
+
+    def read(line: bytes) -> IndexReport | None:
+        told = load(_Line, line)
+        if told.progress is not None and progress is not None:
+            progress(told.progress)
+        if told.problem is not None:
+            status = int(told.problem["status"])
+            kind = {"content-type": "application/problem+json"}
+            raise refusal(Reply(status, kind, to_json(told.problem)), transport.url, "")
+        return told.report
+
+    given = {name: value for name, value in query.items() if value is not None}
+    return transport.stream(path, given, _upload_content(entries), read)
+
+
+def _upload_content(entries: Iterable[_Entry]) -> bytes:
+    """The lines of a body; what cannot be written comes last, as a refusal."""
+    lines: list[bytes] = []
+    refused: list[bytes] = []
+    for source, item in entries:
+        try:
+            lines.append(_line(source, item))
+        except (PydanticSerializationError, UnicodeEncodeError):
+            reason = "holds half a character (a lone surrogate); mend the text"
+            refused.append(_refused(source, item, reason))
+        except ValueError as error:
+            refused.append(_refused(source, item, f"cannot be sent: {error}"))
+    return b"".join((*lines, *refused))
+
+
+def _line(source: str, item: ToolSpec | Passage | Refusal) -> bytes:
+    line = b"[" + to_json(source) + b"," + dump(item) + b"]\n"
+    if isinstance(item, ToolSpec):
+        # As deep as here no parser follows, there either.
+        from_json(line)
+    return line
+
+
+def _refused(source: str, item: ToolSpec | Passage | Refusal, reason: str) -> bytes:
+    """The line of what cannot be sent, in the words of a sync."""
+    match item:
+        case ToolSpec():
+            told = Refusal("", item.id, reason)
+        case Passage():
+            told = Refusal(item.document, f"part {item.position + 1}", reason)
+        case Refusal():
+            told = item
+    legible = Refusal(*map(_legible, (told.source, told.place, told.reason)))
+    return to_json([_legible(source), as_json(legible)]) + b"\n"
+
+
+def _legible(text: str) -> str:
+    return text.encode(errors="replace").decode()

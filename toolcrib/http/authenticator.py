@@ -143,9 +143,7 @@ def _key(scope: Mapping[str, Any]) -> str:
         raise UnauthenticatedError("the Authorization header is not of the form: Bearer KEY")
     given = header(scope, b"x-api-key")
     if given is None or not given.strip():
-        raise UnauthenticatedError(
-            "there is no API key; send one as `Authorization: Bearer KEY`",
-        )
+        raise UnauthenticatedError("there is no API key; send one as `Authorization: Bearer KEY`")
     return given.decode("latin-1").strip()
 
 
@@ -172,7 +170,7 @@ def _require_local(scope: Mapping[str, Any]) -> None:
         named.append(_hostname(origin.decode("latin-1")))
     if not all(map(is_loopback, named)):
         raise ForbiddenError(
-            "without keys only this machine is served, by the name localhost or its address",
+            "without keys only this machine is served, by the name localhost or its address"
         )
 
 

@@ -23,7 +23,7 @@ from toolcrib.telemetry import UNMATCHED, RequestSummary
 
 __all__ = ["RequestContext", "context_of", "header", "is_upload"]
 
-Made = TypeVar("Made")
+_Made = TypeVar("_Made")
 
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 KEY = "toolcrib"
@@ -85,15 +85,15 @@ class RequestContext:
         """The decisions of the namespace."""
         return self.state.namespaces.log(self.namespace)
 
-    async def read(self, work: Callable[[Crib], Made]) -> Made:
+    async def read(self, work: Callable[[Crib], _Made]) -> _Made:
         """Do something with the namespace's crib, in a thread."""
         return await self.state.workers.read(partial(self._work, work))
 
-    async def run(self, work: Callable[[], Made]) -> Made:
+    async def run(self, work: Callable[[], _Made]) -> _Made:
         """Do something else that only reads, in a thread."""
         return await self.state.workers.read(work)
 
-    async def write(self, work: Callable[[Crib], Made]) -> Made:
+    async def write(self, work: Callable[[Crib], _Made]) -> _Made:
         """Do something that writes, in a thread; other processes hear of it."""
         return await self.state.workers.write(partial(self._work_and_tell, work))
 
@@ -132,10 +132,10 @@ class RequestContext:
             traceparent=None if parent is None else parent.decode("latin-1"),
         )
 
-    def _work(self, work: Callable[[Crib], Made]) -> Made:
+    def _work(self, work: Callable[[Crib], _Made]) -> _Made:
         return work(self.state.namespaces.crib(self.namespace))
 
-    def _work_and_tell(self, work: Callable[[Crib], Made]) -> Made:
+    def _work_and_tell(self, work: Callable[[Crib], _Made]) -> _Made:
         try:
             return self._work(work)
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 from starlette.exceptions import HTTPException
@@ -20,7 +20,7 @@ from toolcrib.errors import (
 )
 from toolcrib.http.context import context_of
 from toolcrib.problems import problem_of, retry_after, slug_of, told
-from toolcrib.records.codec import dump
+from toolcrib.records.codec import UNLESS_NONE, dump
 
 __all__ = [
     "HTTP_PROBLEMS",
@@ -29,7 +29,6 @@ __all__ = [
     "ProblemBody",
     "on_error",
     "on_http",
-    "problem_heads",
     "problem_response",
 ]
 
@@ -63,13 +62,6 @@ class Fault:
     reason: str
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
-Absent = Field(exclude_if=_is_none)
-
-
 @dataclass(frozen=True, slots=True)
 class ProblemBody:
     """A problem, as RFC 9457 has it.
@@ -84,9 +76,9 @@ class ProblemBody:
     status: Annotated[int, Field(ge=400, le=599)]
     detail: str
     instance: Annotated[str, Field(pattern=r"^urn:toolcrib:request:.+$")]
-    nearest: Annotated[tuple[str, ...] | None, Absent] = None
-    errors: Annotated[tuple[Fault, ...] | None, Absent] = None
-    retry_after_s: Annotated[float | None, Absent] = None
+    nearest: Annotated[tuple[str, ...] | None, UNLESS_NONE] = None
+    errors: Annotated[tuple[Fault, ...] | None, UNLESS_NONE] = None
+    retry_after_s: Annotated[float | None, UNLESS_NONE] = None
 
     @property
     def slug(self) -> str:
@@ -99,21 +91,24 @@ class ProblemBody:
         row, after = problem_of(error), retry_after(error)
         knows_nearest = isinstance(error, UnknownToolError | UnknownCollectionError)
         is_invalid = isinstance(error, InvalidRequestError)
-        return cls(
-            *problem_heads(slug_of(type(error)), row.title, row.status, told(error), request_id),
+        return cls.made(
+            slug_of(type(error)),
+            row.title,
+            row.status,
+            told(error),
+            request_id,
             nearest=error.nearest if knows_nearest else None,
             errors=tuple(Fault(*each) for each in error.faults) if is_invalid else None,
             retry_after_s=None if after is None else round(after, 3),
         )
 
-
-def problem_heads(
-    slug: str, title: str, status: int, detail: str, request_id: str
-) -> tuple[str, str, int, str, str]:
-    """What every problem has."""
-    legible = detail.encode(errors="replace").decode()
-    kind, instance = f"urn:toolcrib:problem:{slug}", f"urn:toolcrib:request:{request_id}"
-    return kind, title, status, legible, instance
+    @classmethod
+    def made(
+        cls, slug: str, title: str, status: int, detail: str, request_id: str, **more: Any
+    ) -> Self:
+        """A problem by its slug, of a request by its id."""
+        kind, instance = f"urn:toolcrib:problem:{slug}", f"urn:toolcrib:request:{request_id}"
+        return cls(kind, title, status, detail.encode(errors="replace").decode(), instance, **more)
 
 
 def problem_response(error: Exception, request_id: str) -> Response:
@@ -138,9 +133,8 @@ async def on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     slug, title = HTTP_PROBLEMS.get(error.status_code, ("http", "It cannot be answered"))
     detail = title if error.detail in {"Not Found", "Method Not Allowed"} else error.detail
-    body = ProblemBody(
-        *problem_heads(slug, title, error.status_code, detail, context_of(request).request_id)
-    )
+    request_id = context_of(request).request_id
+    body = ProblemBody.made(slug, title, error.status_code, detail, request_id)
     headers = dict(error.headers or {})
     if "Allow" in headers:
         headers["Allow"] = ", ".join(sorted(headers["Allow"].split(", ")))

@@ -25,7 +25,7 @@ from toolcrib.errors import (
     UnknownCollectionError,
     UnknownToolError,
 )
-from toolcrib.http.errors import HTTP_PROBLEMS, PROBLEM_TYPE, ProblemBody, problem_heads
+from toolcrib.http.errors import HTTP_PROBLEMS, PROBLEM_TYPE, ProblemBody
 from toolcrib.http.routing import JSON, JSON_LINES, Endpoint
 from toolcrib.problems import PROBLEMS, slug_of
 from toolcrib.records.codec import as_json, schemas
@@ -116,11 +116,7 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
             "version": __version__,
         },
         "paths": paths,
-        "components": {
-            "schemas": schemas.shared,
-            "securitySchemes": SECURITY,
-            "responses": shared,
-        },
+        "components": {"schemas": schemas.shared, "securitySchemes": SECURITY, "responses": shared},
         "tags": [{"name": name, "description": says} for name, says in TAGS.items()],
     }
 
@@ -234,12 +230,12 @@ def _problems(endpoint: Endpoint, *, is_guarded: bool) -> Iterator[ProblemBody]:
         row = PROBLEMS[kind]
         known.add(row.status)
         nearest = () if kind in {UnknownToolError, UnknownCollectionError} else None
-        heads = problem_heads(slug_of(kind), row.title, row.status, row.title, EXAMPLE_ID)
-        yield ProblemBody(*heads, nearest=nearest, retry_after_s=row.retry_after_s)
+        heads = slug_of(kind), row.title, row.status, row.title, EXAMPLE_ID
+        yield ProblemBody.made(*heads, nearest=nearest, retry_after_s=row.retry_after_s)
     for status in _of_http(endpoint):
         if status not in known:
             slug, title = HTTP_PROBLEMS[status]
-            yield ProblemBody(*problem_heads(slug, title, status, title, EXAMPLE_ID))
+            yield ProblemBody.made(slug, title, status, title, EXAMPLE_ID)
 
 
 def _of_http(endpoint: Endpoint) -> list[int]:

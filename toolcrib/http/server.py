@@ -47,7 +47,7 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise SettingsError(
             f"cannot listen on {host} port {port}: {error.strerror or error}; "
-            "give another --host or --port",
+            "give another --host or --port"
         ) from error
     return made
 
@@ -65,7 +65,7 @@ def require_loopback(host: str) -> None:
     if not all(map(is_loopback, found)):
         raise SettingsError(
             f"--insecure-local goes with a loopback host, and {host!r} is none; "
-            "make a key with `toolcrib keys create NAME` and serve without it",
+            "make a key with `toolcrib keys create NAME` and serve without it"
         )
 
 

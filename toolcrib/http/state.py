@@ -22,7 +22,7 @@ from toolcrib.tenants import Tenants
 
 __all__ = ["Readiness", "ServiceState", "SwitchInterval", "Workers"]
 
-Made = TypeVar("Made")
+_Made = TypeVar("_Made")
 
 LOCKS = 64
 """Locks for all namespaces: a few share one, as there is no end to their names."""
@@ -93,24 +93,20 @@ class Workers:
     """A pool of threads for reading, and a smaller one for writing.
 
     Two, because writers of one namespace wait for each other: in one pool they would take all
-    threads, and searches would wait with them.
+    threads, and searches would wait with them. `abandoned` are pieces of work that go on though
+    nobody waits for them any more.
     """
 
     def __init__(self, threads: int) -> None:
         self._reading = ThreadPoolExecutor(threads, "toolcrib-read")
         self._writing = ThreadPoolExecutor(max(1, threads // 2), "toolcrib-write")
-        self._abandoned = 0
+        self.abandoned = 0
 
-    @property
-    def abandoned(self) -> int:
-        """Pieces of work that go on though nobody waits for them any more."""
-        return self._abandoned
-
-    async def read(self, work: Callable[[], Made]) -> Made:
+    async def read(self, work: Callable[[], _Made]) -> _Made:
         """Do what only reads; raises what it raises."""
         return await self._run(self._reading, work)
 
-    async def write(self, work: Callable[[], Made]) -> Made:
+    async def write(self, work: Callable[[], _Made]) -> _Made:
         """Do what may write; raises what it raises."""
         return await self._run(self._writing, work)
 
@@ -119,7 +115,7 @@ class Workers:
         self._reading.shutdown()
         self._writing.shutdown()
 
-    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], Made]) -> Made:
+    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], _Made]) -> _Made:
         job = pool.submit(work)
         try:
             return await asyncio.wrap_future(job)
@@ -129,18 +125,18 @@ class Workers:
                 self._abandon(job)
             raise
 
-    def _abandon(self, job: Future[Made]) -> None:
+    def _abandon(self, job: Future[_Made]) -> None:
         loop = asyncio.get_running_loop()
 
-        def done(_job: Future[Made]) -> None:
+        def finished() -> None:
+            self.abandoned -= 1
+
+        def done(_job: Future[_Made]) -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._finished)
+                loop.call_soon_threadsafe(finished)
 
-        self._abandoned += 1
+        self.abandoned += 1
         job.add_done_callback(done)
-
-    def _finished(self) -> None:
-        self._abandoned -= 1
 
 
 class Readiness:

@@ -29,7 +29,7 @@ from toolcrib.records.validation import in_words
 
 __all__ = ["UploadWork", "in_parts", "read_upload", "respond"]
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 KEEP_ALIVE_S = 5.0
 """An empty line is sent that often, so that nobody on the way takes the connection for dead."""
@@ -40,10 +40,10 @@ STALL_S = 300.0
 PART = 256
 """Entries that are written in one go: a second or two of work, after which others may write."""
 
-Entries: TypeAlias = list[tuple[str, Item | Refusal]]
+Entries: TypeAlias = list[tuple[str, _Item | Refusal]]
 
 
-class _Body(Generic[Item]):
+class _Body(Generic[_Item]):
     """The lines of one body, each an entry of this kind."""
 
     def __init__(self, kind: Any, most: int) -> None:
@@ -52,7 +52,7 @@ class _Body(Generic[Item]):
         self._rest = b""
         self._number = 0
 
-    def entries(self, piece: bytes) -> Iterator[tuple[str, Item | Refusal]]:
+    def entries(self, piece: bytes) -> Iterator[tuple[str, _Item | Refusal]]:
         """The entries that are complete with this piece; what is none is a refusal.
 
         Raises:
@@ -65,7 +65,7 @@ class _Body(Generic[Item]):
             )
         yield from map(self._entry, filter(bytes.strip, lines))
 
-    def _entry(self, line: bytes) -> tuple[str, Item | Refusal]:
+    def _entry(self, line: bytes) -> tuple[str, _Item | Refusal]:
         self._number += 1
         try:
             return self._adapter.validate_json(line)
@@ -89,15 +89,15 @@ async def read_upload(context: RequestContext, request: Request, kind: Any) -> E
     return found + list(upload.entries(b"\n"))
 
 
-def in_parts(entries: Entries[Item], key: Callable[[Item], object]) -> list[Entries[Item]]:
+def in_parts(entries: Entries[_Item], key: Callable[[_Item], object]) -> list[Entries[_Item]]:
     """Entries in parts, between which others may write; those of one key are never divided."""
     if len(entries) <= PART:
         return [entries]
-    groups: dict[object, Entries[Item]] = {}
+    groups: dict[object, Entries[_Item]] = {}
     for source, item in entries:
         name = None if isinstance(item, Refusal) else key(item)
         groups.setdefault(name, []).append((source, item))
-    parts: list[Entries[Item]] = [[]]
+    parts: list[Entries[_Item]] = [[]]
     for group in groups.values():
         if parts[-1] and len(parts[-1]) + len(group) > PART:
             parts.append([])
@@ -106,11 +106,11 @@ def in_parts(entries: Entries[Item], key: Callable[[Item], object]) -> list[Entr
 
 
 @dataclass(frozen=True, slots=True)
-class UploadWork(Generic[Item]):
+class UploadWork(Generic[_Item]):
     """What is to be done: `write` for each part, then `finish` with the report of all of them."""
 
-    parts: list[Entries[Item]]
-    write: Callable[[Crib, Entries[Item], Listener], IndexReport]
+    parts: list[Entries[_Item]]
+    write: Callable[[Crib, Entries[_Item], Listener], IndexReport]
     finish: Callable[[Crib, IndexReport], IndexReport] = lambda _crib, report: report
 
     async def run(self, context: RequestContext, listener: Listener) -> IndexReport:
@@ -127,7 +127,7 @@ class UploadWork(Generic[Item]):
         listener(IndexProgress(total, total))
         return await context.write(lambda crib: self.finish(crib, report))
 
-    def _write(self, part: Entries[Item], listener: Listener, crib: Crib) -> IndexReport:
+    def _write(self, part: Entries[_Item], listener: Listener, crib: Crib) -> IndexReport:
         return self.write(crib, part, listener)
 
 

@@ -8,7 +8,6 @@ from toolcrib.records.answers import (
     ToolSelection,
     Verdict,
 )
-from toolcrib.records.context import Context, Entity
 from toolcrib.records.knowledge import (
     Collection,
     CollectionHit,
@@ -18,12 +17,21 @@ from toolcrib.records.knowledge import (
     Passage,
     PassageHit,
 )
-from toolcrib.records.reports import Facets, IndexProgress, IndexReport, Refusal, ServiceInfo
+from toolcrib.records.reports import (
+    Facets,
+    IndexProgress,
+    IndexReport,
+    Refusal,
+    Removed,
+    ServiceInfo,
+)
 from toolcrib.records.scope import SENSITIVITIES, Scope, Sensitivity
 from toolcrib.records.tools import ToolSpec
 from toolcrib.records.turns import (
     Attachment,
+    Context,
     Decision,
+    Entity,
     Message,
     Outcome,
     Route,
@@ -52,6 +60,7 @@ __all__ = [
     "Passage",
     "PassageHit",
     "Refusal",
+    "Removed",
     "Route",
     "RouteKind",
     "Scope",

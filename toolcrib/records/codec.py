@@ -11,9 +11,19 @@ from pydantic import Field, PlainSerializer, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
-__all__ = ["UNLESS_EMPTY", "Milliseconds", "Score", "adapter", "as_json", "dump", "load", "schemas"]
+__all__ = [
+    "UNLESS_EMPTY",
+    "UNLESS_NONE",
+    "Milliseconds",
+    "Score",
+    "adapter",
+    "as_json",
+    "dump",
+    "load",
+    "schemas",
+]
 
-Record = TypeVar("Record")
+_Record = TypeVar("_Record")
 
 Score = Annotated[float, PlainSerializer(lambda value: round(value, 6), return_type=float)]
 """A score or a probability; JSON has six decimals."""
@@ -24,9 +34,11 @@ Milliseconds = Annotated[float, PlainSerializer(lambda value: round(value, 3), r
 UNLESS_EMPTY = Field(exclude_if=not_)
 """Marks a field that JSON lacks where it holds nothing."""
 
+UNLESS_NONE = Field(exclude_if=lambda value: value is None)
+
 
 @cache
-def adapter(kind: type[Record]) -> TypeAdapter[Record]:
+def adapter(kind: type[_Record]) -> TypeAdapter[_Record]:
     """What reads and writes records of a kind; made once, since that takes milliseconds."""
     return TypeAdapter(kind)
 
@@ -46,7 +58,7 @@ def as_json(record: object, *, full: bool = False) -> Any:
     return adapter(type(record)).dump_python(record, mode="json", by_alias=True, exclude=exclude)
 
 
-def load(kind: type[Record], content: bytes | str) -> Record:
+def load(kind: type[_Record], content: bytes | str) -> _Record:
     """The record that JSON text stands for.
 
     Raises:

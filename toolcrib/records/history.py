@@ -9,23 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Field
-
 from toolcrib.records.answers import Verdict
-from toolcrib.records.codec import Milliseconds, Score
-from toolcrib.records.context import Entity
+from toolcrib.records.codec import UNLESS_NONE, Milliseconds, Score
 from toolcrib.records.knowledge import CollectionHit
 from toolcrib.records.scope import Sensitivity
-from toolcrib.records.turns import Outcome, RouteKind
+from toolcrib.records.turns import Entity, Outcome, RouteKind
 
 __all__ = ["DecisionRecord", "FeedbackRecord", "OutcomeRecord"]
-
-
-def _is_none(value: object) -> bool:
-    return value is None
-
-
-UNLESS_NONE = Field(exclude_if=_is_none)
 
 
 @dataclass(frozen=True, slots=True)

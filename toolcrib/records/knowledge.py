@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    WithJsonSchema,
-    computed_field,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, computed_field, field_validator
 
 from toolcrib.records.answers import Verdict
 from toolcrib.records.codec import UNLESS_EMPTY, Score
 from toolcrib.records.scope import Sensitivity
-from toolcrib.records.tools import Text, Texts
+from toolcrib.records.tools import Text, Texts, none_as
 
 __all__ = [
     "Collection",
@@ -30,11 +22,6 @@ __all__ = [
     "Passage",
     "PassageHit",
 ]
-
-
-def _as_pairs(value: Any) -> Any:
-    """An exported null is "none given"."""
-    return () if value is None else value
 
 
 CollectionName = Annotated[
@@ -59,7 +46,7 @@ class Collection(BaseModel):
     name: CollectionName
     description: Text = ""
     examples: Texts = ()
-    answers: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_as_pairs)] = ()
+    answers: Annotated[tuple[tuple[str, str], ...], none_as(tuple)] = ()
     sensitivity: Sensitivity = "public"
     priority: float = 0.0
     fallback: bool = False

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import PlainSerializer, computed_field, model_validator
 
-__all__ = ["Facets", "IndexProgress", "IndexReport", "Refusal", "ServiceInfo"]
+__all__ = ["Facets", "IndexProgress", "IndexReport", "Refusal", "Removed", "ServiceInfo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,13 @@ class IndexReport:
     @classmethod
     def _of_ids(cls, fields: Any) -> Any:
         return {**fields, **fields["ids"]} if "ids" in fields else fields
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """How many passages went."""
+
+    removed: int
 
 
 @dataclass(frozen=True, slots=True)

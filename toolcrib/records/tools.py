@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from toolcrib.records.scope import Sensitivity
 
-__all__ = ["Mapping", "Text", "Texts", "ToolSpec", "default_id"]
+__all__ = ["Mapping", "Text", "Texts", "ToolSpec", "default_id", "none_as"]
 
 MAX_DESCRIPTION_CHARS = 200_000
 """Longer descriptions are refused: no encoder reads them, and a store would drag them along."""
@@ -19,14 +19,14 @@ MAX_DESCRIPTION_CHARS = 200_000
 MAX_NAME_CHARS = 512
 
 
-def _none_as(empty: type) -> BeforeValidator:
+def none_as(empty: type) -> BeforeValidator:
     """Exports often write null for "not given"; that is not an error worth a lost tool."""
     return BeforeValidator(lambda value: empty() if value is None else value)
 
 
-Text = Annotated[str, _none_as(str)]
-Texts = Annotated[tuple[str, ...], _none_as(tuple)]
-Mapping = Annotated[dict[str, Any], _none_as(dict)]
+Text = Annotated[str, none_as(str)]
+Texts = Annotated[tuple[str, ...], none_as(tuple)]
+Mapping = Annotated[dict[str, Any], none_as(dict)]
 
 
 def default_id(server: str, name: str) -> str:
@@ -78,7 +78,7 @@ class ToolSpec(BaseModel):
     def _description_fits(cls, value: str) -> str:
         if len(value) > MAX_DESCRIPTION_CHARS:
             raise ValueError(
-                f"{len(value):,} characters; at most {MAX_DESCRIPTION_CHARS:,} are accepted",
+                f"{len(value):,} characters; at most {MAX_DESCRIPTION_CHARS:,} are accepted"
             )
         return value
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias, cast
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from toolcrib.records.answers import ToolSelection
 from toolcrib.records.codec import Milliseconds, Score
-from toolcrib.records.context import Context
 from toolcrib.records.knowledge import KnowledgeResult
 from toolcrib.records.scope import Scope, Sensitivity
 
-__all__ = ["Attachment", "Decision", "Message", "Outcome", "Route", "RouteKind", "Turn"]
+__all__ = [
+    "Attachment",
+    "Context",
+    "Decision",
+    "Entity",
+    "Message",
+    "Outcome",
+    "Route",
+    "RouteKind",
+    "Turn",
+]
 
 HISTORY = 20
 """Older messages are not looked at."""
@@ -105,20 +114,50 @@ def _readable(given: Any) -> tuple[list[Attachment], int]:
     if not isinstance(given, list | tuple):
         return [], 1
     entries = cast("list[Any]", given)
-    found = list(_attachments(entries))
-    return found, len(entries) - len(found)
-
-
-def _attachments(entries: Iterable[Any]) -> Iterable[Attachment]:
+    found: list[Attachment] = []
     for entry in entries:
-        try:
-            yield Attachment.model_validate({"name": entry} if isinstance(entry, str) else entry)
-        except ValidationError:
-            continue
+        named = {"name": entry} if isinstance(entry, str) else entry
+        with suppress(ValidationError):
+            found.append(Attachment.model_validate(named))
+    return found, len(entries) - len(found)
 
 
 def _is_dict(value: Any) -> bool:
     return isinstance(value, dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A typed span of the turn's text: characters `start` to `end`, as Python slices."""
+
+    type: str
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What was detected of a turn; nothing was called or written for it.
+
+    `intent` and `domain` are None where no label fits (out of scope). `smalltalk` names what
+    kind it is, None for a real request. `need` is what answers the turn best, `act` or `know`.
+    `confidences` are probabilities by field; `confidence` is the least of those of intent and
+    domain. `signals` say in short words what was noticed. JSON lacks the text.
+    """
+
+    text: Annotated[str, Field(default="", exclude=True)]
+    intent: str | None = None
+    domain: str | None = None
+    urgency: str = "low"
+    sensitivity: Sensitivity = "public"
+    entities: tuple[Entity, ...] = ()
+    language: str | None = None
+    smalltalk: str | None = None
+    need: str | None = None
+    confidences: dict[str, Score] = field(default_factory=dict[str, float])
+    confidence: Score = 0.0
+    signals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 from toolcrib.records import Scope
-from toolcrib.store.filters import Filter
+from toolcrib.store.filters import Filter, FilterField
 
 __all__ = ["SearchKeywords", "SearchOptions"]
 
@@ -23,7 +23,7 @@ class SearchOptions:
 
     k: int | Literal["auto"] = 5
     scope: Scope | None = None
-    where: Filter | None = None
+    where: FilterField | None = None
     gate: bool = True
     coverage: float | None = None
     explain: bool = False

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.records.context import Entity
+from toolcrib.records import Entity
 from toolcrib.router.context.entities import (
     MAX_CHARS,
     EntityFinder,

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from operator import attrgetter
 from typing import Annotated, Any, Self
 
 from pydantic import Field, WithJsonSchema, model_validator
@@ -13,12 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from toolcrib.crib import Crib
-from toolcrib.errors import (
-    ForbiddenError,
-    MissingExtraError,
-    SourceError,
-    UnknownCollectionError,
-)
+from toolcrib.errors import ForbiddenError, MissingExtraError, SourceError, UnknownCollectionError
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routing import AS_WHOLE, Body, Endpoint, Text, Words, answer, documented
 from toolcrib.http.uploads import UploadWork, in_parts, read_upload, respond
@@ -34,6 +30,7 @@ from toolcrib.records import (
     KnowledgeResult,
     Passage,
     Refusal,
+    Removed,
     Scope,
     Sensitivity,
 )
@@ -48,23 +45,19 @@ PACKED: frozenset[Kind | None] = frozenset({"pdf", "docx", None})
 """Kinds that no text is of, whatever it is named."""
 
 
-CollectionName = Annotated[
+_CollectionName = Annotated[
     str,
     Field(max_length=200, pattern=r"^[\w.-]+\Z"),
-    WithJsonSchema(
-        {"type": "string", "maxLength": 200, "pattern": r"^[\p{L}\p{N}_.-]+$"},
-    ),
+    WithJsonSchema({"type": "string", "maxLength": 200, "pattern": r"^[\p{L}\p{N}_.-]+$"}),
 ]
 DocumentName = Annotated[Text, Field(max_length=1000)]
-Place = Annotated[int, Field(ge=0, le=2**53), AS_WHOLE]
+_Place = Annotated[int, Field(ge=0, le=2**53), AS_WHOLE]
 
 BASE64 = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 Base64 = Annotated[
     str,
     Field(pattern=BASE64 + r"\Z"),
-    WithJsonSchema(
-        {"type": "string", "contentEncoding": "base64", "pattern": BASE64 + "$"},
-    ),
+    WithJsonSchema({"type": "string", "contentEncoding": "base64", "pattern": BASE64 + "$"}),
 ]
 
 EXAMPLE_COLLECTION: dict[str, Any] = {
@@ -83,7 +76,7 @@ EXAMPLE_COLLECTION: dict[str, Any] = {
 class CollectionBody(Body):
     """What a collection is about, and who may be sent there."""
 
-    name: CollectionName
+    name: _CollectionName
     description: str = ""
     examples: list[str] = Field(default=[])
     answers: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(default=[])
@@ -213,8 +206,8 @@ class PassageBody(Body):
     document: DocumentName
     text: str
     title: list[str] = Field(default=[])
-    position: Place = 0
-    start: Place = 0
+    position: _Place = 0
+    start: _Place = 0
 
     def as_passage(self, collection: str) -> Passage:
         """The passage that this is."""
@@ -225,7 +218,7 @@ class PassageBody(Body):
 class UploadedPassage(PassageBody):
     """One of an upload, which says its collection itself."""
 
-    collection: CollectionName
+    collection: _CollectionName
 
 
 class DocumentsBody(Body):
@@ -245,7 +238,7 @@ class DocumentsBody(Body):
         ],
     )
 
-    collection: CollectionName
+    collection: _CollectionName
     documents: list[DocumentBody] = Field(default=[])
     passages: list[PassageBody] = Field(default=[])
     prune: bool = False
@@ -305,12 +298,12 @@ async def upload_documents(
         return _put(crib, part, query.prune, listener)
 
     # What is not named can be told only of all at once.
-    parts = [entries] if query.prune is not None else in_parts(entries, _document)
+    parts = (
+        [entries]
+        if query.prune is not None
+        else in_parts(entries, attrgetter("collection", "document"))
+    )
     return await respond(context, UploadWork(parts, write))
-
-
-def _document(passage: Passage) -> tuple[str, str]:
-    return passage.collection, passage.document
 
 
 def _require_writable(crib: Crib, names: Iterable[str], scope: Scope) -> None:
@@ -336,15 +329,8 @@ class RemoveBody(Body):
 
     model_config = documented(examples=[{"collection": "handbook", "documents": ["holidays.md"]}])
 
-    collection: CollectionName
+    collection: _CollectionName
     documents: list[str] = Field(min_length=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """How many passages went."""
-
-    removed: int
 
 
 async def delete_documents(context: RequestContext, body: RemoveBody) -> Response:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
@@ -90,9 +90,7 @@ EXAMPLE_TOOL: dict[str, Any] = {
 
 
 @checked_dataclass(
-    frozen=True,
-    kw_only=True,
-    config=documented(examples=[{"query": "write a mail", "k": 3}]),
+    frozen=True, kw_only=True, config=documented(examples=[{"query": "write a mail", "k": 3}])
 )
 class SearchBody(SearchOptions):
     """What the tools must do.
@@ -124,7 +122,9 @@ class FoundTools(FindResult):
 
 async def find_tools(context: RequestContext, body: SearchBody) -> Response:
     """Find the tools that fit a query, best first; none where the gate finds none to fit."""
-    options = replace(body, scope=context.scope(body.scope))
+    given: dict[str, Any] = {each.name: getattr(body, each.name) for each in fields(SearchOptions)}
+    given["scope"] = context.scope(body.scope)
+    options = SearchOptions(**given)
     found = await context.read(lambda crib: crib.tools.find(body.query, options))
     context.answered(found.took_ms, verdict=found.verdict, degraded=found.degraded, text=body.query)
     return shaped(found, found.tools, body.shape, "tools")
@@ -231,11 +231,7 @@ async def upload_tools(context: RequestContext, query: ToolUpload, request: Requ
                 report = _pruned(crib, report, context.scope(), pruning, named)
         return replace(report, refused=(*report.refused, *held))
 
-    return await respond(context, UploadWork(in_parts(entries, _tool_id), write, finish))
-
-
-def _tool_id(spec: ToolSpec) -> str:
-    return spec.id
+    return await respond(context, UploadWork(in_parts(entries, attrgetter("id")), write, finish))
 
 
 def _by_source(refused: Iterable[Refusal], entries: Iterable[Entry]) -> tuple[Refusal, ...]:
@@ -409,13 +405,14 @@ async def get_tool(context: RequestContext, tool_id: ToolId) -> Response:
 
 async def delete_tool(context: RequestContext, tool_id: ToolId) -> None:
     """Take a tool out."""
-    await context.write(partial(_remove, tool_id, context.scope()))
+    scope = context.scope()
 
+    def work(crib: Crib) -> None:
+        # One out of scope is as unknown as any other.
+        crib.get_tool(tool_id, scope=scope)
+        crib.remove_tools(tool_id)
 
-def _remove(tool_id: str, scope: Scope, crib: Crib) -> None:
-    # One out of scope is as unknown as any other.
-    crib.get_tool(tool_id, scope=scope)
-    crib.remove_tools(tool_id)
+    await context.write(work)
 
 
 async def count_facets(context: RequestContext) -> Response:

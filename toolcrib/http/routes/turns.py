@@ -13,12 +13,7 @@ from starlette.responses import Response
 
 from toolcrib.build import is_url
 from toolcrib.crib import Crib
-from toolcrib.errors import (
-    CalibrationError,
-    FeedbackError,
-    UnknownDecisionError,
-    UnknownToolError,
-)
+from toolcrib.errors import CalibrationError, FeedbackError, UnknownDecisionError, UnknownToolError
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routes.tools import Shape, shaped
 from toolcrib.http.routing import AS_WHOLE, Body, Count, Endpoint, answer, documented

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from types import MappingProxyType
 
-from toolcrib.records.context import Entity
+from toolcrib.records import Entity
 from toolcrib.router.context.phrases import PhraseIndex, listed, split_words
 from toolcrib.router.context.pii import personal_entities, secrets
 

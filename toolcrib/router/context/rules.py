@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from toolcrib.records.context import Context, Entity
+from toolcrib.records import Context, Entity
 from toolcrib.records.scope import Sensitivity
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.cues import CueIndexes, Cues, load_cues

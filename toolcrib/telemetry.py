@@ -10,10 +10,10 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Literal, TypeAlias
+from typing import Any, BinaryIO, Literal
 
 from pydantic_core import to_json
 
@@ -259,9 +259,6 @@ QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 
 OK = 200
 
-Event: TypeAlias = MutableMapping[str, Any]
-Renderer: TypeAlias = Callable[[Any, str, Event], bytes]
-
 
 class Logs:
     """Writes one line for each request, and one for what went wrong.
@@ -332,19 +329,15 @@ class _Lossy:
             self._stream.flush()
 
 
-def _renderer(library: Any, format: Literal["json", "text"]) -> Renderer:
+def _renderer(library: Any, format: Literal["json", "text"]) -> Callable[[Any, Any, Any], bytes]:
     if format == "json":
-        return _as_json
+        return lambda _logger, _method, event: to_json(event)
     console: Any = library.dev.ConsoleRenderer(colors=False)
 
-    def as_text(logger: Any, method: str, event: Event) -> bytes:
-        return console(logger, method, event).encode()
+    def as_text(*told: Any) -> bytes:
+        return console(*told).encode()
 
     return as_text
-
-
-def _as_json(_logger: Any, _method: str, event: Event) -> bytes:
-    return to_json(event)
 
 
 class _ToLogs(logging.Handler):

@@ -1,0 +1,29 @@
+"""Awaitable calls: a blocking method as one that is awaited, which runs it in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+__all__ = ["in_thread"]
+
+_Owner = TypeVar("_Owner")
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+
+def in_thread(
+    method: Callable[Concatenate[_Owner, _Given], _Result],
+    run: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread,
+) -> Callable[Concatenate[_Owner, _Given], Coroutine[Any, Any, _Result]]:
+    """The method to be awaited, by way of `run`; what it calls back comes from a thread."""
+
+    @wraps(method)
+    async def call(self: _Owner, *given: _Given.args, **named: _Given.kwargs) -> _Result:
+        return await run(partial(getattr(self, method.__name__), *given, **named))
+
+    call.__name__ = f"a{method.__name__}"
+    call.__doc__ = f"As `{method.__name__}`, in a thread."
+    return call
