@@ -351,7 +351,7 @@ def test_every_ranked_tool_has_features_and_a_label(full: Crib) -> None:
 
 def test_the_features_are_those_that_answers_are_judged_by(full: Crib) -> None:
     one = gather_evidence(full, [MAIL, NOTHING])[0]
-    assert np.array_equal(one.features, full.evidence(MAIL.text).features)
+    assert np.array_equal(one.features, full.tools.evidence(MAIL.text).features)
 
 
 def test_an_unanswerable_query_has_no_right_tool(full: Crib) -> None:

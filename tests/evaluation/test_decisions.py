@@ -179,8 +179,9 @@ class TestJoining:
     """A decision, and what was said of it."""
 
     def test_what_was_logged_is_what_is_read(self):
-        row = one(record(kind="both")).row
-        assert (row.id, row.at.timestamp(), row.route.kind) == ("d1", MARCH, "both")
+        logged = one(record(kind="both"))
+        row = logged.row
+        assert (row.id, logged.at.timestamp(), row.route.kind) == ("d1", MARCH, "both")
         assert (row.context.intent, row.context.domain) == ("ask", "office")
         assert [tool.id for tool in row.tools.items] == ["mail/send"]
         assert [hit.id for hit in row.knowledge.collections] == ["handbook"]
