@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from toolcrib.evaluation.dataset import LabelledQuery
+from toolcrib.evaluation.measures import spoken
 from toolcrib.evaluation.report.page import headline
 from toolcrib.evaluation.report.svg import LOOKS, OTHER
 from toolcrib.evaluation.report.tables import (
@@ -15,7 +16,6 @@ from toolcrib.evaluation.report.tables import (
     leaderboard,
     looks_of,
     overall,
-    spoken,
 )
 from toolcrib.evaluation.results import (
     Comparison,

@@ -8,6 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from toolcrib.evaluation.measures import MEASURES, spoken
 from toolcrib.evaluation.mistakes import confusions, worst_queries
 from toolcrib.evaluation.report.plots import (
     STAGES,
@@ -29,7 +30,6 @@ from toolcrib.evaluation.report.tables import (
     measure_table,
     overall,
     per_set_table,
-    spoken,
 )
 from toolcrib.evaluation.results import Comparison, Evaluation, SetResult, SystemResult
 from toolcrib.extras import import_extra
@@ -63,6 +63,11 @@ def render(evaluation: Evaluation) -> str:
         per_set=per_set_table(evaluation, whole, looks) if several else None,
         chapters=[_chapter(one, evaluation, looks) for one in evaluation.sets.values()],
         settings=evaluation.settings,
+        measures=[
+            (f"{one.title}@k" if one.cutoffs is None else spoken(*one.names(())), one.meaning)
+            for one in MEASURES
+            if one.meaning
+        ],
         first=next(iter(whole.systems), ""),
     )
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from toolcrib.evaluation.measures import lower_is_better, main_measure
+from toolcrib.evaluation.gate_measures import CONFIDENCE_GATES, GATES
+from toolcrib.evaluation.measures import MEASURES, lower_is_better, main_measure, spoken
 from toolcrib.evaluation.report.svg import LOOKS, OTHER, Look, milliseconds
 from toolcrib.evaluation.results import Evaluation, Interval, SetResult, SystemResult
 
@@ -24,28 +25,9 @@ __all__ = [
     "measure_table",
     "overall",
     "per_set_table",
-    "spoken",
 ]
 
 ABSENT = "–"
-
-GATES = {
-    "auroc": ("AUROC", True),
-    "auprc": ("AUPRC", True),
-    "false_acceptance@95": ("False acc. @95", False),
-    "ece": ("ECE", False),
-    "brier": ("Brier", False),
-    "risk@80": ("Risk @80", False),
-    "correlation": ("Correlation", True),
-    "accepted": ("Accepted", None),
-    "accepted_precision": ("Precision of accepted", True),
-}
-"""Titles, and whether higher is better; shares have no better."""
-
-CONFIDENCE_GATES = GATES.keys() - {"accepted", "accepted_precision"}
-"""What a system has only when it gives a confidence; verdicts can be given without."""
-
-SPOKEN = {"ndcg": "nDCG", "mrr": "MRR"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +62,6 @@ class Table:
     caption: str
     columns: tuple[str, ...]
     rows: tuple[TableRow, ...]
-
-
-def spoken(measure: str) -> str:
-    """A measure's name as people write it, `nDCG@10`."""
-    name, at, k = measure.partition("@")
-    return SPOKEN.get(name, name.replace("_", " ")) + at + k
 
 
 def leaderboard(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> Table:
@@ -133,9 +109,9 @@ def gate_table(one: SetResult, looks: Mapping[str, Look]) -> Table:
     best: dict[str, float] = {}
     for gate in gates:
         values = [system.gates[gate] for system in systems if gate in system.gates]
-        higher = GATES[gate][1]
-        if higher is not None and len(values) > 1:
-            best[gate] = max(values) if higher else min(values)
+        choose = GATES[gate].best
+        if choose is not None and len(values) > 1:
+            best[gate] = choose(values)
     cells = {
         system.name: [
             Cell(f"{system.gates[gate]:.3f}", best=system.gates[gate] == best.get(gate))
@@ -145,16 +121,15 @@ def gate_table(one: SetResult, looks: Mapping[str, Look]) -> Table:
         ]
         for system in systems
     }
-    columns = tuple(GATES[gate][0] for gate in gates)
+    columns = tuple(GATES[gate].title for gate in gates)
     return Table("What the confidence is worth", columns, _rows(systems, looks, cells))
 
 
 def _deciding(one: SetResult) -> list[str]:
-    measures = dict.fromkeys(m for system in one.systems.values() for m in system.measures)
-    main = main_measure_of(one)
-    k = main.partition("@")[2]
-    wanted = (main, f"recall@{k}", f"completeness@{k}", "hit@1", "mrr", f"forbidden@{k}")
-    return [name for name in wanted if name in measures]
+    taken = {m for system in one.systems.values() for m in system.measures}
+    k = int(main_measure(taken).partition("@")[2] or 0)
+    wanted = [name for measure in MEASURES if measure.leading for name in measure.names([k])]
+    return [name for name in wanted if name in taken]
 
 
 def _cost_cells(system: SystemResult) -> tuple[Cell, Cell]:
@@ -287,7 +262,7 @@ def _macro_interval(mean: float, measure: str, parts: Sequence[SystemResult]) ->
 
 def main_measure_of(one: SetResult) -> str:
     """What systems are ranked by: nDCG@10 where there is any; empty where nothing was measured."""
-    return main_measure({m: 0 for system in one.systems.values() for m in system.measures})
+    return main_measure(m for system in one.systems.values() for m in system.measures)
 
 
 def best_first(one: SetResult) -> list[SystemResult]:
