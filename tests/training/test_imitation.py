@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from toolcrib.encoders.lexical import split_identifier
 from toolcrib.indexers.points import clean, dense_text
 from toolcrib.records import ToolSpec
-from toolcrib.training.data import Example
-from toolcrib.training.imitation import imitate
+from toolcrib.training.data import Example, imitate
 
 SEEDS = range(150)
 DELETE = ToolSpec(name="purge", description="Deletes tags from a key. Needs the owner's right.")

@@ -8,15 +8,15 @@ import pytest
 
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.measures import spoken
-from toolcrib.evaluation.report.page import headline
-from toolcrib.evaluation.report.svg import LOOKS, OTHER
-from toolcrib.evaluation.report.tables import (
+from toolcrib.evaluation.report.page import (
     best_first,
     gate_table,
+    headline,
     leaderboard,
     looks_of,
     overall,
 )
+from toolcrib.evaluation.report.svg import LOOKS, OTHER
 from toolcrib.evaluation.results import (
     Comparison,
     Evaluation,
