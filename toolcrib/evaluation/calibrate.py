@@ -183,7 +183,7 @@ def calibrate(
     seed: int = 0,
     start: Calibration | None = None,
 ) -> Calibration:
-    """_Fit a calibration; `start` is the one in use, which may be all that is needed.
+    """Fit a calibration; `start` is the one in use, which may be all that is needed.
 
     Raises:
         CalibrationError: fewer than `MIN_QUERIES` queries, or (nearly) all first tools right,
@@ -444,7 +444,7 @@ def learn(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Calibration:
-    """_Fit a calibration to the tools of an index; it is neither used nor kept by this.
+    """Fit a calibration to the tools of an index; it is neither used nor kept by this.
 
     The head is fitted on the tools' examples and the calibration on the queries, so the queries
     must not be those examples.

@@ -20,7 +20,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.gate_measures import BINS, ReliabilityBin, expected_error, reliability_bins
-from toolcrib.evaluation.rows import Located
+from toolcrib.evaluation.rows import LocatedQuery
 from toolcrib.records import CollectionHit, Outcome, Refusal
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
 from toolcrib.router.decision_log import Feedback
@@ -324,7 +324,7 @@ def _said(row: FeedbackRecord) -> dict[str, Any]:
 
 def labelled_queries(
     records: Iterable[Mapping[str, Any]], source: str = "the log"
-) -> list[Located | Refusal]:
+) -> list[LocatedQuery | Refusal]:
     """The decisions whose right tools somebody named, as queries that can be learned from.
 
     A decision that was logged without its text is refused: there is nothing to ask again.
@@ -332,7 +332,7 @@ def labelled_queries(
     return list(_labelled(read_decisions(records).decisions, source))
 
 
-def _labelled(decisions: Iterable[LoggedDecision], source: str) -> Iterator[Located | Refusal]:
+def _labelled(decisions: Iterable[LoggedDecision], source: str) -> Iterator[LocatedQuery | Refusal]:
     for one in decisions:
         tools = one.feedback.tools if one.feedback else None
         if tools is None:
@@ -350,7 +350,7 @@ def _labelled(decisions: Iterable[LoggedDecision], source: str) -> Iterator[Loca
             answerable=bool(tools),
             unanswerable_scope="" if tools else "corpus",
         )
-        yield Located(f"{source}: {place}", query)
+        yield LocatedQuery(f"{source}: {place}", query)
 
 
 TOOL_ROUTES = ("tools", "both", "general")

@@ -26,15 +26,14 @@ from toolcrib.evaluation.rows import (
     FileRow,
     Filled,
     IntentRow,
-    Located,
-    QueryRow,
+    LocatedQuery,
     checked,
     intent_tool,
+    located,
     read_intents,
     read_queries,
     read_rows,
     strictness,
-    validated,
 )
 from toolcrib.extras import require_extra
 from toolcrib.indexers.readers.base import Source, build_spec
@@ -148,7 +147,7 @@ def _schema(parameters: object) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
-def _query(table: HubTable, row: Fields) -> Located | Refusal:
+def _query(table: HubTable, row: Fields) -> LocatedQuery | Refusal:
     given = _json(str(row.get("labels") or ""))
     labels = cast("list[Fields]", given) if isinstance(given, list) else []
     grades = {str(label.get("id")): label.get("relevance", 1) for label in labels}
@@ -160,7 +159,7 @@ def _query(table: HubTable, row: Fields) -> Located | Refusal:
 def _intents(name: str, found: HubSet, rows: Rows) -> DataSet:
     """Utterances with a text and the name of their intent, which is all there is of it."""
     intents: dict[str, ToolSpec | Refusal] = {}
-    queries: list[Located | Refusal] = []
+    queries: list[LocatedQuery | Refusal] = []
     for table in found.queries:
         for number, row in enumerate(rows(table)):
             label = str(row.get("intent") or row.get("label_text") or "")
@@ -175,9 +174,8 @@ def _intents(name: str, found: HubSet, rows: Rows) -> DataSet:
     return checked(name, intents.values(), queries, "intents")
 
 
-def _located(table: HubTable, place: str, fields: Fields) -> Located | Refusal:
-    row = validated(table.repo, place, {**fields, "split": table.split}, QueryRow)
-    return row if isinstance(row, Refusal) else Located(f"{table.repo}: {place}", row.as_query())
+def _located(table: HubTable, place: str, fields: Fields) -> LocatedQuery | Refusal:
+    return located(table.repo, place, {**fields, "split": table.split}, table.repo)
 
 
 def _json(text: str) -> object:
@@ -339,7 +337,7 @@ def _documents(folder: Path) -> Iterator[ToolSpec | Refusal]:
         yield build_spec(str(path), place, fields)
 
 
-def _queries(folder: Path) -> Iterator[Located | Refusal]:
+def _queries(folder: Path) -> Iterator[LocatedQuery | Refusal]:
     path = _file(folder, "queries.jsonl")
     topics: dict[str, _Topic] = {}
     for item in read_rows(path, _TopicRow):
@@ -357,12 +355,14 @@ def _queries(folder: Path) -> Iterator[Located | Refusal]:
     )
     found = [item for qrels in files for item in _judged(path, topics, qrels)]
     yield from found
-    judged = {item.query.id for item in found if isinstance(item, Located)}
+    judged = {item.query.id for item in found if isinstance(item, LocatedQuery)}
     for query_id in [query_id for query_id in topics if query_id not in judged]:
         yield Refusal(str(path), topics[query_id][0], "no judgement in qrels/ is above 0")
 
 
-def _judged(path: Path, topics: Mapping[str, _Topic], qrels: Path) -> Iterator[Located | Refusal]:
+def _judged(
+    path: Path, topics: Mapping[str, _Topic], qrels: Path
+) -> Iterator[LocatedQuery | Refusal]:
     """Yield the queries that one file of judgements names, with its split."""
     grades: dict[str, dict[str, float]] = defaultdict(dict)
     for number, line in Source.named(str(qrels)).lines():
@@ -378,8 +378,7 @@ def _judged(path: Path, topics: Mapping[str, _Topic], qrels: Path) -> Iterator[L
     for query_id, relevant in grades.items():
         place, topic = topics[query_id]
         fields = {**topic.model_dump(), "split": qrels.name.split(".")[0], "relevant": relevant}
-        row = validated(str(path), place, fields, QueryRow)
-        yield row if isinstance(row, Refusal) else Located(f"{path.name}: {place}", row.as_query())
+        yield located(str(path), place, fields, path.name)
 
 
 def _judgement(line: bytes) -> tuple[str, str, float] | None:
