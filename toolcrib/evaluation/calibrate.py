@@ -14,6 +14,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -414,14 +415,11 @@ def fit_head(crib: Crib) -> Head | None:
         MissingExtraError: scikit-learn is not installed.
     """
     tools = [tool for tool in crib.list_tools() if tool.enabled]
-    taught = sorted((t for t in tools if len(t.success_examples) >= MIN_EXAMPLES), key=_id)
+    taught = [tool for tool in tools if len(tool.success_examples) >= MIN_EXAMPLES]
+    taught.sort(key=attrgetter("id"))
     if not MIN_TOOLS <= len(taught) <= MAX_TOOLS or len(taught) < MIN_SHARE * len(tools):
         return None
     return _fitted(crib, taught)
-
-
-def _id(tool: ToolSpec) -> str:
-    return tool.id
 
 
 def _fitted(crib: Crib, tools: Sequence[ToolSpec]) -> Head:
