@@ -110,12 +110,6 @@ class TestHolding:
         bins = reliability_bins(p, right)
         assert sum(one.count * abs(one.confidence - one.accuracy) for one in bins) / len(p) < 0.02
 
-    def test_they_are_those_of_the_truth(
-        self, fitted: Calibration, fresh: list[LabelledEvidence]
-    ) -> None:
-        true = np.array([_truth(one.features)[0] for one in fresh])
-        assert np.abs(_firsts(fitted, fresh) - true).mean() < 0.03
-
     def test_its_own_figures_are_what_fresh_queries_say(
         self, fitted: Calibration, fresh: list[LabelledEvidence]
     ) -> None:
@@ -164,9 +158,6 @@ class TestWhichWay:
         assert made.method == "fitted"
         assert _log_loss(made, fresh) < _log_loss(start, fresh)
 
-    def test_without_one_there_is_nothing_but_to_fit(self) -> None:
-        assert calibrate(_drawn(60, seed=1), IDENTITY).method == "fitted"
-
     def test_a_ranking_is_never_turned_round(self) -> None:
         start = _start(-TRUTH, OFFSET)
         made = calibrate(_drawn(60, seed=1), IDENTITY, start=start)
@@ -201,14 +192,13 @@ class TestTooLittle:
         with pytest.raises(CalibrationError, match=f"^{which} labelled query has a right tool on"):
             calibrate(shown, IDENTITY)
 
-    @pytest.mark.parametrize("seed", range(3))
-    def test_a_single_right_tool_is_too_little_as_well(self, seed: int) -> None:
+    def test_a_single_right_tool_is_too_little_as_well(self) -> None:
         shown = [
             _evidence(one.query.text, one.features, np.arange(TOOLS) == (0 if place == 0 else -1))
             for place, one in enumerate(_drawn(40))
         ]
         with pytest.raises(CalibrationError, match="tell apart"):
-            calibrate(shown, IDENTITY, seed=seed)
+            calibrate(shown, IDENTITY)
 
     def test_scikit_learn_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
@@ -243,11 +233,6 @@ class TestSeeds:
         assert made.weights == pytest.approx(turned.weights, rel=1e-4)
         assert made.needed == pytest.approx(turned.needed, abs=1e-4)
         assert made.data_digest == turned.data_digest
-
-    def test_another_seed_parts_the_queries_in_another_way(self) -> None:
-        one, other = (calibrate(_drawn(80), IDENTITY, seed=seed) for seed in (0, 1))
-        assert (one.seed, other.seed) == (0, 1)
-        assert one.figures != other.figures
 
     def test_the_digest_is_of_texts_and_labels(self) -> None:
         shown = _drawn(40)
@@ -286,11 +271,6 @@ class TestHiddenTwins:
         assert alone.curves[""].false_acceptance is None
         assert with_twins.curves[""].false_acceptance is not None
         assert len(with_twins.needed) == len(alone.needed)
-
-    def test_their_digest_is_that_of_the_queries(self) -> None:
-        shown = _drawn(60)
-        both = calibrate([*shown, *_twins(shown)], IDENTITY)
-        assert both.data_digest == calibrate(shown, IDENTITY).data_digest
 
 
 class TestServers:
@@ -351,14 +331,7 @@ def test_every_ranked_tool_has_features_and_a_label(full: Crib) -> None:
 
 def test_the_features_are_those_that_answers_are_judged_by(full: Crib) -> None:
     one = gather_evidence(full, [MAIL, NOTHING])[0]
-    assert np.array_equal(one.features, full.evidence(MAIL.text).features)
-
-
-def test_an_unanswerable_query_has_no_right_tool(full: Crib) -> None:
-    one = _only(gather_evidence(full, [NOTHING]))
-    assert not one.right.any()
-    assert not one.first_is_right
-    assert not one.answerable
+    assert np.array_equal(one.features, full.tools.evidence(MAIL.text).features)
 
 
 def test_where_all_are_answerable_each_is_asked_again_without_its_tools(full: Crib) -> None:
@@ -378,11 +351,6 @@ def test_hidden_ones_weigh_a_tenth_of_all(full: Crib) -> None:
     found = gather_evidence(full, [MAIL, PARCEL])
     hidden = sum(one.weight for one in found if one.hidden)
     assert hidden / sum(one.weight for one in found) == pytest.approx(0.1)
-
-
-def test_real_unanswerable_queries_make_hidden_ones_needless(full: Crib) -> None:
-    found = gather_evidence(full, [MAIL, NOTHING, PARCEL])
-    assert [one.hidden for one in found] == [False] * 3
 
 
 def test_needed_tools_that_are_not_found_are_counted(full: Crib) -> None:

@@ -12,8 +12,7 @@ from typing import ClassVar
 import pytest
 
 from toolcrib.errors import MissingExtraError, SourceError
-from toolcrib.evaluation.hub import HUB_SETS, load_from_hub
-from toolcrib.evaluation.loaders import load
+from toolcrib.evaluation.loaders import HUB_SETS, load, load_from_hub
 
 
 def document(**fields):

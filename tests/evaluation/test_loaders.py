@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import SourceError, UnknownFormatError
-from toolcrib.evaluation.hub import HUB_SETS
-from toolcrib.evaluation.loaders import FOLDER_FORMS, load, with_tools
+from toolcrib.evaluation.loaders import FOLDER_FORMS, HUB_SETS, load, with_tools
 from toolcrib.records import ToolSpec
 
 DATA = Path(__file__).parents[2] / "data"

@@ -37,28 +37,6 @@ def test_graded_ndcg_has_linear_gain_and_a_logarithmic_discount():
     assert values["ndcg@1"] == 0
 
 
-def test_every_other_measure_worked_by_hand():
-    values = _one("xbya", _query(a=2, b=1, c=1))
-    assert values["recall@1"] == 0
-    assert values["recall@3"] == pytest.approx(1 / 3)
-    assert values["recall@5"] == pytest.approx(2 / 3)
-    assert values["precision@3"] == pytest.approx(1 / 3)
-    assert values["hit@1"] == 0
-    assert values["mrr"] == pytest.approx(1 / 2)
-    assert values["completeness@5"] == 0
-
-
-def test_precision_divides_by_k_and_returned_precision_by_what_was_returned():
-    values = _one("ab", _query(a=1))
-    assert values["precision@5"] == pytest.approx(1 / 5)
-    assert values["returned_precision"] == pytest.approx(1 / 2)
-
-
-def test_a_set_is_complete_from_the_rank_of_its_last_relevant_tool_on():
-    values = _one("axb", _query(a=1, b=1))
-    assert [values[f"completeness@{k}"] for k in KS] == [0, 1, 1]
-
-
 def test_an_omitted_query_scores_zero_and_its_neighbours_what_they_are_worth():
     answered, omitted = measure([["a"], []], [_query(a=1), _query(a=1)], KS)
     assert set(omitted) == set(answered)
@@ -158,19 +136,8 @@ def test_a_definition_costs_its_json_in_tokens():
             '"parameters":{"type":"object","properties":{}}}}'
         )
     )
-    words = [
-        "type",
-        "function",
-        "function",
-        "name",
-        "ping",
-        "description",
-        "parameters",
-        "type",
-        "object",
-        "properties",
-    ]
-    assert PromptTokens([SHORT]).count([SHORT.id]) == marks + len(words)
+    words = 10
+    assert PromptTokens([SHORT]).count([SHORT.id]) == marks + words
 
 
 def test_long_definitions_are_counted_to_their_end():

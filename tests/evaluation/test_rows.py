@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from dataclasses import replace
 
@@ -15,13 +14,11 @@ from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.rows import (
     STRICTNESS,
     LeakReport,
-    Located,
-    QueryRow,
+    LocatedQuery,
     checked,
     name_leak,
     read_intents,
     read_queries,
-    validated,
     with_shots,
 )
 from toolcrib.records import Refusal, ToolSpec
@@ -41,7 +38,7 @@ def one(tmp_path, **fields):
 
 def test_a_row_becomes_a_query_with_its_place(tmp_path):
     expected = LabelledQuery("q1", "ring Ada", "test", {"call": 1.0}, answerable=True)
-    assert one(tmp_path) == Located("queries.jsonl: line 1", expected)
+    assert one(tmp_path) == LocatedQuery("queries.jsonl: line 1", expected)
 
 
 def test_every_field_is_read(tmp_path):
@@ -76,10 +73,6 @@ def test_a_query_without_relevant_tools_is_unanswerable(tmp_path):
     assert (query.answerable, query.unanswerable_scope) == (False, "no_tool_needed")
 
 
-def test_a_number_may_be_an_id(tmp_path):
-    assert one(tmp_path, id=17).query.id == "17"
-
-
 @pytest.mark.parametrize("name", ["validation", "valid", "val", "dev"])
 def test_the_development_split_has_several_names(tmp_path, name):
     assert one(tmp_path, split=name).query.split == "dev"
@@ -107,39 +100,20 @@ def test_the_development_split_has_several_names(tmp_path, name):
 def test_a_bad_row_is_refused_with_line_field_and_reason(tmp_path, fields, reason):
     path = write(tmp_path / "queries.jsonl", GOOD, {**GOOD, **fields})
     good, bad = read_queries(path)
-    assert isinstance(good, Located)
+    assert isinstance(good, LocatedQuery)
     assert bad == Refusal(str(path), "line 2", reason)
 
 
 def test_a_line_that_is_no_json_object_loses_only_itself(tmp_path):
     path = write(tmp_path / "queries.jsonl", "{oops", GOOD, "[1]", {**GOOD, "id": "q2"})
     items = list(read_queries(path))
-    assert [item.query.id for item in items if isinstance(item, Located)] == ["q1", "q2"]
+    assert [item.query.id for item in items if isinstance(item, LocatedQuery)] == ["q1", "q2"]
     assert [item.place for item in items if isinstance(item, Refusal)] == ["line 1", "line 3"]
-
-
-def test_infinite_grades_are_refused():
-    bad = validated("f", "line 1", {**GOOD, "relevant": {"call": float("inf")}}, QueryRow)
-    assert bad == Refusal("f", "line 1", "relevant: call: Input should be a finite number")
-
-
-def test_compressed_rows_are_read(tmp_path):
-    path = tmp_path / "queries.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(GOOD).encode() + b"\n"))
-    (item,) = read_queries(path)
-    assert item.place == "queries.jsonl.gz: line 1"
 
 
 def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(SourceError, match="no such file"):
         list(read_queries(tmp_path / "queries.jsonl"))
-
-
-def test_a_damaged_compressed_file_is_an_error(tmp_path):
-    path = tmp_path / "queries.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(GOOD).encode() * 1000)[:-9])
-    with pytest.raises(SourceError, match="damaged gzip"):
-        list(read_queries(path))
 
 
 def test_an_intent_becomes_a_tool_described_by_its_name(tmp_path):
@@ -165,7 +139,7 @@ CALL, DIAL = ToolSpec(name="call"), ToolSpec(name="dial")
 def located(id, text, split="test", *, line=1, relevant=("call",), **fields):
     grades = dict.fromkeys(relevant, 1.0)
     query = LabelledQuery(id, text, split, grades, answerable=bool(grades), **fields)
-    return Located(f"q.jsonl: line {line}", query)
+    return LocatedQuery(f"q.jsonl: line {line}", query)
 
 
 def test_what_is_sound_passes_without_a_note():
@@ -263,16 +237,6 @@ def test_a_text_may_stand_twice_in_one_split():
     assert (len(data.queries), data.notes) == (2, ())
 
 
-def test_a_name_leak_is_noted():
-    data = checked("set", [CALL], [located("a", "call Ada"), located("b", "ring Ada")])
-    assert data.notes == (
-        (
-            "name leak: 50.0% of the answerable queries spell a relevant tool's name, "
-            "50.0% spell it as words"
-        ),
-    )
-
-
 def test_without_tools_the_first_refusal_is_raised():
     refused = Refusal("tools.jsonl", "line 1", "name: missing")
     with pytest.raises(SourceError) as caught:
@@ -362,15 +326,6 @@ def test_parts_of_a_name_and_longer_words_are_none(text):
     assert leak(text, "price") == LeakReport(0, 0)
 
 
-def test_the_name_of_another_tool_is_none():
-    assert leak("sendMail and send mail", "price") == LeakReport(0, 0)
-
-
-def test_one_of_several_relevant_tools_is_enough():
-    assert leak("sendMail", "price", "mail") == LeakReport(1, 1)
-    assert leak("send mail", "price", "mail") == LeakReport(0, 1)
-
-
 def test_shares_are_of_the_answerable_queries():
     queries = [
         query("get_stock_price", "price"),
@@ -387,8 +342,10 @@ def test_without_answerable_queries_nothing_leaks():
     assert leak("get_stock_price") == LeakReport(0, 0)
 
 
-def test_labels_without_a_tool_are_passed_over():
+def test_names_of_other_tools_and_labels_without_a_tool_are_passed_over():
     assert leak("get_stock_price", "gone") == LeakReport(0, 0)
+    assert leak("sendMail and send mail", "price") == LeakReport(0, 0)
+    assert leak("send mail", "price", "mail") == LeakReport(0, 1)
 
 
 def test_names_in_other_scripts_and_with_signs_are_found():

@@ -188,14 +188,6 @@ def test_the_first_system_must_not_fail():
         evaluate([DATA], {"stumbling": Stumbling, "bm25": Bm25})
 
 
-def test_more_than_the_largest_k_is_cut():
-    system = Fixed(*(tool.id for tool in TOOLS))
-    result = evaluate([DATA], {"fixed": lambda: system}, ks=(1, 2)).sets["office"]
-    assert {k for _, k, _ in system.asked} == {2}
-    assert {len(o.answer.ranked) for o in result.systems["fixed"].outcomes} == {2}
-    assert "recall@2" in result.systems["fixed"].measures
-
-
 RESTRICTED = DataSet(
     "restricted",
     TOOLS,
@@ -277,10 +269,6 @@ def test_a_limit_draws_the_same_queries_for_every_system_and_again():
     assert len({asked(seed)[0] for seed in range(8)}) > 1
 
 
-def test_a_limit_beyond_the_queries_takes_them_all():
-    assert evaluate([DATA], {"a": _fixed()}, limit=99).sets["office"].queries == 5
-
-
 def test_progress_counts_the_queries_of_each_system():
     seen: list[Progress] = []
     evaluate([RESTRICTED], {"bm25": Bm25}, progress=seen.append)
@@ -324,11 +312,6 @@ def test_a_system_that_can_learn_does_so_from_the_split_named_and_others_are_lef
     data = replace(DATA, queries=(*DATA.queries, extra))
     evaluate([data], {"fixed": _fixed(), "studious": lambda: Studious("weather")}, learn="dev")
     assert Studious.learned == ("studied",)
-
-
-def test_settings_say_how_it_was_measured():
-    settings = evaluate([DATA], {"fixed": _fixed()}, seed=7, limit=2).settings
-    assert (settings["seed"], settings["limit"], settings["k"]) == ("7", "2", "1,3,5,10")
 
 
 class Generous(Fixed):

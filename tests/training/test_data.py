@@ -113,14 +113,6 @@ def test_the_order_of_the_tools_changes_nothing():
     assert learnt(asked(send=1)) == learnt(asked(send=1), tools=TOOLS[::-1])
 
 
-def test_the_sample_data_teaches_of_every_answerable_query(sample):
-    train = sample.split("train")
-    data = from_labels(sample, train)
-    answered = [query for query in train if query.relevant]
-    assert {e.query for e in data.examples} == {" ".join(query.text.split()) for query in answered}
-    assert len(data.examples) == sum(min(2, len(query.relevant)) for query in answered)
-
-
 @st.composite
 def parts(draw):
     documents = draw(st.lists(st.sampled_from("abcdef"), min_size=1, unique=True))
@@ -140,18 +132,7 @@ def parts(draw):
 def test_joined_sets_keep_every_pairs_texts(several):
     whole = joined(several)
     assert told(whole) == [pair for part in several for pair in told(part)]
-
-
-@given(st.lists(parts(), max_size=4))
-def test_a_text_that_two_sets_hold_is_one_text(several):
-    whole = joined(several)
-    assert len(set(whole.documents)) == len(whole.documents)
-    assert set(whole.documents) == {text for part in several for text in part.documents}
-
-
-@given(parts())
-def test_joining_one_set_changes_nothing(part):
-    assert joined([part]) == part
+    assert sorted(whole.documents) == sorted({t for part in several for t in part.documents})
 
 
 @given(parts(), st.integers(0, 6), st.integers())
@@ -221,12 +202,8 @@ def test_every_example_comes_once_but_for_a_last_few(sources, size, share, seed)
     assert len(set(places)) == len(places)
     assert set(places) <= set(range(len(sources)))
     assert len(sources) - len(places) < size
-
-
-@given(SOURCES, SIZES, SHARES, SEEDS)
-def test_every_batch_is_full(sources, size, share, seed):
-    drawn = batches(sources, size, homogeneous=share, seed=seed)
     assert all(len(batch) == size for batch in drawn)
+    assert drawn == batches(sources, size, homogeneous=share, seed=seed)
 
 
 @given(SOURCES, SIZES, SHARES, SEEDS)
@@ -235,29 +212,6 @@ def test_of_every_source_at_least_its_share_comes_in_batches_of_its_own(sources,
     for source in set(sources):
         own = sum(sources_of(batch, sources) == {source} for batch in drawn)
         assert own >= int(sources.count(source) * share) // size
-
-
-@given(SOURCES, SIZES, SHARES, SEEDS)
-def test_the_order_is_the_seeds(sources, size, share, seed):
-    first, second = (batches(sources, size, homogeneous=share, seed=seed) for _ in range(2))
-    assert first == second
-
-
-def test_another_seed_is_another_order():
-    sources = ["a", "b"] * 20
-    assert len({str(batches(sources, 4, seed=seed)) for seed in range(5)}) == 5
-
-
-def test_all_may_be_of_one_source():
-    sources = ["a"] * 8 + ["b"] * 12
-    drawn = batches(sources, 4, homogeneous=1)
-    assert sorted(min(sources_of(batch, sources)) for batch in drawn) == ["a"] * 2 + ["b"] * 3
-    assert all(len(sources_of(batch, sources)) == 1 for batch in drawn)
-
-
-def test_which_examples_meet_in_a_batch_of_one_source_is_the_seeds():
-    met = [set(map(frozenset, batches(["a"] * 40, 4, homogeneous=1, seed=n))) for n in (1, 2)]
-    assert met[0] != met[1]
 
 
 def test_none_need_be_of_one_source():
@@ -271,11 +225,6 @@ def test_batches_of_one_source_and_mixed_ones_take_turns():
     kinds = [len(sources_of(batch, sources)) for batch in batches(sources, 10)]
     assert kinds.count(1) == kinds.count(2) == 10
     assert kinds not in (sorted(kinds), sorted(kinds, reverse=True))
-
-
-@pytest.mark.parametrize("count", [0, 3])
-def test_too_few_examples_make_no_batch(count):
-    assert batches(["a"] * count, 4) == []
 
 
 LONG = "please show me every open issue of the website that nobody has looked at since last March"
@@ -328,10 +277,6 @@ def test_texts_of_few_words_are_alike_as_a_whole_only():
     assert "issues" not in held
 
 
-def test_nothing_is_like_a_text_where_none_is_held():
-    assert LONG not in HeldOut()
-
-
 def test_all_that_are_alike_are_told_in_order_and_once():
     ways = [LONG.replace(letter, letter.upper()) for letter in "bdfhikmnoprst"]
     held = HeldOut([*ways, "mail"])
@@ -351,12 +296,6 @@ def test_any_text_is_like_itself(text):
     assert text in HeldOut([text])
 
 
-@given(SENTENCES, SENTENCES)
-@settings(max_examples=50)
-def test_likeness_goes_both_ways(one, other):
-    assert (one in HeldOut([other])) == (other in HeldOut([one]))
-
-
 def test_texts_are_together_through_a_chain():
     chain = [slid(by) for by in (3, 4, 5, 6, 2, 1, 0)]
     assert slid(6) not in HeldOut([slid(0)])
@@ -368,19 +307,6 @@ def test_a_text_that_links_two_clusters_joins_them():
     assert clusters(apart) == [[0, 2], [1, 3]]
     between = [slid(by) for by in range(1, 6)]
     assert clusters([*apart, *between]) == [list(range(9))]
-
-
-def test_of_no_texts_there_are_no_clusters():
-    assert clusters([]) == []
-
-
-@given(st.lists(SENTENCES, max_size=12))
-@settings(max_examples=50)
-def test_every_place_is_in_one_cluster_and_clusters_are_in_order(texts):
-    found = clusters(texts)
-    assert sorted(place for group in found for place in group) == list(range(len(texts)))
-    assert all(group == sorted(group) for group in found)
-    assert found == sorted(found)
 
 
 @given(st.lists(SENTENCES, max_size=12))
@@ -443,13 +369,6 @@ def test_what_says_the_same_is_never_torn_apart(texts, seed):
         assert split.setdefault(said, query.split) == query.split
 
 
-def test_queries_of_the_sample_data_stay_with_their_like(sample):
-    data = replace(sample, queries=sample.queries * 2)
-    queries = split_anew(data).queries
-    for group in clusters([query.text for query in queries]):
-        assert len({queries[place].split for place in group}) == 1
-
-
 def test_queries_that_have_nothing_in_common_are_dealt_out_by_the_shares():
     assert sizes(split_anew(to_deal(words(100)))) == {TRAIN: 60, DEV: 15, TEST: 25}
 
@@ -460,16 +379,6 @@ def test_a_large_cluster_goes_whole_and_no_split_goes_without(seed):
     assert len({query.split for query in dealt.queries[:20]}) == 1
     assert min(sizes(dealt)[split] for split in (TRAIN, DEV, TEST)) > 10
     assert sizes(dealt)[TRAIN] <= 60
-
-
-def test_the_deal_is_the_seeds():
-    data = to_deal(words(50))
-    assert split_anew(data, 1) == split_anew(data, 1)
-    assert split_anew(data, 1) != split_anew(data, 2)
-
-
-def test_no_queries_are_no_splits():
-    assert split_anew(to_deal([])).queries == ()
 
 
 def mixed(*splits):
@@ -487,17 +396,6 @@ def test_test_queries_stay_where_they_are_and_all_keep_their_order():
     grown = with_dev(data)
     assert list(map(shown, grown.queries)) == list(map(shown, data.queries))
     assert grown.split(TEST) == data.split(TEST)
-
-
-@given(TEXTS, st.integers())
-@settings(max_examples=50)
-def test_development_queries_repeat_no_training_query(texts, seed):
-    grown = with_dev(to_deal(texts, TRAIN), seed)
-    said = {
-        split: {query.text.casefold().strip("¿?!") for query in grown.split(split)}
-        for split in (TRAIN, DEV)
-    }
-    assert not said[TRAIN] & said[DEV]
 
 
 def test_a_set_with_development_queries_keeps_them():

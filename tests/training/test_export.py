@@ -40,14 +40,14 @@ TEXTS = ["Write a letter to a person.", "how is the weather", "book a room in a 
 
 
 @pytest.fixture(scope="module")
-def made() -> Weights:
+def weights() -> Weights:
     return random_weights()
 
 
 @pytest.fixture(scope="module")
-def exported(made: Weights, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(weights: Weights, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export") / "new" / "model"
-    export(made, folder, CARD)
+    export(weights, folder, CARD)
     return folder
 
 
@@ -59,9 +59,9 @@ class TestExport:
     """What is written."""
 
     def test_the_same_weights_give_the_same_bytes(
-        self, made: Weights, exported: Path, tmp_path: Path
+        self, weights: Weights, exported: Path, tmp_path: Path
     ) -> None:
-        export(made, tmp_path, CARD)
+        export(weights, tmp_path, CARD)
         assert sorted(file.name for file in tmp_path.iterdir()) == sorted(FILES)
         for file in FILES:
             assert (tmp_path / file).read_bytes() == (exported / file).read_bytes()
@@ -82,14 +82,10 @@ class TestExport:
         assert _card(exported)["sha256"] == digests
         assert read_card(exported).identity == f"office@{digests['model.onnx'][:12]}"
 
-    def test_other_weights_have_another_digest(self, exported: Path, tmp_path: Path) -> None:
-        export(random_weights(seed=8), tmp_path, CARD)
-        assert _card(tmp_path)["sha256"]["model.onnx"] != _card(exported)["sha256"]["model.onnx"]
-
     def test_int8_is_small_and_says_what_float_says(
-        self, made: Weights, exported: Path, tmp_path: Path
+        self, weights: Weights, exported: Path, tmp_path: Path
     ) -> None:
-        export(made, tmp_path, CARD, quantised=False)
+        export(weights, tmp_path, CARD, quantised=False)
         sizes = [(folder / "model.onnx").stat().st_size for folder in (exported, tmp_path)]
         assert sizes[0] < 0.4 * sizes[1]
         small, plain = (BundledEncoder(folder) for folder in (exported, tmp_path))
@@ -100,29 +96,35 @@ class TestExport:
         export(random_weights(cross_encoder=True), tmp_path, CARD)
         assert _card(tmp_path)["outputs"] == ["logit"]
 
-    def test_a_word_whose_vector_is_nothing_stays_so(self, made: Weights, tmp_path: Path) -> None:
-        words = made.tensors[WORDS].copy()
+    def test_a_word_whose_vector_is_nothing_stays_so(
+        self, weights: Weights, tmp_path: Path
+    ) -> None:
+        words = weights.tensors[WORDS].copy()
         words[0] = 0  # as transformers makes the row of [PAD]
-        export(Weights({**made.tensors, WORDS: words}, made.heads, made.tokenizer), tmp_path, CARD)
+        export(
+            Weights({**weights.tensors, WORDS: words}, weights.heads, weights.tokenizer),
+            tmp_path,
+            CARD,
+        )
         assert not restore(tmp_path).tensors[WORDS][0].any()
 
     def test_the_tokenizer_loses_the_padding_and_truncation_that_it_was_saved_with(
-        self, made: Weights, exported: Path, tmp_path: Path
+        self, weights: Weights, exported: Path, tmp_path: Path
     ) -> None:
-        tokenizer = Tokenizer.from_str(made.tokenizer.decode())
+        tokenizer = Tokenizer.from_str(weights.tokenizer.decode())
         tokenizer.enable_padding(length=32)
         tokenizer.enable_truncation(5)
-        export(Weights(made.tensors, made.heads, tokenizer.to_str().encode()), tmp_path, CARD)
+        export(Weights(weights.tensors, weights.heads, tokenizer.to_str().encode()), tmp_path, CARD)
         written = (tmp_path / "tokenizer.json").read_bytes()
         assert written == (exported / "tokenizer.json").read_bytes()
         assert json.loads(written)["padding"] is json.loads(written)["truncation"] is None
 
     def test_without_the_extra_it_is_named(
-        self, made: Weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, weights: Weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(sys.modules, "toolcrib.training.onnx_graph", None)
         with pytest.raises(MissingExtraError, match=r"training needs .*toolcrib\[train\]"):
-            export(made, tmp_path / "model", CARD)
+            export(weights, tmp_path / "model", CARD)
         assert not (tmp_path / "model").exists()
 
 
@@ -137,12 +139,12 @@ class TestReadingWeights:
     """Folders in the form of the hub."""
 
     def test_what_was_written_for_training_is_read_back(self, tmp_path: Path) -> None:
-        made = tiny.weights()
-        write_for_training(made, tmp_path)
+        weights = tiny.weights()
+        write_for_training(weights, tmp_path)
         found = read_weights(tmp_path)
-        assert found.heads == made.heads
-        assert set(found.tensors) == set(made.tensors)
-        for name, value in made.tensors.items():
+        assert found.heads == weights.heads
+        assert set(found.tensors) == set(weights.tensors)
+        for name, value in weights.tensors.items():
             assert np.array_equal(found.tensors[name], value)
 
     def test_a_cross_encoders_weights_have_the_names_of_an_encoders_and_a_head(
@@ -160,18 +162,7 @@ class TestReadingWeights:
         assert {value.dtype for value in found.tensors.values()} == {np.dtype(np.float32)}
 
 
-CARD_BASE = {"name": "office", "max_tokens": 64}
-TEXTS_BASE = [
-    "Write a letter to a person.",
-    "how is the weather",
-    "book a room in a hotel by the river",
-]
 POSITIONS, TYPES = (f"embeddings.{what}_embeddings.weight" for what in ("position", "token_type"))
-
-
-@pytest.fixture(scope="module")
-def weights() -> Weights:
-    return random_weights()
 
 
 def _as_graph_has_them(weights: Weights) -> dict[str, Any]:
@@ -188,7 +179,7 @@ class TestRestore:
     """What a graph gives back."""
 
     def test_a_float_export_gives_back_what_went_in(self, weights: Weights, tmp_path: Path) -> None:
-        export(weights, tmp_path, CARD_BASE, quantised=False)
+        export(weights, tmp_path, CARD, quantised=False)
         found, expected = restore(tmp_path), _as_graph_has_them(weights)
         assert found.heads == weights.heads
         assert set(found.tensors) == set(expected)
@@ -196,7 +187,7 @@ class TestRestore:
             assert np.array_equal(found.tensors[name], value), name
 
     def test_an_int8_export_loses_rounding_alone(self, weights: Weights, tmp_path: Path) -> None:
-        export(weights, tmp_path, CARD_BASE)
+        export(weights, tmp_path, CARD)
         found, expected = restore(tmp_path), _as_graph_has_them(weights)
         assert set(found.tensors) == set(expected)
         for name, value in expected.items():
@@ -207,8 +198,8 @@ class TestRestore:
     def test_what_was_restored_is_exported_to_the_same_model(
         self, weights: Weights, tmp_path: Path
     ) -> None:
-        export(weights, tmp_path / "one", CARD_BASE, quantised=False)
-        export(restore(tmp_path / "one"), tmp_path / "two", CARD_BASE, quantised=False)
+        export(weights, tmp_path / "one", CARD, quantised=False)
+        export(restore(tmp_path / "one"), tmp_path / "two", CARD, quantised=False)
         first, second = ((tmp_path / name / "model.onnx").read_bytes() for name in ("one", "two"))
         assert first == second
 
@@ -221,12 +212,6 @@ class TestRestore:
             restore(tmp_path)
 
     def test_a_folder_without_a_model_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(EncoderError, match="cannot be read as a model"):
-            restore(tmp_path)
-
-    def test_a_damaged_graph_is_refused(self, weights: Weights, tmp_path: Path) -> None:
-        export(weights, tmp_path, CARD_BASE, quantised=False)
-        (tmp_path / "model.onnx").write_bytes(b"not what it should be")
         with pytest.raises(EncoderError, match="cannot be read as a model"):
             restore(tmp_path)
 
@@ -244,14 +229,14 @@ class TestWritingForTraining:
     def test_the_library_gives_the_vectors_of_the_graph(
         self, weights: Weights, tmp_path: Path
     ) -> None:
-        export(weights, tmp_path / "graph", CARD_BASE, quantised=False)
+        export(weights, tmp_path / "graph", CARD, quantised=False)
         found = self._in_the_library(weights, tmp_path / "written")
-        expected = BundledEncoder(tmp_path / "graph").encode_documents(TEXTS_BASE)
+        expected = BundledEncoder(tmp_path / "graph").encode_documents(TEXTS)
         assert np.allclose(found, expected, atol=1e-4)
 
     def test_the_shipped_model_is_restored_as_it_runs(self, tmp_path: Path) -> None:
         found = self._in_the_library(restore(MODELS / DEFAULT_MODEL), tmp_path / "written")
-        expected = BundledEncoder().encode_documents(TEXTS_BASE)
+        expected = BundledEncoder().encode_documents(TEXTS)
         assert (found * expected).sum(axis=1).min() > 0.99
 
     @staticmethod
@@ -260,7 +245,7 @@ class TestWritingForTraining:
 
         write_for_training(weights, folder)
         model = SentenceTransformer(str(folder), device="cpu")
-        return model.encode(TEXTS_BASE, normalize_embeddings=True, show_progress_bar=False)
+        return model.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
 
 
 class TestCheckBase:
@@ -362,21 +347,13 @@ def test_an_encoders_export_of_other_weights_is_refused(
     assert f"sentence-transformers:{encoder}" in str(refused.value)
 
 
-def test_a_rerankers_export_of_other_weights_is_refused(
-    reranker: Path, data: TrainingData, tmp_path: Path
-) -> None:
-    export(tiny.weights(cross_encoder=True, seed=8), tmp_path, CARD_AGREEMENT)
-    with pytest.raises(TrainingError, match="correlation"):
-        agreement("reranker", reranker, tmp_path, data)
-
-
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_a_reranker_that_finds_all_texts_alike_is_refused(
     reranker: Path, data: TrainingData, tmp_path: Path
 ) -> None:
-    made = read_weights(reranker)
-    made.tensors["classifier.weight"][:] = 0
-    export(made, tmp_path, CARD_AGREEMENT)
+    weights = read_weights(reranker)
+    weights.tensors["classifier.weight"][:] = 0
+    export(weights, tmp_path, CARD_AGREEMENT)
     with pytest.raises(TrainingError, match="nan"):
         agreement("reranker", reranker, tmp_path, data)
 

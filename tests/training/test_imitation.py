@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import resources
-from itertools import pairwise
 from string import Formatter
 
 import pytest
@@ -14,8 +13,7 @@ from hypothesis import strategies as st
 from toolcrib.encoders.lexical import split_identifier
 from toolcrib.indexers.points import clean, dense_text
 from toolcrib.records import ToolSpec
-from toolcrib.training.data import Example
-from toolcrib.training.imitation import imitate
+from toolcrib.training.data import Example, imitate
 
 SEEDS = range(150)
 DELETE = ToolSpec(name="purge", description="Deletes tags from a key. Needs the owner's right.")
@@ -271,12 +269,6 @@ def test_queries_say_something_and_point_to_texts_that_are_there(specs, seed):
 @settings(max_examples=60)
 def test_pairs_are_the_seeds(specs, seed):
     assert imitate(specs, "corpus", seed=seed) == imitate(iter(specs), "corpus", seed=seed)
-
-
-def test_another_seed_asks_otherwise():
-    asked = [[query for _, query in pairs(DELETE)][:5] for _ in range(2)]
-    assert asked[0] == asked[1]
-    assert any(one != other for one, other in pairwise(asked[0]))
 
 
 def test_nearly_every_tool_of_the_sample_registry_is_asked_for(sample):

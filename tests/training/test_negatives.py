@@ -129,12 +129,6 @@ def test_another_seed_draws_other_negatives():
     assert one != other
 
 
-def test_no_sets_are_no_data():
-    data, vectors = mine([], GUIDE)
-    assert data == TrainingData((), ())
-    assert len(vectors) == 0
-
-
 def test_progress_is_told_over_all_sets():
     texts = tuple(f"text {n}" for n in range(4))
     long = TrainingData(texts, (Example("text", 0, frozenset({0}), "s"),) * 300)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.training.tiny import SHAPE, base, judge
+from tests.training.tiny import SHAPE, base
 from toolcrib.encoders.onnx import BundledReranker
 from toolcrib.errors import MissingExtraError
 from toolcrib.training.data import Example, TrainingData
@@ -107,21 +107,6 @@ def test_of_the_base_the_first_layers_are_kept(tmp_path: Path) -> None:
     assert _moved({name: before[name] for name in kept}, after) == set()
 
 
-def test_the_same_seed_gives_the_same_weights(
-    start: str, trained: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
-    account = train_reranker(start, lesson(), tmp_path, SETTINGS)
-    assert account["loss"] == trained[1]["loss"]
-    assert _moved(_tensors(trained[0]), _tensors(tmp_path)) == set()
-
-
-def test_another_seed_gives_others(
-    start: str, trained: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
-    train_reranker(start, lesson(), tmp_path, replace(SETTINGS, loop=replace(LOOP, seed=1)))
-    assert "classifier.weight" in _moved(_tensors(trained[0]), _tensors(tmp_path))
-
-
 def test_killed_it_goes_on_and_comes_to_the_same_end(
     start: str, trained: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -138,15 +123,6 @@ def test_killed_it_goes_on_and_comes_to_the_same_end(
     )
     assert (account["resumed"], account["steps"], told[0]) == (True, STEPS, 7)
     assert _moved(_tensors(trained[0]), _tensors(tmp_path)) == set()
-
-
-def test_with_development_queries_the_best_checkpoint_is_what_is_kept(
-    start: str, tmp_path: Path
-) -> None:
-    figures = judge(0.3, 0.8, 0.4, 0.4, 0.4)
-    account = train_reranker(start, lesson(), tmp_path, SETTINGS, evaluator=figures)
-    assert (account["best"], account["steps"]) == (0.8, 15)
-    assert _moved(_tensors(tmp_path / "checkpoints" / "checkpoint-6"), _tensors(tmp_path)) == set()
 
 
 def test_query_and_text_are_told_apart_by_the_mark_between_them_alone(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,12 +15,12 @@ from tests.training.tiny import base, jargon
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.onnx import read_card
-from toolcrib.errors import SettingsError, TrainingError
+from toolcrib.errors import TrainingError
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.indexers.points import dense_text
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.settings import EncoderSettings
-from toolcrib.training.data import HeldOut, from_labels, pruned, sampled
+from toolcrib.training.data import from_labels, pruned, sampled
 from toolcrib.training.session import (
     MEASURES,
     Gathered,
@@ -171,18 +170,6 @@ class TestEncoder:
         assert read_card(plan.out) == before
         assert found.verdict == outcome.verdict
 
-    def test_a_model_that_was_made_here_can_be_the_base(
-        self, plan: TrainingPlan, outcome: TrainingResult, tmp_path: Path
-    ) -> None:
-        still = EncoderTraining(replace(LOOP, epochs=1, rate=0.0), mix=0.0)
-        data = jargon("train", "test")
-        more = TrainingPlan(tmp_path, [data], base=str(plan.out), settings=still, imitated=False)
-        found = train(more, IN_USE, _quiet)
-        assert found.verdict is not None
-        assert outcome.verdict is not None
-        after = [verdict.changes[0].after for verdict in (outcome.verdict, found.verdict)]
-        assert after[1] == pytest.approx(after[0], abs=0.05)
-
     def test_the_shipped_model_is_the_base_where_none_is_named(self, tmp_path: Path) -> None:
         named = TrainingPlan(tmp_path, [jargon("train")], imitated=False)
         assert named.base == "bundled"
@@ -232,21 +219,6 @@ class TestSources:
         found = self._pairs(start, tmp_path, [data], imitated=False, checked=False)
         assert (found.training["best"], found.training["mix"]) == (None, 0.5)
 
-    def test_tools_alone_teach_as_well_but_not_those_of_a_data_set_again(
-        self, start: str, tmp_path: Path
-    ) -> None:
-        found = self._pairs(start, tmp_path, [jargon("train")], corpora={"garden": CORPUS})
-        assert found.pairs["jargon: tools"] > 0
-        assert 0 < found.pairs["garden"] <= 2
-        assert found.left_out_as_near_duplicates["garden"] == 1
-
-    def test_a_query_of_an_unseen_set_is_not_learned(self, start: str, tmp_path: Path) -> None:
-        data = jargon("train")
-        hidden = replace(data.queries[0], split="test")
-        held = replace(data, name="held", queries=(hidden,))
-        found = self._pairs(start, tmp_path, [data], unseen=[held], imitated=False)
-        assert found.left_out_as_near_duplicates == {"jargon": 1}
-
 
 class TestRefused:
     """Said before anything is trained."""
@@ -287,21 +259,6 @@ class TestRefused:
         with pytest.raises(TrainingError, match=said):
             train(replace(plan, **other), IN_USE, listener)
         assert listener.told == []
-
-
-def test_killed_it_goes_on_where_it_was_and_makes_the_same_model(
-    plan: TrainingPlan, outcome: TrainingResult, tmp_path: Path
-) -> None:
-    same = replace(plan, out=tmp_path / "office-words")
-    with pytest.raises(KilledError):
-        train(same, IN_USE, Listener(killed_at=11))
-    assert not (same.out / "card.json").exists()
-    listener = Listener()
-    found = train(same, IN_USE, listener)
-    assert found.training["resumed"] is True
-    assert listener.steps() == list(range(9, 41))
-    assert read_card(same.out) == read_card(plan.out)
-    assert found.verdict == outcome.verdict
 
 
 ISSUE = "show me every open issue of the website that nobody has looked at since last March"
@@ -375,12 +332,6 @@ def test_an_imitated_query_that_repeats_one_held_back_is_left_out():
     assert asked(again, "desk: tools") == made[1:]
 
 
-def test_tools_alone_teach():
-    found = gathered([], {"shipping": iter([PARCEL])})
-    assert found.pairs == {"shipping": 1}
-    assert found.left_out == {"shipping": 0}
-
-
 @pytest.mark.parametrize(
     "copy",
     [
@@ -436,24 +387,6 @@ def test_a_data_set_keeps_the_texts_of_all_its_tools_however_few_pairs_it_gives(
     assert len(found.parts["desk"].documents) == len(TOOLS)
 
 
-def test_what_is_gathered_is_the_seeds():
-    specs = [ToolSpec(name=f"item{n}", description=f"Counts the items of {n}.") for n in range(9)]
-    one, same, other = (gathered([], {"c": specs}, corpus_limit=4, seed=seed) for seed in (1, 1, 2))
-    assert one == same
-    assert one.parts["c"].digest != other.parts["c"].digest
-
-
-def test_of_the_sample_data_no_pair_repeats_what_is_held_back(sample):
-    found = gathered([sample], {"copy": sample.tools})
-    held = HeldOut(query.text for query in sample.queries if query.split != "train")
-    assert found.left_out["copy"] == len(sample.tools)
-    assert set(found.parts) == {"data", "data: tools"}
-    assert not [e.query for p in found.parts.values() for e in p.examples if e.query in held]
-    answered = [query for query in sample.split("train") if query.relevant]
-    kept = {example.query for example in found.parts["data"].examples}
-    assert len(kept) + found.left_out["data"] == len(answered)
-
-
 GUIDE = DeterministicEncoder()
 NAME = METRIC.removeprefix("eval_")
 SECOND = 1 / np.log2(3)
@@ -496,12 +429,6 @@ class Oracle:
 
 class TestRetrieval:
     """For an encoder: each query among the tools of its own data set."""
-
-    def test_a_query_in_a_tools_own_words_finds_it(self, model: Any) -> None:
-        assert retrieval_evaluator([_asked_for("a", 0)])(model) == {NAME: pytest.approx(1)}
-
-    def test_a_query_in_the_other_tools_words_finds_it_second(self, model: Any) -> None:
-        assert retrieval_evaluator([_asked_for("a", 1)])(model) == {NAME: pytest.approx(SECOND)}
 
     def test_the_mean_over_data_sets_is_the_figure(self, model: Any) -> None:
         found = retrieval_evaluator([_asked_for("a", 0), _asked_for("b", 1)])(model)
@@ -620,12 +547,6 @@ def test_so_few_queries_prove_nothing(office: DataSet) -> None:
     assert found.changes[0].before < found.changes[0].after
 
 
-def test_only_test_queries_judge(office: DataSet) -> None:
-    trained = tuple(replace(query, split="train") for query in office.queries)
-    with pytest.raises(SettingsError, match="office"):
-        judge([replace(office, queries=trained)], POOR, GOOD)
-
-
 def test_over_several_sets_the_mean_decides(office: DataSet) -> None:
     easy = [
         replace(q, text=tool.description)
@@ -638,12 +559,6 @@ def test_over_several_sets_the_mean_decides(office: DataSet) -> None:
     found = judge(sets, POOR, GOOD)
     assert found.outcome == "better"
     assert [change.data_set for change in found.changes] == ["hard"] * 3 + ["easy"] * 3
-
-
-def test_progress_is_told_of_both(office: DataSet) -> None:
-    told: Counter[str] = Counter()
-    judge([office], POOR, POOR, progress=lambda step: told.update([step.system]))
-    assert set(told) == {"before", "after"}
 
 
 def test_queries_that_nothing_answers_have_no_say(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -108,14 +107,11 @@ class TestUndisturbed:
     def test_the_last_two_checkpoints_are_kept(self, school: School, whole: dict[str, Any]) -> None:
         assert school.checkpoints("whole") == ["checkpoint-12", "checkpoint-16"]
 
-    def test_a_single_check_is_made_at_the_end(self, school: School) -> None:
-        school.train("once", loop=replace(LOOP, epochs=1))
-        assert school.checkpoints("once") == ["checkpoint-4"]
-
-    def test_standard_output_is_left_to_the_command(
+    def test_a_single_check_is_made_at_the_end_and_standard_output_left_alone(
         self, school: School, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        school.train("silent")
+        school.train("once", loop=replace(LOOP, epochs=1))
+        assert school.checkpoints("once") == ["checkpoint-4"]
         assert capfd.readouterr().out == ""
 
 
@@ -152,15 +148,6 @@ class TestKilled:
         account = school.train("half", told=told)
         assert (account["resumed"], told[0]) == (True, (5, STEPS))
         assert _same(school.weights("half"), school.weights("whole"))
-
-    def test_what_was_finished_takes_no_step_more(
-        self, school: School, whole: dict[str, Any]
-    ) -> None:
-        shutil.copytree(school.folder / "whole", school.folder / "again")
-        told: list[tuple[int, int]] = []
-        account = school.train("again", told=told)
-        assert (account["steps"], account["resumed"], told) == (STEPS, True, [])
-        assert _same(school.weights("again"), school.weights("whole"))
 
 
 class TestJudged:

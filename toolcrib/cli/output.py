@@ -348,9 +348,6 @@ def _share(count: int, summary: DecisionSummary) -> str:
 
 # -- an evaluation ---------------------------------------------------------------------------
 
-SHOWN = ("ndcg@10", "recall@5", "completeness@10", "hit@1", "mrr")
-GATES = ("auroc", "ece")
-
 WIDE = 110
 """From so many columns on there is room for intervals; JSON and the report always have them."""
 
@@ -370,8 +367,8 @@ def _print_set(one: SetResult) -> None:
         f"\n[bold]{escape(one.name)}[/] [dim]{one.tools:,} tools, {one.queries:,} queries of "
         f"{escape(one.split)}{unanswerable}[/]"
     )
-    measures = [name for name in SHOWN if any(name in s.measures for s in one.systems.values())]
-    gates = [name for name in GATES if any(name in s.gates for s in one.systems.values())]
+    systems = one.systems.values()
+    measures, gates = _shown({m for s in systems for m in (*s.measures, *s.gates)})
     table = _systems(measures, gates)
     for result in one.systems.values():
         table.add_row(
@@ -384,6 +381,17 @@ def _print_set(one: SetResult) -> None:
     out.print(table)
     for note in (*one.warnings, *one.notes):
         out.print(f"[yellow]{escape(note)}[/]", soft_wrap=True)
+
+
+def _shown(taken: set[str]) -> tuple[list[str], list[str]]:
+    """The columns of a table: measures of the ranking, and of the confidence."""
+    from toolcrib.evaluation.gate_measures import GATES
+    from toolcrib.evaluation.measures import MEASURES
+
+    return (
+        [one.in_command for one in MEASURES if one.in_command in taken],
+        [name for name, gate in GATES.items() if gate.in_command and name in taken],
+    )
 
 
 def _systems(measures: Sequence[str], gates: Sequence[str]) -> Table:
@@ -403,8 +411,7 @@ def _value(result: SystemResult, name: str) -> str:
 
 
 def _means(macro: Mapping[str, Mapping[str, float]]) -> Table:
-    measures = [name for name in SHOWN if any(name in figures for figures in macro.values())]
-    gates = [name for name in GATES if any(name in figures for figures in macro.values())]
+    measures, gates = _shown({name for figures in macro.values() for name in figures})
     table = _systems(measures, gates)
     for system, figures in macro.items():
         table.add_row(

@@ -14,6 +14,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -182,7 +183,7 @@ def calibrate(
     seed: int = 0,
     start: Calibration | None = None,
 ) -> Calibration:
-    """_Fit a calibration; `start` is the one in use, which may be all that is needed.
+    """Fit a calibration; `start` is the one in use, which may be all that is needed.
 
     Raises:
         CalibrationError: fewer than `MIN_QUERIES` queries, or (nearly) all first tools right,
@@ -413,14 +414,11 @@ def fit_head(crib: Crib) -> Head | None:
         MissingExtraError: scikit-learn is not installed.
     """
     tools = [tool for tool in crib.list_tools() if tool.enabled]
-    taught = sorted((t for t in tools if len(t.success_examples) >= MIN_EXAMPLES), key=_id)
+    taught = [tool for tool in tools if len(tool.success_examples) >= MIN_EXAMPLES]
+    taught.sort(key=attrgetter("id"))
     if not MIN_TOOLS <= len(taught) <= MAX_TOOLS or len(taught) < MIN_SHARE * len(tools):
         return None
     return _fitted(crib, taught)
-
-
-def _id(tool: ToolSpec) -> str:
-    return tool.id
 
 
 def _fitted(crib: Crib, tools: Sequence[ToolSpec]) -> Head:
@@ -443,7 +441,7 @@ def learn(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Calibration:
-    """_Fit a calibration to the tools of an index; it is neither used nor kept by this.
+    """Fit a calibration to the tools of an index; it is neither used nor kept by this.
 
     The head is fitted on the tools' examples and the calibration on the queries, so the queries
     must not be those examples.

@@ -11,16 +11,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from functools import cache
+from operator import itemgetter
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.gate_measures import BINS, ReliabilityBin, expected_error, reliability_bins
-from toolcrib.evaluation.rows import Located
-from toolcrib.records import Outcome, Refusal, Verdict
-from toolcrib.records.turns import RouteKind
+from toolcrib.evaluation.rows import LocatedQuery
+from toolcrib.records import CollectionHit, Outcome, Refusal
+from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
 from toolcrib.router.decision_log import Feedback
 
 __all__ = [
@@ -134,8 +136,8 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> DecisionSummary:
         decisions=len(made),
         feedback=sum(one.feedback is not None or bool(one.outcomes) for one in made),
         unreadable=content.unreadable,
-        since=_iso(made[0].row.at) if made else "",
-        until=_iso(made[-1].row.at) if made else "",
+        since=_iso(made[0].at) if made else "",
+        until=_iso(made[-1].at) if made else "",
         latency=_latency(made) if made else None,
         routes=_routes(made),
         rates=_rates(made),
@@ -203,14 +205,14 @@ def _reliability(known: Sequence[tuple[float, bool]]) -> Reliability:
 
 
 def _step(made: Sequence[LoggedDecision]) -> int:
-    span = (made[-1].row.at - made[0].row.at).total_seconds() if made else 0.0
+    span = (made[-1].at - made[0].at).total_seconds() if made else 0.0
     return next((step for step in STEPS_S if span / step < PERIODS), STEPS_S[-1])
 
 
 def _periods(made: Sequence[LoggedDecision], step: int) -> tuple[Period, ...]:
     by_start: dict[int, list[LoggedDecision]] = {}
     for one in made:
-        by_start.setdefault(int(one.row.at.timestamp() // step) * step, []).append(one)
+        by_start.setdefault(int(one.at.timestamp() // step) * step, []).append(one)
     return tuple(
         Period(
             _iso(datetime.fromtimestamp(start, UTC)),
@@ -235,89 +237,15 @@ def _iso(at: datetime) -> str:
 SPLIT = "train"
 """Queries that people labelled in use are learned from, never measured on."""
 
-_Probability = Annotated[float, Field(ge=0, le=1)]
-_Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Kept: TypeAlias = Annotated[
+    DecisionRecord | FeedbackRecord | OutcomeRecord, Field(discriminator="kind")
+]
+KINDS = ("decision", "feedback", "outcome")
 
 
-class Logged(BaseModel):
-    """A part of a record; what is not looked at here is let through."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class LoggedRoute(Logged):
-    """Where a turn went."""
-
-    kind: RouteKind
-    confidence: _Probability | None = None
-
-
-class LoggedContext(Logged):
-    """What kind of turn it was taken for."""
-
-    intent: str | None = None
-    domain: str | None = None
-
-
-class Named(Logged):
-    """A tool or collection that was returned."""
-
-    id: str
-
-
-class LoggedTools(Logged):
-    """The tools that were returned, best first."""
-
-    verdict: Verdict
-    confidence: _Probability | None = None
-    fallback: bool = False
-    items: tuple[Named, ...] = ()
-
-
-class LoggedKnowledge(Logged):
-    """The collections that were asked, best first."""
-
-    verdict: Verdict
-    confidence: _Probability | None = None
-    collections: tuple[Named, ...] = ()
-
-
-class LoggedText(Logged):
-    """What tools and passages were searched with."""
-
-    search: str
-
-
-class DecisionRow(Logged):
-    """A record of the kind `decision`."""
-
-    id: str
-    at: AwareDatetime
-    route: LoggedRoute
-    context: LoggedContext = LoggedContext()
-    tools: LoggedTools
-    knowledge: LoggedKnowledge
-    took_ms: dict[str, _Milliseconds] = Field(default_factory=dict[str, float])
-    degraded: tuple[str, ...] = ()
-    text: LoggedText | None = None
-
-
-class FeedbackRow(Logged, Feedback):
-    """A record of the kind `feedback`, with what it says."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    decision: str
-    at: AwareDatetime
-
-
-class OutcomeRow(Logged):
-    """A record of the kind `outcome`."""
-
-    decision: str
-    at: AwareDatetime
-    tool: str
-    outcome: Outcome
+@cache
+def _reader() -> TypeAdapter[DecisionRecord | FeedbackRecord | OutcomeRecord]:
+    return TypeAdapter(_Kept, config=ConfigDict(allow_inf_nan=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +256,8 @@ class LoggedDecision:
     `outcomes` by tool, the latest of each.
     """
 
-    row: DecisionRow
+    row: DecisionRecord
+    at: datetime
     feedback: Feedback | None = None
     outcomes: Mapping[str, Outcome] = field(default_factory=dict[str, Outcome])
 
@@ -353,36 +282,49 @@ def read_decisions(records: Iterable[Mapping[str, Any]]) -> LogContent:
     What is said of a decision that is not in the log (any more) is passed over, and so are
     records of other kinds.
     """
-    rows: dict[str, DecisionRow] = {}
-    feedback: dict[str, list[FeedbackRow]] = {}
-    outcomes: dict[str, list[OutcomeRow]] = {}
+    rows: dict[str, tuple[datetime, DecisionRecord]] = {}
+    said: list[tuple[datetime, FeedbackRecord | OutcomeRecord]] = []
     unreadable = 0
     for record in records:
+        if record.get("kind") not in KINDS:
+            continue
         try:
-            match record.get("kind"):
-                case "decision":
-                    row = DecisionRow.model_validate(record)
-                    rows[row.id] = row
-                case "feedback":
-                    said = FeedbackRow.model_validate(record)
-                    feedback.setdefault(said.decision, []).append(said)
-                case "outcome":
-                    ended = OutcomeRow.model_validate(record)
-                    outcomes.setdefault(ended.decision, []).append(ended)
-                case _:
-                    continue
-        except ValidationError:
+            row = _reader().validate_python(record)
+            at = datetime.fromisoformat(row.at).astimezone(UTC)
+        except ValueError:
             unreadable += 1
+            continue
+        if isinstance(row, DecisionRecord):
+            rows[row.id] = at, row
+        else:
+            said.append((at, row))
+    feedback: dict[str, dict[str, Any]] = {}
+    outcomes: dict[str, dict[str, Outcome]] = {}
+    for _, row in sorted(said, key=itemgetter(0)):
+        if isinstance(row, OutcomeRecord):
+            outcomes.setdefault(row.decision, {})[row.tool] = row.outcome
+        else:
+            feedback.setdefault(row.decision, {}).update(_said(row))
     joined = (
-        LoggedDecision(row, _merged(feedback.get(id, [])), _latest(outcomes.get(id, [])))
-        for id, row in rows.items()
+        LoggedDecision(
+            row,
+            at,
+            Feedback(**fields) if (fields := feedback.get(id)) else None,
+            outcomes.get(id, {}),
+        )
+        for id, (at, row) in rows.items()
     )
-    return LogContent(tuple(sorted(joined, key=lambda one: one.row.at)), unreadable)
+    return LogContent(tuple(sorted(joined, key=lambda one: one.at)), unreadable)
+
+
+def _said(row: FeedbackRecord) -> dict[str, Any]:
+    fields = {name: getattr(row, name) for name in Feedback.model_fields}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def labelled_queries(
     records: Iterable[Mapping[str, Any]], source: str = "the log"
-) -> list[Located | Refusal]:
+) -> list[LocatedQuery | Refusal]:
     """The decisions whose right tools somebody named, as queries that can be learned from.
 
     A decision that was logged without its text is refused: there is nothing to ask again.
@@ -390,7 +332,7 @@ def labelled_queries(
     return list(_labelled(read_decisions(records).decisions, source))
 
 
-def _labelled(decisions: Iterable[LoggedDecision], source: str) -> Iterator[Located | Refusal]:
+def _labelled(decisions: Iterable[LoggedDecision], source: str) -> Iterator[LocatedQuery | Refusal]:
     for one in decisions:
         tools = one.feedback.tools if one.feedback else None
         if tools is None:
@@ -408,18 +350,7 @@ def _labelled(decisions: Iterable[LoggedDecision], source: str) -> Iterator[Loca
             answerable=bool(tools),
             unanswerable_scope="" if tools else "corpus",
         )
-        yield Located(f"{source}: {place}", query)
-
-
-def _merged(said: list[FeedbackRow]) -> Feedback | None:
-    fields: dict[str, Any] = {}
-    for one in sorted(said, key=lambda row: row.at):
-        fields |= one.model_dump(exclude={"decision", "at"}, exclude_none=True)
-    return Feedback(**fields) if fields else None
-
-
-def _latest(ended: list[OutcomeRow]) -> dict[str, Outcome]:
-    return {one.tool: one.outcome for one in sorted(ended, key=lambda row: row.at)}
+        yield LocatedQuery(f"{source}: {place}", query)
 
 
 TOOL_ROUTES = ("tools", "both", "general")
@@ -514,5 +445,5 @@ def _tool_values(returned: set[str], right: set[str]) -> dict[str, float]:
     return precision | recall
 
 
-def _first_is_in(asked: Sequence[Named], right: Sequence[str]) -> bool:
+def _first_is_in(asked: Sequence[CollectionHit], right: Sequence[str]) -> bool:
     return asked[0].id in right if asked else not right

@@ -19,7 +19,10 @@ from toolcrib.extras import import_extra
 from toolcrib.retrieval.calibration import Floats
 
 __all__ = [
+    "CONFIDENCE_GATES",
+    "GATES",
     "Bools",
+    "Gate",
     "ReliabilityBin",
     "RiskCoverage",
     "expected_error",
@@ -30,6 +33,35 @@ __all__ = [
 ]
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """How a gate measure is shown: its title, and which of several values is the best, if any.
+
+    `of_confidence`: only a system that gives a confidence has it; verdicts can be given without.
+    """
+
+    title: str
+    best: Callable[[Sequence[float]], float] | None = None
+    in_command: bool = False
+    of_confidence: bool = True
+
+
+GATES = {
+    "auroc": Gate("AUROC", max, in_command=True),
+    "auprc": Gate("AUPRC", max),
+    "false_acceptance@95": Gate("False acc. @95", min),
+    "ece": Gate("ECE", min, in_command=True),
+    "brier": Gate("Brier", min),
+    "risk@80": Gate("Risk @80", min),
+    "correlation": Gate("Correlation", max),
+    "accepted": Gate("Accepted", of_confidence=False),
+    "accepted_precision": Gate("Precision of accepted", max, of_confidence=False),
+}
+"""The gate measures that reports show, in their order."""
+
+CONFIDENCE_GATES = {name for name, gate in GATES.items() if gate.of_confidence}
 
 BINS = 15
 TRUE_ACCEPTANCE = 0.95

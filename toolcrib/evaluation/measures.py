@@ -1,20 +1,9 @@
 """Measures of a ranking, query by query, and its cost in prompt tokens.
 
-What the field has standard measures for comes from `ir-measures`, computed by trec_eval; its
-conventions hold:
-
-- `ndcg@k`: a tool's gain is its grade, discounted by log2(rank + 1), over that of the best
-  possible ranking (Järvelin and Kekäläinen 2002, with linear gain).
-- `recall@k`: relevant tools in the first k, over all relevant tools.
-- `precision@k`: relevant tools in the first k, over k, also where fewer were returned.
-- `hit@1`: whether the first tool is relevant. `mrr`: 1 / rank of the first relevant tool.
-
-No library has these:
-
-- `completeness@k`: 1 where all relevant tools are in the first k, else 0.
-- `returned_precision`: relevant tools returned, over tools returned.
-- `forbidden@k`: how many forbidden tools are in the first k; lower is better. Present for every
-  query of a set in which any query forbids a tool.
+`MEASURES` is the only list of them: results, the report and the command's table take theirs from
+it. What the field has standard measures for comes from `ir-measures`, computed by trec_eval, with
+its conventions: the gain of nDCG is a tool's grade (linear; Järvelin and Kekäläinen 2002), and
+precision divides by k also where fewer tools were returned.
 
 An omitted query (nothing returned) scores zero. The tie rule: the order that a system returns
 stands. A tool that is returned twice counts where it first stands.
@@ -24,7 +13,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -36,7 +26,119 @@ from toolcrib.extras import import_extra
 from toolcrib.integrations.formats import export
 from toolcrib.records import ToolSpec
 
-__all__ = ["PromptTokens", "integer_grades", "lower_is_better", "main_measure", "measure"]
+__all__ = [
+    "MEASURES",
+    "Measure",
+    "PromptTokens",
+    "integer_grades",
+    "lower_is_better",
+    "main_measure",
+    "measure",
+    "spoken",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A measure: who computes it (`trec` or `ours`, for one cut-off), and where it is shown.
+
+    `cutoffs` are those that it is taken at: None for all that were asked for, none for a measure
+    that has no cut-off. `leading`: it has a column in the report's first table. `in_command` is
+    the one that the command's table shows.
+    """
+
+    name: str
+    title: str
+    meaning: str = ""
+    trec: Callable[[Any, int], Any] | None = None
+    ours: Callable[[LabelledQuery, list[str], int], float] | None = None
+    cutoffs: tuple[int, ...] | None = None
+    lower_is_better: bool = False
+    leading: bool = False
+    in_command: str = ""
+
+    def names(self, ks: Sequence[int]) -> dict[str, int]:
+        """What results call it, with the cut-off that each name stands for; 0 for none."""
+        if self.cutoffs == ():
+            return {self.name: 0}
+        return {f"{self.name}@{k}": k for k in (ks if self.cutoffs is None else self.cutoffs)}
+
+
+def _complete(query: LabelledQuery, ranking: list[str], k: int) -> float:
+    relevant = _relevant(query)
+    return float(bool(relevant) and relevant <= set(ranking[:k]))
+
+
+def _returned_precision(query: LabelledQuery, ranking: list[str], _k: int) -> float:
+    return len(_relevant(query).intersection(ranking)) / len(ranking) if ranking else 0.0
+
+
+def _forbidden(query: LabelledQuery, ranking: list[str], k: int) -> float:
+    return float(len(query.forbidden & set(ranking[:k])))
+
+
+def _relevant(query: LabelledQuery) -> set[str]:
+    return {tool for tool, grade in query.relevant.items() if grade > 0}
+
+
+FORBIDDEN = "forbidden"
+"""Taken of every query of a set in which any query forbids a tool, and of no other set."""
+
+MEASURES = (
+    Measure(
+        "ndcg",
+        "nDCG",
+        "How near the first k tools are to the best possible order; 1 is perfect.",
+        trec=lambda ir, k: ir.nDCG @ k,
+        leading=True,
+        in_command="ndcg@10",
+    ),
+    Measure(
+        "recall",
+        "recall",
+        "Share of the needed tools that are among the first k.",
+        trec=lambda ir, k: ir.R @ k,
+        leading=True,
+        in_command="recall@5",
+    ),
+    Measure("precision", "precision", trec=lambda ir, k: ir.P @ k),
+    Measure(
+        "completeness",
+        "completeness",
+        "Share of queries with all needed tools among the first k.",
+        ours=_complete,
+        leading=True,
+        in_command="completeness@10",
+    ),
+    Measure(
+        "hit",
+        "hit",
+        "Share of queries whose first tool is right.",
+        trec=lambda ir, k: ir.Success @ k,
+        cutoffs=(1,),
+        leading=True,
+        in_command="hit@1",
+    ),
+    Measure(
+        "mrr",
+        "MRR",
+        "Mean of 1 over the rank of the first right tool.",
+        trec=lambda ir, _: ir.RR,
+        cutoffs=(),
+        leading=True,
+        in_command="mrr",
+    ),
+    Measure("returned_precision", "returned precision", ours=_returned_precision, cutoffs=()),
+    Measure(FORBIDDEN, "forbidden", ours=_forbidden, lower_is_better=True, leading=True),
+    # Taken by the runner, of systems that choose a set's size; after `@` stands the coverage.
+    Measure("coverage", "coverage"),
+    Measure("set_size", "set size", lower_is_better=True),
+)
+
+_BY_NAME = {one.name: one for one in MEASURES}
+
+DEPTH = 10
+"""The cut-off at which systems are ranked, where it is among those that were asked for."""
 
 GRADE_STEPS = 1000
 """Grades are told apart down to a thousandth: trec_eval knows whole numbers only."""
@@ -53,9 +155,15 @@ def measure(
         MissingExtraError: the extra `eval` is not installed.
     """
     unique = [list(dict.fromkeys(ranking)) for ranking in rankings]
-    ours = _forbidden_too if any(query.forbidden for query in queries) else _ours
+    forbids = any(query.forbidden for query in queries)
+    ours = [
+        (name, one.ours, k)
+        for one in MEASURES
+        if one.ours is not None and (forbids or one.name != FORBIDDEN)
+        for name, k in one.names(ks).items()
+    ]
     return [
-        values | ours(ranking, query, ks)
+        values | {name: compute(query, ranking, k) for name, compute, k in ours}
         for values, ranking, query in zip(
             _standard(unique, queries, ks), unique, queries, strict=True
         )
@@ -64,15 +172,20 @@ def measure(
 
 def lower_is_better(name: str) -> bool:
     """Whether a smaller value of the measure is the better one."""
-    return name.startswith(("forbidden@", "set_size@"))
+    known = _BY_NAME.get(name.partition("@")[0])
+    return known is not None and known.lower_is_better
 
 
-def main_measure(measures: Mapping[str, object]) -> str:
+def spoken(name: str) -> str:
+    """A measure's name as people write it, `nDCG@10`."""
+    base, at, k = name.partition("@")
+    return (_BY_NAME[base].title if base in _BY_NAME else base) + at + k
+
+
+def main_measure(measures: Iterable[str]) -> str:
     """`ndcg@10`, or nDCG at the largest cut-off that there is; empty when there is none."""
     cutoffs = [int(name.removeprefix("ndcg@")) for name in measures if name.startswith("ndcg@")]
-    if not cutoffs:
-        return ""
-    return "ndcg@10" if "ndcg@10" in measures else f"ndcg@{max(cutoffs)}"
+    return f"ndcg@{max(cutoffs, key=lambda k: (k == DEPTH, k))}" if cutoffs else ""
 
 
 def integer_grades(queries: Sequence[LabelledQuery]) -> list[dict[str, int]]:
@@ -97,20 +210,6 @@ def integer_grades(queries: Sequence[LabelledQuery]) -> list[dict[str, int]]:
     ]
 
 
-def _ours(ranking: list[str], query: LabelledQuery, ks: Sequence[int]) -> dict[str, float]:
-    relevant = {tool for tool, grade in query.relevant.items() if grade > 0}
-    complete = {
-        f"completeness@{k}": float(bool(relevant) and relevant <= set(ranking[:k])) for k in ks
-    }
-    found = len(relevant.intersection(ranking))
-    return complete | {"returned_precision": found / len(ranking) if ranking else 0.0}
-
-
-def _forbidden_too(ranking: list[str], query: LabelledQuery, ks: Sequence[int]) -> dict[str, float]:
-    counts = {f"forbidden@{k}": float(len(query.forbidden & set(ranking[:k]))) for k in ks}
-    return _ours(ranking, query, ks) | counts
-
-
 def _standard(
     rankings: list[list[str]], queries: Sequence[LabelledQuery], ks: Sequence[int]
 ) -> list[dict[str, float]]:
@@ -119,7 +218,13 @@ def _standard(
     It re-sorts what it is given by score and, among equals, by id: scores that fall with the
     rank keep the system's own order.
     """
-    measures = _trec_measures(ks)
+    ir = import_extra("ir_measures", "evaluation", "eval")
+    measures = {
+        name: one.trec(ir, k)
+        for one in MEASURES
+        if one.trec is not None
+        for name, k in one.names(ks).items()
+    }
     values = [dict.fromkeys(measures, 0.0) for _ in queries]
     qrels: dict[str, dict[str, int]] = {}
     run: dict[str, dict[str, float]] = {}
@@ -130,17 +235,10 @@ def _standard(
             run[str(place)] = {number[tool]: -float(rank) for rank, tool in enumerate(ranking)}
     names = {trec: name for name, trec in measures.items()}
     # Named, as another provider would step in for one that fails to load, with another nDCG.
-    provider: Any = import_extra("ir_measures", "evaluation", "eval").pytrec_eval
+    provider: Any = ir.pytrec_eval
     for found in provider.iter_calc(list(names), qrels, run) if run else ():
         values[int(found.query_id)][names[found.measure]] = float(found.value)
     return values
-
-
-def _trec_measures(ks: Sequence[int]) -> Mapping[str, Any]:
-    ir = import_extra("ir_measures", "evaluation", "eval")
-    at_k = {"ndcg": ir.nDCG, "recall": ir.R, "precision": ir.P}
-    standard = {f"{name}@{k}": trec @ k for name, trec in at_k.items() for k in ks}
-    return standard | {"hit@1": ir.Success @ 1, "mrr": ir.RR}
 
 
 class PromptTokens:

@@ -82,19 +82,13 @@ def find_mistakes(
     )
 
 
-def worst_queries(
-    outcomes: Iterable[QueryResult], count: int = 20, measure: str = ""
-) -> tuple[Mistake, ...]:
-    """The answerable queries of least value, of those that are not answered perfectly.
+def worst_queries(outcomes: Iterable[QueryResult], count: int = 20) -> tuple[Mistake, ...]:
+    """The answerable queries of least value in the main measure, without perfect ones.
 
-    `measure` is nDCG@10 unless named. Among equals, what the system was surest of comes first,
-    then the order of the outcomes stands.
-
-    Raises:
-        KeyError: no such measure was taken.
+    Among equals, what the system was surest of comes first, then the order of the outcomes stands.
     """
     measured = [outcome for outcome in outcomes if outcome.measures]
-    name = measure or (main_measure(measured[0].measures) if measured else "")
+    name = main_measure(measured[0].measures) if measured else ""
     wrong = [outcome for outcome in measured if outcome.measures[name] < 1]
     wrong.sort(key=lambda o: (o.measures[name], -(o.answer.confidence or 0.0)))
     return tuple(_mistake(outcome, name) for outcome in wrong[:count])
@@ -140,15 +134,13 @@ def unmatched_words(
     queries: Iterable[LabelledQuery],
     tools: Iterable[ToolSpec],
     count: int = 20,
-    encoder: LexicalEncoder | None = None,
 ) -> tuple[UnmatchedWord, ...]:
     """Words between spaces of which no index term is in any tool, in most queries first.
 
     They are counted once a query, in lower case. Only the dense leg can make sense of them:
     frequent ones belong into descriptions or examples.
     """
-    encoder = encoder or LexicalEncoder()
-    weights = FieldWeights()
+    encoder, weights = LexicalEncoder(), FieldWeights()
     known = {term for tool in tools for term in lexical_counts(tool, encoder, weights)}
     counts: Counter[str] = Counter()
     first_in: dict[str, str] = {}

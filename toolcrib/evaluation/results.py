@@ -120,6 +120,8 @@ class Evaluation:
     )
 
 
+SET_FIELDS = ("split", "tools", "queries", "unanswerable")
+
 DIGITS = 5
 """After the point, for shares; milliseconds and tokens have fewer, p-values one more."""
 
@@ -147,14 +149,8 @@ def as_json(evaluation: Evaluation, *, per_query: bool = False) -> dict[str, Any
             for system, compared in evaluation.macro_against_first.items()
         },
         "sets": {
-            name: {
-                "split": one.split,
-                "tools": one.tools,
-                "queries": one.queries,
-                "unanswerable": one.unanswerable,
-                "notes": list(one.notes),
-                "warnings": list(one.warnings),
-            }
+            name: {field: getattr(one, field) for field in SET_FIELDS}
+            | {"notes": list(one.notes), "warnings": list(one.warnings)}
             for name, one in sets.items()
         },
         "settings": dict(evaluation.settings),

@@ -32,10 +32,11 @@ __all__ = [
     "FileRow",
     "IntentRow",
     "LeakReport",
-    "Located",
+    "LocatedQuery",
     "QueryRow",
     "checked",
     "intent_tool",
+    "located",
     "name_leak",
     "read_intents",
     "read_queries",
@@ -98,16 +99,8 @@ class QueryRow(FileRow):
 
     def as_query(self) -> LabelledQuery:
         """The row as the evaluator knows it."""
-        return LabelledQuery(
-            id=self.id,
-            text=self.text,
-            split=self.split,
-            relevant=self.relevant,
-            answerable=bool(self.relevant),
-            unanswerable_scope=self.unanswerable_scope,
-            forbidden=self.forbidden,
-            candidates=self.candidates,
-        )
+        fields: dict[str, Any] = {**dict(self), "answerable": bool(self.relevant)}
+        return LabelledQuery(**fields)
 
 
 class IntentRow(FileRow):
@@ -120,7 +113,7 @@ class IntentRow(FileRow):
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedQuery:
     """A query, and where it stands: `queries.jsonl: line 7`."""
 
     place: str
@@ -146,6 +139,14 @@ def validated(
         return Refusal(source, place, ": ".join(steps) + more)
 
 
+def located(
+    source: str, place: str, fields: Mapping[str, Any], shown: str
+) -> LocatedQuery | Refusal:
+    """A row as a query that stands at `shown: place`, or why it is none."""
+    row = validated(source, place, fields, QueryRow)
+    return row if isinstance(row, Refusal) else LocatedQuery(f"{shown}: {place}", row.as_query())
+
+
 def read_rows(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT] | Refusal]:
     """Yield every row of JSON Lines or of a JSON list, gzip-compressed or not, and every refusal.
 
@@ -161,14 +162,14 @@ def read_rows(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT] | Refusal]:
         yield row if isinstance(row, Refusal) else (place, row)
 
 
-def read_queries(path: Path) -> Iterator[Located | Refusal]:
+def read_queries(path: Path) -> Iterator[LocatedQuery | Refusal]:
     """Yield every query of a file and every refusal; raises SourceError as `read_rows` does."""
     for item in read_rows(path, QueryRow):
         if isinstance(item, Refusal):
             yield item
         else:
             place, row = item
-            yield Located(f"{path.name}: {place}", row.as_query())
+            yield LocatedQuery(f"{path.name}: {place}", row.as_query())
 
 
 def read_intents(path: Path) -> Iterator[ToolSpec | Refusal]:
@@ -202,7 +203,7 @@ Findings: TypeAlias = dict[str, list[str]]
 def checked(
     name: str,
     tools: Iterable[ToolSpec | Refusal],
-    queries: Iterable[Located | Refusal],
+    queries: Iterable[LocatedQuery | Refusal],
     kind: Literal["tools", "intents"] = "tools",
 ) -> DataSet:
     """Put a data set together from what the checks let through; `notes` say what they did not.
@@ -258,10 +259,10 @@ def _checked_tools(
 
 
 def _checked_queries(
-    name: str, queries: Iterable[Located | Refusal], known: set[str], findings: Findings
-) -> list[Located]:
+    name: str, queries: Iterable[LocatedQuery | Refusal], known: set[str], findings: Findings
+) -> list[LocatedQuery]:
     """The queries that can be judged, their labels reduced to tools that exist."""
-    kept: dict[str, Located] = {}
+    kept: dict[str, LocatedQuery] = {}
     refused: list[Refusal] = []
     for item in queries:
         if isinstance(item, Refusal):
@@ -271,13 +272,13 @@ def _checked_queries(
             place = f"{item.place}: id: {item.query.id!r}"
             findings["queries left out, their id is taken"].append(place)
         elif query := _known_labels(item, known, findings):
-            kept[query.id] = Located(item.place, query)
+            kept[query.id] = LocatedQuery(item.place, query)
     if not kept:
         raise _nothing_left(name, "queries", refused, findings)
     return list(kept.values())
 
 
-def _known_labels(item: Located, known: set[str], findings: Findings) -> LabelledQuery | None:
+def _known_labels(item: LocatedQuery, known: set[str], findings: Findings) -> LabelledQuery | None:
     before = item.query
     labels: dict[str, Iterable[str]] = {
         "relevant": before.relevant,
@@ -302,7 +303,7 @@ def _known_labels(item: Located, known: set[str], findings: Findings) -> Labelle
     return query
 
 
-def _without_repeats(located: list[Located], findings: Findings) -> Iterable[LabelledQuery]:
+def _without_repeats(located: list[LocatedQuery], findings: Findings) -> Iterable[LabelledQuery]:
     """Yield the queries whose text stands in no stricter split, whatever its case and spaces."""
     texts = [" ".join(item.query.text.casefold().split()) for item in located]
     home: dict[str, str] = {}

@@ -22,9 +22,7 @@ CELLS_AT_ONCE = 4_000_000
 """How many random numbers are held at a time: 32 MB as float64."""
 
 
-def bootstrap_intervals(
-    values: Floats, seed: int, resamples: int = RESAMPLES
-) -> tuple[Interval, ...]:
+def bootstrap_intervals(values: Floats, seed: int) -> tuple[Interval, ...]:
     """The mean of each column with its 95 % percentile bootstrap interval (Efron 1979).
 
     `values` is float [queries, measures] with at least one query. All columns share the
@@ -37,7 +35,7 @@ def bootstrap_intervals(
     means = np.concatenate(
         [
             rng.multinomial(queries, even, size=rows).astype(np.float64) @ values / queries
-            for rows in _chunks(resamples, queries)
+            for rows in _chunks(RESAMPLES, queries)
         ]
     )
     low, high = np.quantile(means, (0.025, 0.975), axis=0)

@@ -31,6 +31,7 @@ from toolcrib.training.data import (
     HeldOut,
     TrainingData,
     from_labels,
+    imitate,
     pruned,
     sampled,
     with_dev,
@@ -44,7 +45,6 @@ from toolcrib.training.export import (
     restore,
     write_for_training,
 )
-from toolcrib.training.imitation import imitate
 from toolcrib.training.negatives import mine
 from toolcrib.training.trainer import (
     EncoderTraining,

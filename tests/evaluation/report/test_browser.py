@@ -80,8 +80,9 @@ def test_nothing_stands_out_beyond_the_window(page: Path, width: int):
     assert int(drawings) == 3 * 7
 
 
-@pytest.mark.parametrize(("scheme", "paper"), [(LIGHT, (255, 255, 255)), (DARK, (21, 23, 26))])
-@pytest.mark.parametrize("width", [PHONE, DESK])
+@pytest.mark.parametrize(
+    ("width", "scheme", "paper"), [(PHONE, LIGHT, (255, 255, 255)), (DESK, DARK, (21, 23, 26))]
+)
 def test_the_picture_is_light_or_dark_as_the_reader_prefers(
     page: Path, scheme: int, paper: tuple[int, int, int], width: int
 ):

@@ -17,7 +17,6 @@ from toolcrib.evaluation.report.svg import (
     Curve,
     Drawing,
     curve_chart,
-    percent,
     round_steps,
     spread,
     written,
@@ -27,20 +26,8 @@ TEXT_COLOURS = ("ink", "muted", "s0", "s1", "s2", "s3", "s4", "s5", "right", "wr
 CSS = (files("toolcrib.evaluation.report") / "style.css").read_text("utf-8")
 
 
-def test_names_that_are_far_apart_stay_where_they_are():
-    assert spread([0.1, 0.5, 0.9], 0.2, 0, 1) == pytest.approx([0.1, 0.5, 0.9])
-
-
 def test_names_that_collide_part_evenly_around_their_middle():
     assert spread([0.5, 0.5], 0.2, 0, 1) == pytest.approx([0.4, 0.6])
-
-
-def test_names_at_the_edge_are_pushed_inwards():
-    assert spread([0.95, 1.0], 0.2, 0, 1) == pytest.approx([0.8, 1.0])
-
-
-def test_no_names_take_no_places():
-    assert spread([], 0.1, 0, 1) == []
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=10).map(sorted))
@@ -59,10 +46,6 @@ def test_a_written_name_is_one_short_line(name: str, most: int):
 
 def test_a_long_name_ends_in_an_ellipsis():
     assert written("semantic-router-hybrid", 10) == "semantic-…"
-
-
-def test_a_share_is_written_in_percent():
-    assert percent(0.805) == "80\N{NO-BREAK SPACE}%"
 
 
 def test_places_rise_with_values_also_on_a_log_scale():

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.report.page import headline
-from toolcrib.evaluation.report.svg import LOOKS, OTHER
-from toolcrib.evaluation.report.tables import (
+from toolcrib.evaluation.measures import spoken
+from toolcrib.evaluation.report.page import (
     best_first,
     gate_table,
+    headline,
     leaderboard,
     looks_of,
     overall,
-    spoken,
 )
+from toolcrib.evaluation.report.svg import LOOKS, OTHER
 from toolcrib.evaluation.results import (
     Comparison,
     Evaluation,

@@ -14,7 +14,7 @@ from tests.retrieval.calibrations import flat
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.errors import SettingsError
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.systems.base import OURS, Answer, System
+from toolcrib.evaluation.systems.base import Answer, System
 from toolcrib.evaluation.systems.ours import OwnSystems
 from toolcrib.settings import EncoderSettings
 
@@ -63,25 +63,6 @@ class TestLexical(OursContract):
     """Words alone."""
 
     name = "lexical"
-
-
-class TestFusion(OursContract):
-    """Both legs."""
-
-    name = "fusion"
-
-
-def test_the_names() -> None:
-    assert list(OURS) == [
-        "toolcrib",
-        "lexical",
-        "dense",
-        "fusion",
-        "fusion+rerank",
-        "without-examples",
-        "without-anti-patterns",
-    ]
-    assert all(OURS.values())
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(shelf: OwnSystems) -> None:

@@ -1,13 +1,18 @@
-"""Page about an evaluation: one HTML document that asks nothing of the network."""
+"""Page about an evaluation: its tables, and one HTML document that asks nothing of the network."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
+
+from toolcrib.evaluation.gate_measures import CONFIDENCE_GATES, GATES
+from toolcrib.evaluation.measures import MEASURES, lower_is_better, main_measure, spoken
 from toolcrib.evaluation.mistakes import confusions, worst_queries
 from toolcrib.evaluation.report.plots import (
     STAGES,
@@ -19,22 +24,283 @@ from toolcrib.evaluation.report.plots import (
     risk_coverage_curves,
     token_bars,
 )
-from toolcrib.evaluation.report.svg import Look, milliseconds, percent
-from toolcrib.evaluation.report.tables import (
-    best_first,
-    gate_table,
-    leaderboard,
-    looks_of,
-    main_measure_of,
-    measure_table,
-    overall,
-    per_set_table,
-    spoken,
-)
-from toolcrib.evaluation.results import Comparison, Evaluation, SetResult, SystemResult
+from toolcrib.evaluation.report.svg import LOOKS, OTHER, Look, milliseconds, percent
+from toolcrib.evaluation.results import Comparison, Evaluation, Interval, SetResult, SystemResult
 from toolcrib.extras import import_extra
 
-__all__ = ["Headline", "fill", "headline", "render"]
+__all__ = [
+    "Cell",
+    "Headline",
+    "Table",
+    "TableRow",
+    "best_first",
+    "fill",
+    "gate_table",
+    "headline",
+    "leaderboard",
+    "looks_of",
+    "main_measure_of",
+    "measure_table",
+    "overall",
+    "per_set_table",
+    "render",
+]
+
+ABSENT = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A figure with its interval; `mark` compares with the first system, `said` in words.
+
+    `low`, `mean` and `high`, in percent, place an interval on the column's own scale.
+    """
+
+    text: str
+    interval: str = ""
+    best: bool = False
+    mark: str = ""
+    said: str = ""
+    placed: tuple[float, float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A system, and the CSS name of its colour."""
+
+    name: str
+    version: str
+    colour: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns after the first, which names the row; empty without rows."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[TableRow, ...]
+
+
+def leaderboard(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> Table:
+    """The few measures that decide, latency and tokens, best system first."""
+    chosen = _deciding(one)
+    cells = _measure_cells(one, chosen, evaluation)
+    costs = {name: (*cells[name], *_cost_cells(system)) for name, system in one.systems.items()}
+    columns = (*map(spoken, chosen), "p50 ms", "Tokens saved")
+    return Table("Leaderboard", columns, _rows(best_first(one), looks, costs))
+
+
+def measure_table(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> Table:
+    """Every measure that was taken."""
+    measures = list(dict.fromkeys(m for s in one.systems.values() for m in s.measures))
+    systems = best_first(one) if measures else []
+    rows = _rows(systems, looks, _measure_cells(one, measures, evaluation))
+    return Table("Every measure", tuple(map(spoken, measures)), rows)
+
+
+def per_set_table(evaluation: Evaluation, whole: SetResult, looks: Mapping[str, Look]) -> Table:
+    """The main measure of every system on every data set."""
+    cells: dict[str, list[Cell]] = {name: [] for name in whole.systems}
+    for one in evaluation.sets.values():
+        measure = main_measure_of(one)
+        found = _measure_cells(one, [measure] if measure else [], evaluation)
+        for name, column in cells.items():
+            column.extend(found.get(name) or [Cell(ABSENT)])
+    title = f"{spoken(main_measure_of(whole))} on each data set"
+    return Table(title, tuple(evaluation.sets), _rows(best_first(whole), looks, cells))
+
+
+def _rows(
+    systems: Iterable[SystemResult], looks: Mapping[str, Look], cells: Mapping[str, Sequence[Cell]]
+) -> tuple[TableRow, ...]:
+    return tuple(
+        TableRow(one.name, one.version, looks[one.name].colour, tuple(cells[one.name]))
+        for one in systems
+    )
+
+
+def gate_table(one: SetResult, looks: Mapping[str, Look]) -> Table:
+    """What each confidence is worth; only systems that have one."""
+    systems = [s for s in one.systems.values() if CONFIDENCE_GATES & s.gates.keys()]
+    gates = [gate for gate in GATES if any(gate in system.gates for system in systems)]
+    best: dict[str, float] = {}
+    for gate in gates:
+        values = [system.gates[gate] for system in systems if gate in system.gates]
+        choose = GATES[gate].best
+        if choose is not None and len(values) > 1:
+            best[gate] = choose(values)
+    cells = {
+        system.name: [
+            Cell(f"{system.gates[gate]:.3f}", best=system.gates[gate] == best.get(gate))
+            if gate in system.gates
+            else Cell(ABSENT)
+            for gate in gates
+        ]
+        for system in systems
+    }
+    columns = tuple(GATES[gate].title for gate in gates)
+    return Table("What the confidence is worth", columns, _rows(systems, looks, cells))
+
+
+def _deciding(one: SetResult) -> list[str]:
+    taken = {m for system in one.systems.values() for m in system.measures}
+    k = int(main_measure(taken).partition("@")[2] or 0)
+    wanted = [name for measure in MEASURES if measure.leading for name in measure.names([k])]
+    return [name for name in wanted if name in taken]
+
+
+def _cost_cells(system: SystemResult) -> tuple[Cell, Cell]:
+    if not system.outcomes:
+        return Cell(ABSENT), Cell(ABSENT)
+    p50 = system.latency_ms.get("p50")
+    return (
+        Cell(ABSENT if p50 is None else milliseconds(p50)),
+        Cell(f"{100 * system.tokens_saved:.1f} %"),
+    )
+
+
+def _measure_cells(
+    one: SetResult, measures: Sequence[str], evaluation: Evaluation
+) -> dict[str, list[Cell]]:
+    """By system, a cell for each measure."""
+    columns = [_column(list(one.systems.values()), m, one, evaluation) for m in measures]
+    return {name: [column[at] for column in columns] for at, name in enumerate(one.systems)}
+
+
+def _column(
+    systems: Sequence[SystemResult], measure: str, one: SetResult, evaluation: Evaluation
+) -> list[Cell]:
+    intervals = [s.measures[measure] for s in systems if measure in s.measures]
+    choose = min if lower_is_better(measure) else max
+    best = f"{choose(interval.mean for interval in intervals):.3f}" if intervals else ""
+    low = min((interval.low for interval in intervals), default=0)
+    high = max((interval.high for interval in intervals), default=1)
+    cells: list[Cell] = []
+    for system in systems:
+        if measure not in system.measures:
+            cells.append(Cell(ABSENT))
+            continue
+        interval = system.measures[measure]
+        text = f"{interval.mean:.3f}"
+        mark, said = _mark(system.name, measure, one, evaluation)
+        cells.append(
+            Cell(
+                text,
+                interval=f"{interval.low:.3f}–{interval.high:.3f}",
+                best=text == best and len(intervals) > 1,
+                mark=mark,
+                said=said,
+                placed=_placed(interval, low, high),
+            )
+        )
+    return cells
+
+
+def _placed(interval: Interval, low: float, high: float) -> tuple[float, float, float]:
+    span = (high - low) or 1.0
+    place = [100 * (value - low) / span for value in (interval.low, interval.mean, interval.high)]
+    return place[0], place[1], place[2]
+
+
+def _mark(name: str, measure: str, one: SetResult, evaluation: Evaluation) -> tuple[str, str]:
+    """Significantly better or worse than the first system; for all sets, on how many."""
+    pooled = one.name not in evaluation.sets
+    sets = list(evaluation.sets.values()) if pooled else [one]
+    found = [
+        s.systems[name].against_first[measure]
+        for s in sets
+        if name in s.systems and measure in s.systems[name].against_first
+    ]
+    sign = -1 if lower_is_better(measure) else 1
+    better = sum(c.significant and sign * c.difference > 0 for c in found)
+    worse = sum(c.significant and sign * c.difference < 0 for c in found)
+    first = next(iter(one.systems))
+    if pooled:
+        marks = [f"▲{better}" * bool(better), f"▼{worse}" * bool(worse)]
+        said = (
+            f"significantly better than {first} on {better}, worse on {worse} of {len(found)} sets"
+        )
+        return " ".join(filter(None, marks)), said if better or worse else ""
+    if not found or not found[0].significant:
+        return "", ""
+    word = "better" if better else "worse"
+    return "▲" if better else "▼", f"significantly {word} than {first}, p = {found[0].p:.4f}"
+
+
+def overall(evaluation: Evaluation) -> SetResult:
+    """The macro averages in the form of a data set, with the outcomes of all sets together.
+
+    The interval of a macro mean takes the sets as independent: half its width is the root of the
+    sum of their squared half widths, over the number of sets. A system's means are over the sets
+    that it was measured on.
+    """
+    sets = list(evaluation.sets.values())
+    if len(sets) == 1:
+        return sets[0]
+    names = dict.fromkeys(name for one in sets for name in one.systems)
+    return SetResult(
+        name="All data sets",
+        split=", ".join(dict.fromkeys(one.split for one in sets)),
+        tools=sum(one.tools for one in sets),
+        queries=sum(one.queries for one in sets),
+        unanswerable=sum(one.unanswerable for one in sets),
+        systems={name: _together(name, sets, evaluation.macro.get(name, {})) for name in names},
+        warnings=tuple(f"{one.name}: {warning}" for one in sets for warning in one.warnings),
+    )
+
+
+def _together(name: str, sets: Sequence[SetResult], macro: Mapping[str, float]) -> SystemResult:
+    parts = [one.systems[name] for one in sets if name in one.systems]
+    measured = [part for part in parts if part.outcomes]
+    measures = dict.fromkeys(measure for part in parts for measure in part.measures)
+    gates = dict.fromkeys(gate for part in parts for gate in part.gates)
+    quantiles = dict.fromkeys(quantile for part in measured for quantile in part.latency_ms)
+    return SystemResult(
+        name=name,
+        version=parts[0].version,
+        measures={m: _macro_interval(macro[m], m, parts) for m in measures if m in macro},
+        latency_ms={
+            q: float(np.mean([part.latency_ms[q] for part in measured if q in part.latency_ms]))
+            for q in quantiles
+        },
+        prompt_tokens=macro.get("prompt_tokens", 0.0),
+        tokens_saved=macro.get("tokens_saved", 0.0),
+        gates={gate: macro[gate] for gate in gates if gate in macro},
+        outcomes=tuple(outcome for part in parts for outcome in part.outcomes),
+    )
+
+
+def _macro_interval(mean: float, measure: str, parts: Sequence[SystemResult]) -> Interval:
+    intervals = [part.measures[measure] for part in parts if measure in part.measures]
+    halves = [(interval.high - interval.low) / 2 for interval in intervals]
+    half = math.sqrt(sum(h * h for h in halves)) / len(halves)
+    return Interval(mean, mean - half, mean + half)
+
+
+def main_measure_of(one: SetResult) -> str:
+    """What systems are ranked by: nDCG@10 where there is any; empty where nothing was measured."""
+    return main_measure(m for system in one.systems.values() for m in system.measures)
+
+
+def best_first(one: SetResult) -> list[SystemResult]:
+    """The systems by falling main measure, those without it last; among equals, as given."""
+    name = main_measure_of(one)
+    return sorted(
+        one.systems.values(),
+        key=lambda s: -s.measures[name].mean if name in s.measures else math.inf,
+    )
+
+
+def looks_of(one: SetResult) -> dict[str, Look]:
+    """Colours for the first system and the best of the others, as far as there are any."""
+    first = next(iter(one.systems), None)
+    others = [system.name for system in best_first(one) if system.name != first]
+    ordered = ([] if first is None else [first]) + others
+    return {
+        name: LOOKS[place] if place < len(LOOKS) else OTHER for place, name in enumerate(ordered)
+    }
 
 
 WORST = 10
@@ -63,6 +329,11 @@ def render(evaluation: Evaluation) -> str:
         per_set=per_set_table(evaluation, whole, looks) if several else None,
         chapters=[_chapter(one, evaluation, looks) for one in evaluation.sets.values()],
         settings=evaluation.settings,
+        measures=[
+            (f"{one.title}@k" if one.cutoffs is None else spoken(*one.names(())), one.meaning)
+            for one in MEASURES
+            if one.meaning
+        ],
         first=next(iter(whole.systems), ""),
     )
 

@@ -19,6 +19,7 @@ from toolcrib.evaluation.gate_measures import (
     reliability_bins,
     risk_coverage,
 )
+from toolcrib.evaluation.measures import spoken
 from toolcrib.evaluation.report.svg import (
     OTHER,
     Axis,
@@ -145,8 +146,7 @@ def ablation_bars(systems: Sequence[SystemResult], looks: Mapping[str, Look], me
     top = 1.02 * max(interval.high for interval in stages.values())
     ticks = {at: f"{at:.1f}" for at in round_steps(0, top, least=0.1)}
     drawing = bar_chart(title, bars, Axis(0, top, 0, 1), ticks)
-    said = measure.replace("ndcg", "nDCG")
-    return Plot(title, f"Mean {said}; the thin line is the 95 % interval.", drawing)
+    return Plot(title, f"Mean {spoken(measure)}; the thin line is the 95 % interval.", drawing)
 
 
 def latency_bars(systems: Sequence[SystemResult], looks: Mapping[str, Look]) -> Plot:
