@@ -20,7 +20,7 @@ from toolcrib.encoders.lexical import split_identifier
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.indexers.points import clean, dense_text
 from toolcrib.records import ToolSpec
-from toolcrib.retrieval.legs import FusionWeights
+from toolcrib.retrieval.fusion import FusionWeights
 
 
 def name(tool: ToolSpec) -> str:

@@ -27,7 +27,7 @@ from toolcrib.evaluation.results import Evaluation, SetResult, as_json
 from toolcrib.evaluation.runner import CreateSystem, evaluate, macro_comparisons, macro_means
 from toolcrib.evaluation.systems.base import BASELINES, PEERS, baseline
 from toolcrib.evaluation.systems.ours import OwnSystems
-from toolcrib.retrieval.legs import FusionWeights
+from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.settings import EncoderSettings
 
 LIMIT, SEED, KS = 300, 0, (1, 3, 5, 10)

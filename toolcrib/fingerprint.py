@@ -8,7 +8,7 @@ from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.points import PASSAGE_VERSION, RENDER_VERSION
 from toolcrib.retrieval.calibration import FEATURES_VERSION, differences
-from toolcrib.retrieval.legs import FusionWeights
+from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity
 

@@ -20,8 +20,8 @@ from toolcrib.errors import SettingsError
 from toolcrib.indexers.points import FieldWeights
 from toolcrib.records import Collection
 from toolcrib.records.validation import faults
-from toolcrib.retrieval.calibration import GateSettings
-from toolcrib.retrieval.legs import FusionWeights
+from toolcrib.retrieval.fusion import FusionWeights
+from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.settings import (

@@ -18,12 +18,12 @@ from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.calibration import (
     CALIBRATION_KEY,
-    Assessor,
     Calibration,
     load_calibration,
     save_calibration,
     usable_calibration,
 )
+from toolcrib.retrieval.gate import Assessor
 from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery, Head
 from toolcrib.retrieval.options import SearchOptions

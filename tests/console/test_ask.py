@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from playwright.sync_api import expect
 
-from toolcrib.retrieval.legs import FusionWeights
+from toolcrib.retrieval.fusion import FusionWeights
 
 REFUND = "refund order 8812 and mail the flurbish to ana@example.com"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.http.console import assets
-from toolcrib.retrieval.legs import FusionWeights
+from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.rerank import RerankSettings
 
 CONSOLE = Path(__file__).parents[2] / "console"

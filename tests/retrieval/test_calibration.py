@@ -33,7 +33,8 @@ from toolcrib.retrieval.calibration import (
     softmax,
     usable_calibration,
 )
-from toolcrib.retrieval.legs import FusionWeights, Head, LegScores, convex, pack
+from toolcrib.retrieval.fusion import FusionWeights, convex
+from toolcrib.retrieval.legs import Head, LegScores, pack
 from toolcrib.store.base import Store, point_id
 
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=COMPETITORS + 20)

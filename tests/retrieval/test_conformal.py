@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import QueryError
-from toolcrib.retrieval.calibration import MAX_SET, least_probability, set_size
+from toolcrib.retrieval.gate import MAX_SET, least_probability, set_size
 
 PROBABILITIES = st.lists(st.floats(0, 1), max_size=60)
 RANKED = PROBABILITIES.map(lambda values: sorted(values, reverse=True))

@@ -15,7 +15,7 @@ from tests.retrieval.conftest import GENERAL, TOOLS, Open
 from toolcrib import Crib, Equals, FindResult, Scope, ToolSpec
 from toolcrib.errors import CalibrationError, SettingsError
 from toolcrib.records.codec import as_json
-from toolcrib.retrieval.calibration import GATE_TEXTS, Gate, GateJudgement, GateReason, GateSettings
+from toolcrib.retrieval.gate import GATE_TEXTS, Gate, GateJudgement, GateReason, GateSettings
 
 CALIBRATION = calibration({}, threshold=0.3, curves={"": CURVE, "mail": EASY})
 SHARES = st.floats(0, 1)

@@ -20,9 +20,10 @@ from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError, QueryError
 from toolcrib.indexers.points import FieldWeights, layout
 from toolcrib.indexers.sync import ToolSync
-from toolcrib.retrieval.calibration import Assessor, GateSettings
+from toolcrib.retrieval.fusion import FusionWeights
+from toolcrib.retrieval.gate import Assessor, GateSettings
 from toolcrib.retrieval.hybrid import HybridRetriever
-from toolcrib.retrieval.legs import FusionWeights, name_keys
+from toolcrib.retrieval.legs import name_keys
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.store.qdrant_edge import EdgeStore

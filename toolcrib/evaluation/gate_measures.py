@@ -22,7 +22,7 @@ __all__ = [
     "CONFIDENCE_GATES",
     "GATES",
     "Bools",
-    "Gate",
+    "GateMeasure",
     "ReliabilityBin",
     "RiskCoverage",
     "expected_error",
@@ -36,7 +36,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class GateMeasure:
     """How a gate measure is shown: its title, and which of several values is the best, if any.
 
     `of_confidence`: only a system that gives a confidence has it; verdicts can be given without.
@@ -49,15 +49,15 @@ class Gate:
 
 
 GATES = {
-    "auroc": Gate("AUROC", max, in_command=True),
-    "auprc": Gate("AUPRC", max),
-    "false_acceptance@95": Gate("False acc. @95", min),
-    "ece": Gate("ECE", min, in_command=True),
-    "brier": Gate("Brier", min),
-    "risk@80": Gate("Risk @80", min),
-    "correlation": Gate("Correlation", max),
-    "accepted": Gate("Accepted", of_confidence=False),
-    "accepted_precision": Gate("Precision of accepted", max, of_confidence=False),
+    "auroc": GateMeasure("AUROC", max, in_command=True),
+    "auprc": GateMeasure("AUPRC", max),
+    "false_acceptance@95": GateMeasure("False acc. @95", min),
+    "ece": GateMeasure("ECE", min, in_command=True),
+    "brier": GateMeasure("Brier", min),
+    "risk@80": GateMeasure("Risk @80", min),
+    "correlation": GateMeasure("Correlation", max),
+    "accepted": GateMeasure("Accepted", of_confidence=False),
+    "accepted_precision": GateMeasure("Precision of accepted", max, of_confidence=False),
 }
 """The gate measures that reports show, in their order."""
 

@@ -31,7 +31,7 @@ __all__ = [
     "Body",
     "Count",
     "Endpoint",
-    "Text",
+    "QueryText",
     "Words",
     "answer",
     "documented",
@@ -83,7 +83,7 @@ Words = Annotated[
 """Text with at least one letter or digit; where a pattern is documented apart, that is how others
 than Python write the same."""
 
-Text = Annotated[str, Field(pattern=r"[^\s\x1c-\x1f\x85\ufeff]")]
+QueryText = Annotated[str, Field(pattern=r"[^\s\x1c-\x1f\x85\ufeff]")]
 """Text with more than white space, as Python and as JavaScript have it."""
 
 Call: TypeAlias = Callable[..., Awaitable[Response | None]]

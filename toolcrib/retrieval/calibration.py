@@ -1,9 +1,8 @@
-"""Calibration and gate: from scores to probabilities, and from those to a verdict.
+"""Calibration: from scores to probabilities.
 
 Every ranked tool gets features from the scores alone, and a logistic regression, fitted on
 labelled queries, turns them into the probability that this tool is right. That of the first
-tool is the confidence of the answer, by which the gate accepts it, falls back or abstains.
-A calibration is kept beside the index that it was made for.
+tool is the confidence of the answer. A calibration is kept beside the index that it was made for.
 """
 
 from __future__ import annotations
@@ -11,52 +10,37 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from toolcrib.errors import CalibrationError, QueryError, SettingsError
-from toolcrib.records import FindResult, ToolHit, Verdict
+from toolcrib.errors import CalibrationError
 from toolcrib.records.validation import in_words
-from toolcrib.retrieval.legs import Head, LegScores
-from toolcrib.store.base import Store, point_id
-from toolcrib.store.filters import Equals, Filter, HasId, all_of
-from toolcrib.store.payload import read_tool
+from toolcrib.retrieval.fusion import LegScores
+from toolcrib.retrieval.legs import Head
+from toolcrib.store.base import Store
 
 __all__ = [
     "CALIBRATION_KEY",
     "COMPETITORS",
-    "COVERAGE",
-    "ENABLED",
     "FEATURES",
     "FEATURES_VERSION",
-    "GATE_TEXTS",
-    "MAX_SET",
     "AcceptanceCurve",
-    "Assessor",
     "Calibration",
     "Figures",
     "Floats",
-    "Gate",
-    "GateJudgement",
-    "GateReason",
-    "GateSettings",
     "default_calibration",
     "differences",
     "features",
-    "least_probability",
     "load_calibration",
     "logistic",
     "probabilities",
     "read_calibration",
     "save_calibration",
-    "set_size",
     "softmax",
     "usable_calibration",
 ]
@@ -287,7 +271,7 @@ def _require_match(calibration: Calibration, identity: Mapping[str, Any]) -> Non
 FAR = 60.0
 """Beyond this the exponential says 0 or 1, and further out it overflows."""
 
-Key = TypeVar("Key", bound=Hashable)
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 def logistic(odds: float) -> float:
@@ -295,267 +279,9 @@ def logistic(odds: float) -> float:
     return 1 / (1 + math.exp(-max(-FAR, min(FAR, odds))))
 
 
-def softmax(odds: Mapping[Key, float]) -> dict[Key, float]:
+def softmax(odds: Mapping[_Key, float]) -> dict[_Key, float]:
     """The probabilities of things that exclude each other; they add up to 1."""
     top = max(odds.values())
     raised = {key: math.exp(value - top) for key, value in odds.items()}
     total = sum(raised.values())
     return {key: value / total for key, value in raised.items()}
-
-
-_Probability = Annotated[float, Field(ge=0, le=1)]
-
-
-@dataclass(frozen=True, slots=True)
-class GateSettings:
-    """When an answer is good enough, in one of three ways, and what happens when it is not.
-
-    `threshold`: a probability. `target_precision`: the share of accepted answers whose first
-    tool is right. `max_false_acceptance`: the share of unanswerable queries that are accepted.
-    The last two are looked up among the labelled queries of the calibration. None of them:
-    what the calibration recommends. `fallback` is the id of the general tool, returned in place
-    of what does not fit; without one, nothing is returned. `enabled: false` lets all through.
-    """
-
-    threshold: _Probability | None = None
-    target_precision: _Probability | None = None
-    max_false_acceptance: _Probability | None = None
-    fallback: str | None = None
-    enabled: bool = True
-
-    @property
-    def is_explicit(self) -> bool:
-        """Whether a user chose when an answer is good enough."""
-        return bool(self._given)
-
-    @property
-    def _given(self) -> list[float]:
-        given = (self.threshold, self.target_precision, self.max_false_acceptance)
-        return [value for value in given if value is not None]
-
-    def __post_init__(self) -> None:
-        if len(self._given) > 1:
-            raise SettingsError(
-                "gate: give one of threshold, target_precision and max_false_acceptance"
-            )
-
-
-class GateReason(StrEnum):
-    """Why an answer fits or does not; `GATE_TEXTS` has what is said of each."""
-
-    NOTHING_IN_REACH = "nothing-in-reach"
-    CALLED_BY_NAME = "called-by-name"
-    NOT_CALIBRATED = "not-calibrated"
-    SURE_ENOUGH = "sure-enough"
-    NOT_SURE = "not-sure"
-
-
-GATE_TEXTS: Mapping[GateReason, str] = {
-    GateReason.NOTHING_IN_REACH: "there is no tool in reach",
-    GateReason.CALLED_BY_NAME: "called by its name",
-    GateReason.NOT_CALIBRATED: (
-        "not calibrated for these models and settings: run `toolcrib calibrate`"
-    ),
-    GateReason.SURE_ENOUGH: "confidence {:.2f} reaches the threshold {:.2f} ({})",
-    GateReason.NOT_SURE: "confidence {:.2f} is below the threshold {:.2f} ({})",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class GateJudgement:
-    """What the gate says: `fits` or not, why, and against which threshold, from where."""
-
-    fits: bool
-    why: GateReason
-    confidence: float | None = None
-    threshold: float | None = None
-    origin: str = ""
-
-    @property
-    def reason(self) -> str:
-        """Why, in words."""
-        return GATE_TEXTS[self.why].format(self.confidence, self.threshold, self.origin)
-
-    def verdict(self, *, fell_back: bool) -> Verdict:
-        """The word for it."""
-        if self.fits:
-            return "accept"
-        return "fallback" if fell_back else "abstain"
-
-
-class Gate:
-    """Judges answers by their confidence."""
-
-    def __init__(self, settings: GateSettings, calibration: Calibration | None) -> None:
-        self.settings = settings
-        self._calibration = calibration
-        self._thresholds: dict[str, tuple[float, str]] = {}
-
-    def judge(self, confidence: float | None, server: str) -> GateJudgement:
-        """Judge an answer by its confidence; `server` is that of its first tool.
-
-        Raises:
-            CalibrationError: the settings ask for what the calibration cannot tell.
-        """
-        if confidence is None:
-            return GateJudgement(fits=True, why=GateReason.NOT_CALIBRATED)
-        if server not in self._thresholds:
-            self._thresholds[server] = self._threshold(server)
-        threshold, origin = self._thresholds[server]
-        fits = confidence >= threshold
-        why = GateReason.SURE_ENOUGH if fits else GateReason.NOT_SURE
-        return GateJudgement(fits, why, confidence, threshold, origin)
-
-    def _threshold(self, server: str) -> tuple[float, str]:
-        """The threshold, and where it comes from."""
-        settings, calibration = self.settings, self._calibration
-        if settings.threshold is not None:
-            return settings.threshold, "as set"
-        if calibration is None:
-            return 0.0, "as nothing is calibrated"
-        if settings.target_precision is None and settings.max_false_acceptance is None:
-            if server in calibration.server_thresholds:
-                return calibration.server_thresholds[server], f"as calibrated for {server}"
-            return calibration.threshold, "as calibrated"
-        where = f" for {server}" if server in calibration.curves and server else ""
-        curve = calibration.curves.get(server) or calibration.curves[""]
-        if settings.target_precision is not None:
-            found = _first_from(curve, curve.precision, settings.target_precision)
-            return found, f"for a precision of {settings.target_precision:.0%}{where}"
-        limit = settings.max_false_acceptance or 0.0
-        if curve.false_acceptance is None:
-            raise CalibrationError(
-                "gate.max_false_acceptance: the calibration saw no unanswerable query; add some "
-                'with "answerable": false and run `toolcrib calibrate` again'
-            )
-        rejected = tuple(1 - share for share in curve.false_acceptance)
-        found = _first_from(curve, rejected, 1 - limit)
-        return found, f"for a false acceptance of {limit:.0%}{where}"
-
-
-def _first_from(curve: AcceptanceCurve, values: tuple[float, ...], wanted: float) -> float:
-    """The lowest threshold from which on the value is reached all the way up; 1 for none."""
-    found = 1.0
-    for threshold, value in zip(reversed(curve.thresholds), reversed(values), strict=True):
-        if value < wanted:
-            break
-        found = threshold
-    return found
-
-
-ENABLED = Equals("enabled", value=True)
-
-
-class Assessor:
-    """Judges rankings by a calibration; without one there is no confidence, and all passes."""
-
-    def __init__(
-        self, store: Store, settings: GateSettings, calibration: Calibration | None
-    ) -> None:
-        self._store = store
-        self._settings = settings
-        self._calibration = calibration
-        self._gate = Gate(settings, calibration)
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether there is anything to judge by."""
-        return self._calibration is not None
-
-    @property
-    def head(self) -> Head | None:
-        """The head that the calibration rests on, if there is one."""
-        return self._calibration.head if self._calibration else None
-
-    def with_probabilities(self, hits: list[ToolHit], known: Floats) -> list[ToolHit]:
-        """The hits with how likely each is right; `known`: float64 [hits, features]."""
-        if self._calibration is None:
-            return hits
-        likely = self._calibration.probabilities(known).tolist()
-        return [replace(hit, probability=p) for hit, p in zip(hits, likely, strict=True)]
-
-    def complete(
-        self, hits: list[ToolHit], coverage: float | None
-    ) -> tuple[list[ToolHit], tuple[str, ...]]:
-        """The smallest set that is complete with probability `coverage`, and what it lacks.
-
-        Without a `coverage` it is `COVERAGE`.
-
-        Raises:
-            CalibrationError: there is no calibration to tell.
-        """
-        if self._calibration is None:
-            raise CalibrationError(
-                'k="auto" needs a calibration for these models and settings: '
-                "run `toolcrib calibrate`"
-            )
-        least = least_probability(
-            self._calibration.needed, COVERAGE if coverage is None else coverage
-        )
-        size = set_size([hit.probability or 0.0 for hit in hits], least)
-        return hits[:size], () if least > 0 else ("coverage",)
-
-    def judge(self, result: FindResult, allowed: Filter | None, *, withhold: bool) -> FindResult:
-        """The result with the gate's verdict, and without the tools that it withholds."""
-        judgement = self._judgement(result)
-        general = None if judgement.fits else self.general(allowed)
-        first = result.tools[0] if result.tools else None
-        judged = replace(
-            result,
-            confidence=first.probability if first else None,
-            verdict=judgement.verdict(fell_back=general is not None),
-            reason=judgement.reason,
-            threshold=judgement.threshold,
-        )
-        if judgement.fits or not withhold or not self._settings.enabled:
-            return judged
-        tools = () if general is None else (general,)
-        return replace(judged, tools=tools, fallback=general is not None)
-
-    def _judgement(self, result: FindResult) -> GateJudgement:
-        if not result.tools:
-            return GateJudgement(fits=False, why=GateReason.NOTHING_IN_REACH)
-        first = result.tools[0]
-        if first.score >= 1:
-            return GateJudgement(fits=True, why=GateReason.CALLED_BY_NAME)
-        return self._gate.judge(first.probability, first.server)
-
-    def general(self, allowed: Filter | None) -> ToolHit | None:
-        """The tool to fall back to, where one is named, enabled and in the caller's reach."""
-        if self._settings.fallback is None:
-            return None
-        only = HasId(frozenset({point_id(self._settings.fallback)}))
-        for record in self._store.scroll(all_of(only, ENABLED, allowed), ("spec",)):
-            return ToolHit(rank=1, score=0.0, tool=read_tool(record.payload))
-        return None
-
-
-COVERAGE = 0.95
-"""With what probability a set holds every needed tool, where nobody says."""
-
-MAX_SET = 50
-"""No set grows beyond this, whatever was asked for."""
-
-
-def least_probability(needed: Sequence[float], coverage: float) -> float:
-    """The probability from which on tools belong to the set; `needed` ascends.
-
-    0 means that no set of found tools can promise this much: too few labelled queries, or too
-    many whose tools were not found at all.
-
-    Raises:
-        QueryError: `coverage` is no probability.
-    """
-    if not 0 <= coverage <= 1:
-        raise QueryError(f"coverage is {coverage}; it must be between 0 and 1")
-    # The small number keeps 10 * (1 - 0.9), which is 0.9999999999999998, from being less than 1.
-    place = math.floor((len(needed) + 1) * (1 - coverage) + 1e-9)
-    if place > len(needed):
-        return 1.0
-    return needed[place - 1] if place >= 1 else 0.0
-
-
-def set_size(probabilities: Sequence[float], least: float) -> int:
-    """How many of the ranked tools the set takes; at least one where there is one."""
-    size = sum(probability >= least for probability in probabilities[:MAX_SET])
-    return max(size, min(1, len(probabilities)))

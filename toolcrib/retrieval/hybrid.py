@@ -14,27 +14,10 @@ from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray, Rera
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import ToolcribError
 from toolcrib.records import FindResult, ToolHit
-from toolcrib.retrieval.calibration import (
-    COMPETITORS,
-    ENABLED,
-    MAX_SET,
-    Assessor,
-    Floats,
-    GateSettings,
-    features,
-)
-from toolcrib.retrieval.legs import (
-    DEPTH,
-    Candidates,
-    EncodedQuery,
-    FusionWeights,
-    Head,
-    Legs,
-    check_query,
-    fuse,
-    has_words,
-    rank,
-)
+from toolcrib.retrieval.calibration import COMPETITORS, Floats, features
+from toolcrib.retrieval.fusion import Candidates, FusionWeights, fuse, rank
+from toolcrib.retrieval.gate import ENABLED, MAX_SET, Assessor, GateSettings
+from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Head, Legs, check_query, has_words
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.retrieval.rerank import Reranked, RerankSettings, ToolReranker
 from toolcrib.store.base import Store, point_id

@@ -8,7 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from toolcrib.records import Passage
-from toolcrib.retrieval.legs import EncodedQuery, Legs, LegScores, by_score
+from toolcrib.retrieval.fusion import by_score
+from toolcrib.retrieval.legs import EncodedQuery, Legs, LegScores
 from toolcrib.store.base import Store
 from toolcrib.store.filters import Filter
 from toolcrib.store.payload import read_passage

@@ -15,7 +15,7 @@ from toolcrib.encoders.base import Reranker
 from toolcrib.errors import EncoderError
 from toolcrib.records import ToolHit
 from toolcrib.retrieval.calibration import logistic
-from toolcrib.retrieval.legs import by_score
+from toolcrib.retrieval.fusion import by_score
 from toolcrib.retrieval.passages import RankedPassage
 
 __all__ = ["MAX_TEXT_CHARS", "PassageReranker", "RerankSettings", "Reranked", "ToolReranker"]

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 from toolcrib.encoders.lexical import split_identifier
 from toolcrib.indexers.points import dense_text
 from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
-from toolcrib.retrieval.legs import by_score
+from toolcrib.retrieval.fusion import by_score
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not, all_of

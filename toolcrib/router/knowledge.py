@@ -16,7 +16,8 @@ from types import MappingProxyType
 
 from toolcrib.records import Collection, CollectionHit, Context, KnowledgeResult, PassageHit
 from toolcrib.retrieval.calibration import logistic, softmax
-from toolcrib.retrieval.legs import EncodedQuery, names_by_score
+from toolcrib.retrieval.fusion import names_by_score
+from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.passages import PassageRetriever, RankedPassage
 from toolcrib.retrieval.rerank import PassageReranker
 from toolcrib.router.collections import CollectionIndex

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from toolcrib.records import FindResult, Route, Sensitivity, ToolHit, ToolSpec, Turn
-from toolcrib.retrieval.calibration import ENABLED
+from toolcrib.retrieval.gate import ENABLED
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.options import SearchOptions

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray, SparseVector
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.retrieval.legs import FusionWeights
+from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.training import import_train
 from toolcrib.training.data import Example, TrainingData, joined
 

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from toolcrib.crib import Crib
 from toolcrib.errors import ForbiddenError, MissingExtraError, SourceError, UnknownCollectionError
 from toolcrib.http.context import RequestContext
-from toolcrib.http.routing import AS_WHOLE, Body, Endpoint, Text, Words, answer, documented
+from toolcrib.http.routing import AS_WHOLE, Body, Endpoint, QueryText, Words, answer, documented
 from toolcrib.http.uploads import UploadWork, in_parts, read_upload, respond
 from toolcrib.indexers.documents.chunking import split
 from toolcrib.indexers.documents.loading import Kind, kind_of_name, load
@@ -50,7 +50,7 @@ _CollectionName = Annotated[
     Field(max_length=200, pattern=r"^[\w.-]+\Z"),
     WithJsonSchema({"type": "string", "maxLength": 200, "pattern": r"^[\p{L}\p{N}_.-]+$"}),
 ]
-DocumentName = Annotated[Text, Field(max_length=1000)]
+DocumentName = Annotated[QueryText, Field(max_length=1000)]
 _Place = Annotated[int, Field(ge=0, le=2**53), AS_WHOLE]
 
 BASE64 = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"

@@ -18,7 +18,7 @@ from toolcrib.access.quarantine import Held, Quarantine
 from toolcrib.crib import Crib
 from toolcrib.errors import CalibrationError, SpecError, UnknownToolError
 from toolcrib.http.context import RequestContext
-from toolcrib.http.routing import AS_WHOLE, Body, Count, Endpoint, Text, answer, documented
+from toolcrib.http.routing import AS_WHOLE, Body, Count, Endpoint, QueryText, answer, documented
 from toolcrib.http.uploads import UploadWork, in_parts, read_upload, respond
 from toolcrib.indexers.readers.registry import formats, read_data
 from toolcrib.indexers.sync import Entry
@@ -100,7 +100,7 @@ class SearchBody(SearchOptions):
     each leg contributed.
     """
 
-    query: Text
+    query: QueryText
     k: Count | Literal["auto"] = 5
     coverage: Annotated[float, Field(ge=0, le=1)] | None = None
     shape: Shape = "summary"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from toolcrib.indexers.audit.characters import hidden_signs, is_suspect, skeleton, visible
-from toolcrib.indexers.audit.findings import SEVERITIES, Finding, Severity, Sign, Text, texts_of
+from toolcrib.indexers.audit.findings import SEVERITIES, Finding, Severity, Sign, ToolText, texts_of
 from toolcrib.indexers.audit.normalise import (
     SEPARATOR,
     decoded,
@@ -61,7 +61,7 @@ def audit(spec: ToolSpec) -> list[Finding]:
     return list(worst.values())
 
 
-def _in_words(texts: list[Text], topic: str) -> Iterator[tuple[Text, Sign]]:
+def _in_words(texts: list[ToolText], topic: str) -> Iterator[tuple[ToolText, Sign]]:
     joined = SEPARATOR.join(
         words_of(text.text) if text.is_name else text.text.replace(SEPARATOR, " ") for text in texts
     )
@@ -100,7 +100,7 @@ def _out_of_sight(text: str, topic: str) -> Iterator[Sign]:
             yield Sign("hidden-markup", "info", shown, "a comment, which no page shows")
 
 
-def _strengthened(found: list[tuple[Text, Sign]]) -> list[tuple[Text, Sign]]:
+def _strengthened(found: list[tuple[ToolText, Sign]]) -> list[tuple[ToolText, Sign]]:
     """Warnings of two groups become blocking: together they are no accident."""
     groups = {sign.group for _, sign in found if sign.severity != "info"} - {""}
     if groups <= RUDE or len(groups) == 1:
@@ -211,7 +211,7 @@ def _about_others(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Find
 
 
 def _steering(
-    spec: ToolSpec, text: Text, owners: Mapping[str, set[str]], own: set[str]
+    spec: ToolSpec, text: ToolText, owners: Mapping[str, set[str]], own: set[str]
 ) -> Iterator[Finding]:
     for name in dict.fromkeys(_IDENTIFIER.findall(text.text)):
         servers = owners.get(name, set()) - {spec.server}

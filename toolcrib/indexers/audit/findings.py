@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from toolcrib.records import ToolSpec
 
-__all__ = ["SEVERITIES", "Finding", "Severity", "Sign", "Text", "blocks", "texts_of"]
+__all__ = ["SEVERITIES", "Finding", "Severity", "Sign", "ToolText", "blocks", "texts_of"]
 
 # -- findings --------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$][\w$-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class ToolText:
     """One text and where it stands; `is_name` where words hang together as identifiers do."""
 
     place: str
@@ -95,43 +95,43 @@ class Text:
     is_name: bool = False
 
 
-def texts_of(spec: ToolSpec) -> list[Text]:
+def texts_of(spec: ToolSpec) -> list[ToolText]:
     """The texts of a specification, each once, at the first place where it stands.
 
     Of an object's keys those are texts that its author chose: names of properties, and whatever
     is no key word of JSON Schema.
     """
-    found: dict[tuple[str, bool], Text] = {}
+    found: dict[tuple[str, bool], ToolText] = {}
     for text in _all_texts(spec):
         if text.text:
             found.setdefault((text.text, text.is_name), text)
     return list(found.values())
 
 
-def _all_texts(spec: ToolSpec) -> Iterator[Text]:
+def _all_texts(spec: ToolSpec) -> Iterator[ToolText]:
     for field in FIELDS:
-        yield Text(field, getattr(spec, field), field in NAMES)
+        yield ToolText(field, getattr(spec, field), field in NAMES)
     for field in LISTS:
         for number, value in enumerate(cast("tuple[str, ...]", getattr(spec, field))):
-            yield Text(f"{field}[{number}]", value, field in NAMES)
+            yield ToolText(f"{field}[{number}]", value, field in NAMES)
     for field in OBJECTS:
         yield from _within(field, getattr(spec, field))
 
 
-def _within(place: str, value: Any) -> Iterator[Text]:
+def _within(place: str, value: Any) -> Iterator[ToolText]:
     # No recursion: a schema may be nested deeper than Python allows calls to be. The key that
     # leads to a value says what it is: names under `required`, schemas under `properties`.
     stack: list[tuple[str, str, Any]] = [(place, place, value)]
     while stack:
         path, key, held = stack.pop()
         if isinstance(held, str):
-            yield Text(path, held, key in NAMES)
+            yield ToolText(path, held, key in NAMES)
         elif isinstance(held, dict):
             members = cast("dict[str, Any]", held)
             inner = [(_step(path, name), name, members[name]) for name in members]
             for step, name, _ in inner:
                 if key in MAPS or name not in KEYWORDS:
-                    yield Text(step, name, is_name=True)
+                    yield ToolText(step, name, is_name=True)
             stack += [
                 (step, "" if key in MAPS else name, each) for step, name, each in reversed(inner)
             ]
