@@ -41,10 +41,10 @@ demo: $(VENV)/.installed ## Index the sample registry and answer a handful of qu
 	@echo "  $(BIN)/toolcrib doctor --store $(STORE)"
 
 test: check ## Check everything, run every test
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
+	$(BIN)/python -m pytest -n 4 --dist worksteal --cov --cov-report=term
 
 quick: $(VENV)/.installed-test ## Run the tests that start no processes, browsers or balancers
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not e2e'
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not e2e'
 
 fuzz: $(VENV)/.installed-test ## Run the property tests on new random examples
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile fuzz
