@@ -34,7 +34,7 @@ from toolcrib import Crib, Settings
 RESULTS = Path(__file__).resolve().parent / "results"
 PARTS = ("throughput", "steady", "overload", "soak")
 QUERIES = 200
-PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools")
+PACKAGES = ("starlette", "uvicorn", "uvloop", "httptools")
 
 
 def parse() -> argparse.Namespace:

@@ -45,7 +45,7 @@ def serve(
     json: Json = False,
 ) -> None:
     """Answer over HTTP, until a signal ends it."""
-    for module in ("fastapi", "uvicorn"):
+    for module in ("starlette", "uvicorn"):
         import_extra(module, "toolcrib serve", "service")
     from toolcrib.http import server
 
