@@ -65,7 +65,7 @@ class RemoteCrib:
 
     Sources of tools and documents are read on this side. `timeout_s` is for one attempt; up to
     `attempts` are made where that does no harm, with the pauses that the service asks for. Every
-    call has an `a...` twin, which runs it in a thread, and raises `ServiceError` or one below it
+    call has an `a...` method, which runs it in a thread, and raises `ServiceError` or one below it
     where the service does not answer as it should. Safe for several threads. A context manager.
 
     Raises:
@@ -290,7 +290,7 @@ class RemoteCrib:
         """What an agent's loop asks after a failed call; it never waits by itself."""
         return RecoveryPolicy()
 
-    # -- asynchronous twins ------------------------------------------------------------------
+    # -- asynchronous methods ----------------------------------------------------------------
 
     aindex_tools = in_thread(index_tools, _run)
     aremove_tools = in_thread(remove_tools, _run)

@@ -235,7 +235,7 @@ def _require_enough(shown: Sequence[LabelledEvidence]) -> None:
 
 
 def _folds(evidence: Sequence[LabelledEvidence], seed: int) -> NDArray[np.int64]:
-    """A fold for each query; a query and its hidden twin share one."""
+    """A fold for each query; a query and the same one with its tools hidden share one."""
     texts = sorted({one.query.text for one in evidence})
     shuffled = np.random.default_rng(seed).permutation(len(texts)) % FOLDS
     fold = dict(zip(texts, shuffled.tolist(), strict=True))
