@@ -336,7 +336,7 @@ class ToolStage:
         if self._settings.append_only:
             hits = self._selector.append_only(shown, hits, allowed)
         result = FindResult(turn.text, tuple(hits), {}, verdict="abstain", reason=reason)
-        return Selection(result, signals)
+        return Selection(result, signals, shown=frozenset(shown))
 
     def judged(self, turn: Turn, route: Route, selection: Selection) -> FindResult:
         """What the route leaves.
