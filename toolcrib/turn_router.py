@@ -122,6 +122,7 @@ class TurnRouter:
             scope=turn.scope,
             where=compatible(self._settings.tools, turn.max_sensitivity),
             k=k,
+            likeness=self._settings.recovery.likeness,
         )
         return tuple(found)
 
