@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from fastmcp.server.auth import AccessToken, TokenVerifier
 from starlette.middleware import Middleware
@@ -55,8 +55,8 @@ class KeyVerifier(TokenVerifier):
 
     def get_middleware(self) -> list[Any]:
         """What stands around FastMCP's endpoints."""
-        around = super().get_middleware()  # pyright: ignore[reportUnknownMemberType]
-        return [Middleware(_OpenUntilKeys, self), *around]
+        theirs = cast("Callable[[], list[Any]]", super().get_middleware)
+        return [Middleware(_OpenUntilKeys, self), *theirs()]
 
     async def headers(self, given: Headers) -> Headers:
         """The headers of a request, with a token for anyone while no keys are asked for.
