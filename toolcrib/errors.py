@@ -84,10 +84,10 @@ class SettingsError(ToolcribError, ValueError):
 class MissingExtraError(ToolcribError, ImportError):
     """A feature was asked for whose optional dependencies are not installed."""
 
-    def __init__(self, feature: str, extra: str) -> None:
+    def __init__(self, feature: str, extra: str, note: str = "") -> None:
         self.extra = extra
         super().__init__(
-            f"{feature} needs the extra {extra!r}: pip install 'toolcrib[{extra}]'",
+            f"{feature} needs the extra {extra!r}: pip install 'toolcrib[{extra}]'{note}",
         )
 
 
