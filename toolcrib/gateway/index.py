@@ -229,6 +229,11 @@ class GatewayIndex:
         assert self._crib is not None
         return self._crib
 
+    @property
+    def held(self) -> int:
+        """How many tools are held back."""
+        return sum(len(each.held) for each in self._screened.values())
+
     def knows(self, server: str) -> bool:
         """Whether the server's tools were ever listed."""
         return server in self._screened
