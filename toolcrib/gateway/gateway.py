@@ -74,8 +74,7 @@ class Gateway:
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._changed = asyncio.Event()
-        self._recalled = asyncio.Event()
+        self._changed, self._recalled = asyncio.Event(), asyncio.Event()
         self._store = StoreThread()
         self._notifications = Notifications(self._leave)
         overlays = {config.name: config.overlay for config in configs}

@@ -120,7 +120,8 @@ class GatewaySearch(ToolcribSearchTransform):
         """What the servers of these tools say, as far as a conversation was not told it yet."""
         servers, told = {each.spec.server for each in entries}, self._told_to(key)
         known = self._tools.instructions
-        new = {each: known[each] for each in servers & known.keys() if known[each] not in told}
+        here = sorted(servers & known.keys())
+        new = {each: known[each] for each in here if known[each] not in told}
         told.update(new.values())
         return new
 
