@@ -32,6 +32,9 @@ SEVERAL = (list, tuple, set, frozenset, Iterator)
 SHOWN_KEYS = 5
 """How many keys of an unknown object are named."""
 
+MAX_REFUSED = 10_000
+"""Wrong entries in a row: so many are not tools with mistakes, but something else."""
+
 
 @cache
 def readers() -> tuple[Reader, ...]:
@@ -164,6 +167,7 @@ def _read(
 ) -> Reading:
     """Read a source; what is wrong with it as a whole, and that it is empty, is a refusal."""
     silent = True
+    in_a_row = 0
     try:
         for reader in known:
             if reader.format == format_name or (format_name is None and reader.recognises(source)):
@@ -173,6 +177,9 @@ def _read(
         for item in reader.read(source, server):
             silent = False
             yield item
+            in_a_row = in_a_row + 1 if isinstance(item, Refusal) else 0
+            if in_a_row == MAX_REFUSED:
+                raise source.error(f"{MAX_REFUSED:,} wrong entries in a row; the rest is not read")
     except SourceError as error:
         yield Refusal(error.source, error.place, error.reason)
     except MissingExtraError as error:
