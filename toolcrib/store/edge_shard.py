@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ __all__ = [
     "engine",
     "guard",
     "optimise_beside",
+    "roomy_folder",
     "size_of",
     "to_filter",
     "to_point",
@@ -55,6 +56,10 @@ __all__ = [
 
 MIN_FREE_BYTES = 64 * 2**20
 """The engine writes through memory maps: on a full disk it would be killed, not refused."""
+
+MEMORY = Path("/dev/shm")  # noqa: S108 -- what is made there has a name that nobody knows
+ROOMY_BYTES = 512 * 2**20
+"""A file system in memory fills the holes of files that are looked at."""
 
 
 def size_of(point: engine.Record) -> int:
@@ -69,7 +74,12 @@ def size_of(point: engine.Record) -> int:
 
 def create_shard(generation: Path, layout: Layout) -> None:
     """Make a generation of a store that holds nothing."""
-    with guard(generation.parent), tempfile.TemporaryDirectory(dir=_workplace()) as making:
+    # It syncs a thousand times: on a busy disk that takes seconds.
+    place = roomy_folder(0) or generation.parent
+    with (
+        guard(generation.parent),
+        tempfile.TemporaryDirectory(prefix="toolcrib-", dir=place) as making,
+    ):
         created = engine.EdgeShard.create(making, _config(layout))
         for operation in _payload_indexes():
             created.update(operation)
@@ -80,11 +90,13 @@ def create_shard(generation: Path, layout: Layout) -> None:
     write_atomically(generation / "meta.json", "{}")
 
 
-def _workplace() -> Path | None:
-    """Where an empty shard is made: it syncs a thousand times, on a busy disk for seconds."""
-    memory = Path("/dev/shm")  # noqa: S108 -- what is made there has a name that nobody knows
-    roomy = memory.is_dir() and shutil.disk_usage(memory).free > MIN_FREE_BYTES
-    return memory if roomy else None
+def roomy_folder(size: int) -> Path | None:
+    """A folder for passing files of `size` bytes, None where none has room; in memory at best."""
+    for folder in (MEMORY, Path(tempfile.gettempdir())):
+        with suppress(OSError):
+            if shutil.disk_usage(folder).free > size + ROOMY_BYTES:
+                return folder
+    return None
 
 
 def _config(layout: Layout) -> engine.EdgeConfig:

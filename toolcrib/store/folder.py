@@ -77,7 +77,9 @@ def lock_folder(folder: Path) -> FileLock:
         # Whoever closes a store may be another thread than who opened it.
         lock = FileLock(folder / LOCK_NAME, thread_local=False)
         lock.acquire(timeout=0)
-        holder.write_text(str(os.getpid()), encoding="ascii")
+        # On a full disk it stays empty: whoever meets the lock hears of "another process".
+        with suppress(OSError):
+            holder.write_text(str(os.getpid()), encoding="ascii")
     except Timeout:
         raise StoreLockedError(_locked(folder, holder)) from None
     except OSError as error:
@@ -218,35 +220,27 @@ def _copy_file(source: Path, target: Path) -> None:
 class Checksums:
     """What a generation held when it was closed: its points, and by file a digest.
 
-    `written`: how many points were ever written to it, None where nobody counted. `stamps`: by
-    file what the system said of it when it was digested, to spare that a second time.
+    `written`: how many points were ever written to it, None where nobody counted.
     """
 
     points: int
     written: int | None
     files: Mapping[str, str]
-    stamps: Mapping[str, tuple[int, int, int]]
 
     @classmethod
-    def of(
-        cls, generation: Path, points: int, written: int | None, before: Checksums | None = None
-    ) -> Checksums:
-        """Digest every file of a generation but those that have not changed since `before`.
+    def of(cls, generation: Path, points: int, written: int | None) -> Checksums:
+        """Digest every file of a generation: what is written by way of memory leaves no time.
 
         Raises:
             OSError: a file cannot be read.
         """
-        files: dict[str, str] = {}
-        stamps: dict[str, tuple[int, int, int]] = {}
-        for file in _files(generation):
-            name = file.relative_to(generation).as_posix()
-            if name == CHECKSUMS or name.startswith("."):
-                continue
-            found = file.stat()
-            stamps[name] = (found.st_ino, found.st_size, found.st_mtime_ns)
-            is_same = before is not None and before.stamps.get(name) == stamps[name]
-            files[name] = before.files[name] if before and is_same else _digest(file)
-        return cls(points, written, files, stamps)
+        named = ((file.relative_to(generation).as_posix(), file) for file in _files(generation))
+        files = {
+            name: _digest(file)
+            for name, file in named
+            if name != CHECKSUMS and not name.startswith(".")
+        }
+        return cls(points, written, files)
 
     @classmethod
     def check(cls, generation: Path) -> Checksums | None:

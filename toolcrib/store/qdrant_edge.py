@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import shutil
+import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ from toolcrib.store.edge_shard import (
     create_shard,
     guard,
     optimise_beside,
+    roomy_folder,
     size_of,
     to_filter,
     to_point,
@@ -57,6 +59,7 @@ from toolcrib.store.folder import (
     Checksums,
     Generations,
     allocated,
+    copy_sparsely,
     lock_folder,
     read_json,
     read_layout,
@@ -76,6 +79,9 @@ UPSERT_PAGE = 64
 
 OPTIMISE_FROM = 3000
 """Below this many unindexed points a plain scan is as fast as the graph (0.2 ms)."""
+
+CLOSED_FREE_BYTES = 4 * 2**20
+"""What the engine writes at most to read what was closed."""
 
 LEAST_WASTE = 4 * 2**20
 """Bytes of the disk that are not worth a rewriting."""
@@ -161,10 +167,11 @@ class EdgeStore(Store):
     def _use(self, generation: Path, written: int | None = None) -> None:
         closed = Checksums.check(generation)
         layout = read_layout(generation)
+        copy = self._copy_for_reading(generation, is_closed=closed is not None)
         with guard(self._path):
-            if closed is not None:
+            if closed is not None and copy is None:
                 Checksums.remove(generation)
-            shard = engine.EdgeShard.load(str(generation / "shard"))
+            shard = engine.EdgeShard.load(str(Path(copy.name) if copy else generation / "shard"))
         points = shard.info().points_count
         if closed is not None and closed.points != points:
             closed.write(generation)
@@ -174,11 +181,36 @@ class EdgeStore(Store):
             )
         # An old shard is dropped, not closed: another thread may be about to search it.
         self._generation, self._layout, self._shard = generation, layout, shard
-        self._closed = closed
+        self._copy = copy
         # How many points were ever written here; nobody knows it of what was not closed.
         self._written = closed.written if closed is not None else written
         self._logs: set[Path] = set()
         self._writes += 1
+
+    def _copy_for_reading(
+        self, generation: Path, *, is_closed: bool
+    ) -> tempfile.TemporaryDirectory[str] | None:
+        """A copy of the shard on another disk, where its own is too full for the engine.
+
+        To read, it writes as well: a little, and all of its log where it was not closed.
+
+        Raises:
+            StoreWriteError: there is no other disk, and not even room for that.
+        """
+        free = shutil.disk_usage(self._path).free
+        if free >= self._min_free_bytes:
+            return None
+        place = roomy_folder(allocated(generation))
+        if place is None:
+            if free < (CLOSED_FREE_BYTES if is_closed else MIN_FREE_BYTES):
+                raise StoreWriteError(
+                    f"only {free // 2**20} MiB are free where {self._path} lies, too few to read "
+                    "it, and no other disk has room for a copy: free some space"
+                )
+            return None
+        copy = tempfile.TemporaryDirectory(prefix="toolcrib-", dir=place)
+        copy_sparsely(generation / "shard", Path(copy.name))
+        return copy
 
     @property
     def layout(self) -> Layout:
@@ -215,13 +247,21 @@ class EdgeStore(Store):
 
     def _update(self, operation: engine.UpdateOperation, points: int) -> None:
         with self._writing:
-            shard = self._open_shard()
-            require_space(self._path, self._min_free_bytes)
+            shard = self._require_writable()
             with guard(self._path):
                 shard.update(operation)
             self._writes += 1
             if self._written is not None:
                 self._written += points
+
+    def _require_writable(self) -> engine.EdgeShard:
+        shard = self._open_shard()
+        require_space(self._path, self._min_free_bytes)
+        if self._copy is not None:
+            raise StoreWriteError(
+                f"{self._path} was opened when its disk was full, to be read alone; open it again"
+            )
+        return shard
 
     def _sync(self) -> None:
         """Have the log on the disk: what else a power cut takes is made again from it."""
@@ -318,6 +358,7 @@ class EdgeStore(Store):
 
     def write_meta(self, meta: Mapping[str, Any]) -> None:
         with self._writing:
+            self._require_writable()
             write_atomically(self._generation / "meta.json", json.dumps(meta, sort_keys=True))
 
     def optimise(self) -> None:
@@ -347,7 +388,9 @@ class EdgeStore(Store):
             page, _ = self._whole_points(None, FIRST_PAGE)
             each = sum(map(size_of, page)) // max(len(page), 1)
             live = points * each
-            written = allocated(self._generation) if self._written is None else self._written * each
+            # What was not counted is still in the log.
+            logged = self._generation / "shard" / "wal"
+            written = allocated(logged) if self._written is None else self._written * each
             room = shutil.disk_usage(self._path).free - self._min_free_bytes
             if written - live > max(live, LEAST_WASTE) and room > live:
                 # What is stored is whole without it.
@@ -421,17 +464,22 @@ class EdgeStore(Store):
                     shard.close()
                     # What drops it writes once more.
                     del shard
-                    # The engine has synced its files, but not that others are gone.
-                    sync_tree(self._generation, names_only=True)
-                    # Without room for them the next one to open it goes without.
-                    with suppress(StoreWriteError):
-                        Checksums.of(self._generation, points, self._written, self._closed).write(
-                            self._generation
-                        )
+                    self._end_generation(points)
             finally:
                 self._lock.release()
                 if self._on_close is not None:
                     self._on_close()
+
+    def _end_generation(self, points: int) -> None:
+        """Leave the files of a closed shard as they are to be found."""
+        if self._copy is not None:
+            self._copy.cleanup()
+            return
+        # The engine has synced its files, but not that others are gone.
+        sync_tree(self._generation, names_only=True)
+        # Without room for them the next one to open it goes without.
+        with suppress(StoreWriteError):
+            Checksums.of(self._generation, points, self._written).write(self._generation)
 
     def __enter__(self) -> Self:
         return self

@@ -167,19 +167,15 @@ def _read(
 ) -> Reading:
     """Read a source; what is wrong with it as a whole, and that it is empty, is a refusal."""
     silent = True
-    in_a_row = 0
     try:
         for reader in known:
             if reader.format == format_name or (format_name is None and reader.recognises(source)):
                 break
         else:
             raise source.error(unrecognised(source))
-        for item in reader.read(source, server):
+        for item in _until_hopeless(source, reader.read(source, server)):
             silent = False
             yield item
-            in_a_row = in_a_row + 1 if isinstance(item, Refusal) else 0
-            if in_a_row == MAX_REFUSED:
-                raise source.error(f"{MAX_REFUSED:,} wrong entries in a row; the rest is not read")
     except SourceError as error:
         yield Refusal(error.source, error.place, error.reason)
     except MissingExtraError as error:
@@ -187,6 +183,16 @@ def _read(
     else:
         if silent:
             yield source.refusal("holds no tools")
+
+
+def _until_hopeless(source: Source, items: Reading) -> Reading:
+    """Yield what is read; SourceError after very many refusals in a row."""
+    in_a_row = 0
+    for item in items:
+        yield item
+        in_a_row = in_a_row + 1 if isinstance(item, Refusal) else 0
+        if in_a_row == MAX_REFUSED:
+            raise source.error(f"{MAX_REFUSED:,} wrong entries in a row; the rest is not read")
 
 
 def _unrecognised(source: Source) -> str:
