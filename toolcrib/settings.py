@@ -152,7 +152,11 @@ class GatewaySettings(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Everything that can be set; the defaults need no file and no variable."""
+    """Everything that can be set; the defaults need no file and no variable.
+
+    `durability`: what a write to a folder survives once it is acknowledged: with `disk` also a
+    power cut, with `system` the end of the process alone.
+    """
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -163,6 +167,7 @@ class Settings(BaseSettings):
     )
 
     store: str = ".toolcrib"
+    durability: Literal["disk", "system"] = "disk"
     encoder: EncoderSettings = EncoderSettings()
     lexical: LexicalSettings = LexicalSettings()
     fields: FieldWeights = FieldWeights()

@@ -42,6 +42,7 @@ MAX_INSTRUCTIONS = 4_000
 
 NEW = "new on a locked server"
 CHANGED = "changed since it was locked"
+UNLOCKED = "its server was locked, and the lock file names it no more; restore that, or approve it"
 DANGEROUS = "its text is dangerous to a model"
 
 Specs: TypeAlias = tuple[ToolSpec, ...]
@@ -63,9 +64,9 @@ class Screening:
 class Approval:
     """Approval of tools by the lock file, by hand, or by the audit.
 
-    A server that is in the lock file is locked: what of it is not there with its very digest is
-    held back. Of any other, what the audit lets pass is served; `locks` then locks that. All
-    servers are looked at side by side: a tool may meddle with another server's.
+    A server that is, or ever was, in the lock file is locked: what of it is not there with its
+    very digest is held back. Of any other, what the audit lets pass is served; `locks` then
+    locks that. All servers are looked at side by side: a tool may meddle with another server's.
     Safe for several threads.
     """
 
@@ -86,9 +87,12 @@ class Approval:
             found: dict[str, list[Finding]] = {}
             for finding in audit_all(spec for specs in listings.values() for spec in specs):
                 found.setdefault(finding.tool, []).append(finding)
+            locked = self._ever_locked()
             screened = {
-                name: self._screened(name, specs, found) for name, specs in listings.items()
+                name: self._screened(name, specs, found, is_locked=name in locked)
+                for name, specs in listings.items()
             }
+            self._ever_locked()
             self._held = {h.tool_id: h.digest for one in screened.values() for h in one.held}
             for stale in held_before:
                 if stale.server in listings and stale.tool_id not in self._held:
@@ -97,10 +101,18 @@ class Approval:
                         self._quarantine.reject(stale.tool_id)
             return screened
 
+    def _ever_locked(self) -> frozenset[str]:
+        return self._quarantine.locked(str(self._lock.path.absolute()), self._lock.servers())
+
     def _screened(
-        self, server: str, specs: Sequence[ToolSpec], found: Mapping[str, list[Finding]]
+        self,
+        server: str,
+        specs: Sequence[ToolSpec],
+        found: Mapping[str, list[Finding]],
+        *,
+        is_locked: bool,
     ) -> Screening:
-        is_locked = server in self._lock.servers()
+        unknown = NEW if server in self._lock.servers() else UNLOCKED
         served: list[ToolSpec] = []
         held: list[Held] = []
         for spec in specs:
@@ -110,7 +122,7 @@ class Approval:
             if may_pass or self._quarantine.approved(spec.id) == spec.digest:
                 served.append(spec)
             else:
-                why = (CHANGED if pinned else NEW) if is_locked else DANGEROUS
+                why = (CHANGED if pinned else unknown) if is_locked else DANGEROUS
                 held.append(self._hold(spec, why, findings, pinned))
         locks = self._locks and not is_locked and bool(served)
         if locks:
