@@ -87,7 +87,7 @@ def _judge(context: RequestContext, tool_id: str, crib: Crib, *, approve: bool) 
             quarantine.reject(tool_id)
             return
         # In this order: what dies in between is held back still, and can be approved again.
-        written = write_tools(crib, [("the quarantine", held.spec)], context.scope(), None, None)
+        written, _ = write_tools(crib, [("the quarantine", held.spec)], context.scope(), None)
         if written.refused:
             raise ForbiddenError(written.refused[0].reason)
         quarantine.release(tool_id)
