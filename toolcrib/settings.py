@@ -106,8 +106,8 @@ class DocumentSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_tokens: int = Field(default=200, ge=1)
-    timeout_s: float = Field(default=60.0, gt=0)
-    memory_mb: int = Field(default=640, ge=128)
+    timeout_s: float = Field(default=120.0, gt=0)
+    memory_mb: int = Field(default=1024, ge=128)
 
     @property
     def limits(self) -> ConversionLimits:

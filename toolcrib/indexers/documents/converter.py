@@ -47,8 +47,8 @@ class ConversionLimits:
     Memory is bounded by the system's means, which macOS lacks.
     """
 
-    timeout_s: float = 60.0
-    memory_bytes: int = 640 * 2**20
+    timeout_s: float = 120.0
+    memory_bytes: int = 1024 * 2**20
     text_chars: int = 60_000_000
 
 

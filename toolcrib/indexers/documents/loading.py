@@ -98,11 +98,11 @@ _LEGACY = [
 FEW_BYTES = 16
 """With fewer bytes beyond ASCII no guess is better than the most frequent answer."""
 
-_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 _WHOLE = re.compile(r"[^\x00-\x7f\ufffd]")
 _BACKTICKS = re.compile(r"`+")
 _SPACED = re.compile(r"[ \t\r\n]{2,}")
-_SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):")
+_SCHEME = re.compile(r"\A\s*([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,8 +499,6 @@ ERROR = 3
 _SILENT = frozenset({"toctree", "index", "highlight", "currentmodule", "default-domain"})
 """Directives of Sphinx whose words are names of files and switches, not text."""
 
-_TITLED = re.compile(r"(.+?)\s*<[^<>]*>", re.DOTALL)
-
 _lookup = Lock()
 """docutils has one table of directives for the whole process."""
 
@@ -576,5 +574,6 @@ def _any_role(_name: str, _raw: str, text: str, *_where: Any, **_more: Any) -> A
     """Give the words of a role: the title of `title <target>`, the name of `~name`."""
     nodes = _import_docs("docutils.nodes")
     plain = nodes.unescape(text)
-    titled = _TITLED.fullmatch(plain)
-    return [nodes.inline("", titled[1] if titled else plain.lstrip("~!"))], []
+    title, opening, target = plain.rpartition("<")
+    is_titled = title.strip() and opening and target.find(">") == len(target) - 1
+    return [nodes.inline("", title.rstrip() if is_titled else plain.lstrip("~!"))], []
