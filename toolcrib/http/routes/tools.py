@@ -218,7 +218,8 @@ def _work(
     def write(crib: Crib, part: list[Entry], listener: Listener) -> IndexReport:
         with context.state.lock(context.namespace):
             quarantine = context.quarantine() if context.state.settings.service.audit else None
-            report, back = write_tools(crib, part, context.scope(), quarantine, listener)
+            writer = context.caller.key_id
+            report, back = write_tools(crib, part, context.scope(), quarantine, listener, writer)
         held.extend(back)
         return report
 
@@ -272,10 +273,11 @@ def write_tools(
     scope: Scope,
     quarantine: Quarantine | None,
     listener: Listener = ignore,
+    written_by: str = "",
 ) -> tuple[IndexReport, list[Held]]:
     """Put in the tools that the scope allows and the audit lets pass; the others are held.
 
-    Nothing out of scope is replaced.
+    `written_by` is the id of the key that sends them. Nothing out of scope is replaced.
 
     Raises:
         StoreError: the store refused; part of it may be written all the same.
@@ -283,7 +285,7 @@ def write_tools(
     specs, refused = _sorted_out(crib, entries, scope)
     held: list[Held] = []
     if quarantine is not None:
-        specs, held = quarantine.screen(specs)
+        specs, held = quarantine.screen(specs, written_by=written_by)
     report = crib.index_tools(specs, progress=listener)
     return replace(report, refused=(*refused, *report.refused)), held
 
