@@ -346,8 +346,8 @@ class _Held:
         if not self._shares.has_room(self.context.owner, more):
             self.context.turned_away = "share"
             raise RateLimitedError(
-                "the bodies that this key, or its namespace, is sending take as much memory as is "
-                "not kept for others; send one after the other",
+                "the bodies under way take as much memory as there is for this key and its "
+                "namespace; send one after the other",
                 retry_after_s=1.0,
             )
         self._bytes += more

@@ -223,8 +223,8 @@ class Shares:
         self._all = 0
 
     def has_room(self, owner: Owner, amount: int) -> bool:
-        """Whether so much more is within the shares; whoever holds nothing may have any one."""
-        return all(
+        """Whether so much more is there, and within the shares of who holds something already."""
+        return self._all + amount <= self._total and all(
             not (own := self._held.get(each, 0))
             or own + amount <= math.ceil(self._share * (self._total - self._all + own))
             for each in (owner, owner.namespace)
