@@ -245,7 +245,7 @@ def test_a_body_that_trickles_is_given_up_however_long_an_answer_may_take(start,
 
 
 LARGE = {
-    "/v1/tools": {"tools": tools(4000, "big")},
+    "/v1/tools": {"tools": tools(2000, "big")},
     "/v1/documents": {
         "collection": "c",
         "documents": [
@@ -274,7 +274,7 @@ def test_a_large_write_of_one_tenant_lets_those_of_another_through(start, path):
         crib = service.namespaces.crib("large")
         while crib.info()[0].points + crib.knowledge.count() == 0:
             assert not sent.done()
-        for number in range(3):
+        for number in range(2):
             assert small.post("/v1/tools", json={"tools": tools(1, f"s{number}")}).is_success
         before = sent.done()
         assert sent.result().is_success
