@@ -14,7 +14,7 @@ from toolcrib.errors import IndexMismatchError, UnknownToolError
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
 from toolcrib.indexers.integrity import Fault, find_faults
 from toolcrib.indexers.points import Draft, draft, layout
-from toolcrib.indexers.sync import ToolSync
+from toolcrib.indexers.sync import Screen, ToolSync
 from toolcrib.indexers.writer import LexicalContext, Listener, ignore
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.calibration import (
@@ -77,12 +77,15 @@ class ToolIndex:
         server: str | None = None,
         format: str | None = None,
         prune: bool = False,
+        screen: Screen | None = None,
         progress: Listener | None = None,
     ) -> IndexReport:
         """Bring the index up to date with the sources, as `Crib.index_tools`."""
         from toolcrib.indexers.readers.registry import tool_entries
 
         found = [entry for source in sources for entry in tool_entries(source, server, format)]
+        if screen is not None:
+            found = screen(found)
         try:
             with self._writing:
                 self._sign()

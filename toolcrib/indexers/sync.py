@@ -28,7 +28,7 @@ from toolcrib.records import IndexReport, Passage, Refusal, ToolSpec
 from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.payload import read_passage, read_tool
 
-__all__ = ["Entry", "PassageEntry", "PassageSync", "ToolSync"]
+__all__ = ["Entry", "PassageEntry", "PassageSync", "Screen", "ToolSync"]
 
 # -- the difference --------------------------------------------------------------------------------
 
@@ -128,6 +128,9 @@ def _known(store: Store, kind: type[_Made]) -> dict[str, _Made]:
 
 
 Entry: TypeAlias = tuple[str, ToolSpec | Refusal]
+
+Screen: TypeAlias = Callable[[Iterable[Entry]], list[Entry]]
+"""What of the entries may come in: those that may not come back as refusals."""
 """Where something came from, and what it is."""
 
 
