@@ -119,11 +119,11 @@ class KnowledgeBase:
         """Bring a collection up to date with documents, as `Crib.index_docs`."""
         from toolcrib.indexers.documents.sources import passages
 
-        size = self._settings.documents.max_tokens
-        found = [
-            entry for source in sources for entry in passages(source, collection, max_tokens=size)
-        ]
-        return self.put(found, prune=collection if prune else None, progress=progress)
+        how = self._settings.documents
+        found = passages(
+            *sources, collection=collection, max_tokens=how.max_tokens, limits=how.limits
+        )
+        return self.put(list(found), prune=collection if prune else None, progress=progress)
 
     def put(
         self,
