@@ -12,7 +12,7 @@ from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownToolError
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
-from toolcrib.indexers.integrity import Fault, find_faults
+from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft, layout
 from toolcrib.indexers.sync import Screen, ToolSync
 from toolcrib.indexers.writer import LexicalContext, Listener, ignore
@@ -212,7 +212,7 @@ class ToolIndex:
 
     # -- the index ---------------------------------------------------------------------------
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[Discrepancy]:
         """What is stored of tools and is not what their specifications give; encodes them all."""
         prefixes = LexicalContext.from_meta(self.store.read_meta()).prefixes
 
