@@ -296,9 +296,8 @@ class TestScope:
     """What a caller may not use changes nothing that is said."""
 
     MINE = Scope(servers=frozenset({"mail", "post", "web"}))
-    # As long as the others on average, so that the mean length stays what it was.
     THEIRS = tuple(
-        ToolSpec(name=f"send_mail{n}", server="secret", description="Send a mail to somebody.")
+        ToolSpec(name=f"send_mail{n}", server="secret", description="Send a mail to somebody. " * n)
         for n in range(40)
     )
 
