@@ -25,7 +25,6 @@ from toolcrib.evaluation.calibrate import (
     acceptance_curves,
     calibrate,
     figures_of,
-    fit_head,
     gather_evidence,
     learn,
     least_probabilities,
@@ -34,6 +33,7 @@ from toolcrib.evaluation.calibrate import (
 )
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.gate_measures import gate_measures, reliability_bins
+from toolcrib.evaluation.head import fit_head
 from toolcrib.retrieval.calibration import (
     FEATURES,
     AcceptanceCurve,

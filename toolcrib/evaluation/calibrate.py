@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -28,8 +27,8 @@ from toolcrib.crib import Crib
 from toolcrib.errors import CalibrationError, QueryError
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.gate_measures import Bools, gate_measures
+from toolcrib.evaluation.head import fit_head
 from toolcrib.extras import import_extra
-from toolcrib.records import ToolSpec
 from toolcrib.retrieval.calibration import (
     FEATURES,
     AcceptanceCurve,
@@ -41,7 +40,7 @@ from toolcrib.retrieval.calibration import (
     probabilities,
     usable_calibration,
 )
-from toolcrib.retrieval.legs import Head, pack
+from toolcrib.retrieval.legs import Head
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not
 
@@ -52,7 +51,6 @@ __all__ = [
     "acceptance_curves",
     "calibrate",
     "figures_of",
-    "fit_head",
     "gather_evidence",
     "learn",
     "least_probabilities",
@@ -75,11 +73,6 @@ MAX_NEEDED = 2000
 HIDDEN_SHARE = 0.1
 """What queries whose tools were hidden weigh together, where no real unanswerable ones are."""
 
-MIN_EXAMPLES = 5
-MIN_SHARE = 0.95
-MIN_TOOLS, MAX_TOOLS = 2, 1000
-"""A head is for registries where all but 5 % of the tools have 5 examples or more."""
-
 UNANSWERABLE_SHARE = 0.5
 """What unanswerable queries weigh together where a fit is to tell them; they are few in most
 files, and would have no say. What comes out is brought back to how frequent they are."""
@@ -92,9 +85,6 @@ CLEARLY = 0.01
 
 SLOWEST = 1e-3
 """No order is turned round, or given up for one in which all queries are equal."""
-
-INVERSE_REGULARISATION = 10.0
-"""On vectors of unit length scikit-learn's 1 is too strong."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -509,33 +499,6 @@ def least_probabilities(
         places = np.linspace(0, len(least) - 1, MAX_NEEDED).round().astype(int)
         least = [least[place] for place in places]
     return tuple(round(value, 6) for value in least)
-
-
-def fit_head(crib: Crib) -> Head | None:
-    """A head for the tools of an index; None where too few have examples enough.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
-    """
-    tools = [tool for tool in crib.list_tools() if tool.enabled]
-    taught = [tool for tool in tools if len(tool.success_examples) >= MIN_EXAMPLES]
-    taught.sort(key=attrgetter("id"))
-    if not MIN_TOOLS <= len(taught) <= MAX_TOOLS or len(taught) < MIN_SHARE * len(tools):
-        return None
-    return _fitted(crib, taught)
-
-
-def _fitted(crib: Crib, tools: Sequence[ToolSpec]) -> Head:
-    linear = import_extra("sklearn.linear_model", "fitting a head", "eval")
-    vectors = crib.tools.encode([text for tool in tools for text in tool.success_examples])
-    labels = np.repeat(np.arange(len(tools)), [len(tool.success_examples) for tool in tools])
-    model = linear.LogisticRegression(C=INVERSE_REGULARISATION, max_iter=500)
-    model.fit(vectors, labels)
-    weights, offsets = model.coef_, model.intercept_
-    if weights.shape[0] == 1:  # scikit-learn gives one row for two classes
-        weights = np.vstack([-weights[0], weights[0]])
-        offsets = np.array([-offsets[0], offsets[0]])
-    return pack([tool.id for tool in tools], weights, offsets)
 
 
 @dataclass(frozen=True, slots=True)
