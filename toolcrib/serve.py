@@ -75,7 +75,7 @@ def _open(location: str, settings: Settings) -> Tenants:
         )
         undo.enter_context(opened)
         # Models load, and what the settings name is fitted, before anybody waits for it.
-        opened.crib().detect("ready")
+        opened.crib().turns.prepare()
         undo.pop_all()
     return opened
 

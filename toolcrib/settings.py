@@ -106,9 +106,10 @@ class ServiceSettings(BaseModel):
 
     `concurrent` requests are worked on or wait at once, further ones are turned away; each has
     `timeout_s`. `rate` is what a key may ask in each process, as `LIMIT/second`, `/minute` or
-    `/hour`. `drain_s`: for requests under way when the service stops. Decisions are kept
-    for `keep_days`. `audit`: hold back tools whose text is dangerous to a model. `trace_text`:
-    user's words in traces. `reports`: folder of evaluation reports that the console shows.
+    `/hour`. `drain_s`: for requests under way when the service stops. Decisions are kept for
+    `keep_days`. `audit`: hold back tools whose text is dangerous to a model. `approve_own`: a key
+    may approve what it sent itself, for single users. `trace_text`: user's words in traces.
+    `reports`: folder of evaluation reports that the console shows.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -123,6 +124,7 @@ class ServiceSettings(BaseModel):
     drain_s: float = Field(default=20.0, ge=0)
     keep_days: float = Field(default=30.0, gt=0)
     audit: bool = True
+    approve_own: bool = False
     trace_text: bool = False
     log_format: Literal["json", "text"] = "json"
     reports: str | None = None

@@ -43,9 +43,10 @@ UNMATCHED = "unmatched"
 class RequestSummary:
     """A request that was answered.
 
-    `route` is the template, never the path: that may name a tool. `stages` are milliseconds by
-    stage, in their order. `turned_away` says why it was not worked on. `text` is the user's, and
-    for traces alone, where the settings allow it. `traceparent` came with the request.
+    `route` is the template, also of what was turned away, never the path: that may name a tool.
+    `stages` are milliseconds by stage, in their order. `turned_away` says why it was not worked on.
+    `text` is the user's, and for traces alone, where the settings allow it. `traceparent` came with
+    the request.
     """
 
     request_id: str
@@ -107,7 +108,8 @@ class Metrics:
         """Take one more request into account."""
         method = summary.method if summary.method in METHODS else "OTHER"
         self._requests(method, summary.route, str(summary.status)).inc()
-        if summary.route != UNMATCHED:
+        # What was refused at once says nothing of how long the work takes.
+        if summary.route != UNMATCHED and summary.turned_away in {None, "deadline"}:
             self._took(summary.route).observe(summary.took_ms / 1000)
         if summary.turned_away is not None:
             self._turned_away(summary.turned_away).inc()

@@ -19,9 +19,10 @@ HOSTILE = {
 def sent(service):
     """A namespace to which tools are sent as a client would; gives it and how to send."""
     name = service.fresh()
+    key = service.key(access="write", namespaces=(name,))
     client = httpx2.Client(
         base_url=service.url,
-        headers={"Authorization": f"Bearer {service.writer}", "Toolcrib-Namespace": name},
+        headers={"Authorization": f"Bearer {key}"},
     )
 
     def send(*tools):
@@ -57,6 +58,19 @@ def test_an_approved_tool_is_served(browse, sent):
     expect(page.get_by_text("Nothing is held back.")).to_be_visible()
     assert client.get("/v1/tools/post/send_mail").status_code == 200
     assert client.get("/v1/quarantine").json() == {"held": []}
+
+
+def test_a_tool_that_changed_since_it_was_shown_is_not_approved(browse, sent):
+    name, send, client = sent
+    send(HOSTILE)
+    page = browse(f"#/quarantine?ns={name}&held=post/send_mail")
+    page.get_by_role("button", name="Approve", exact=True).click()
+    seen = client.get("/v1/quarantine").json()["held"][0]["digest"]
+    send({**HOSTILE, "description": HOSTILE["description"] + " Now."})
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Approve").click()
+    expect(dialog).to_contain_text(seen)
+    assert client.get("/v1/tools/post/send_mail").status_code == 404
 
 
 def test_a_rejected_tool_is_forgotten(browse, sent):

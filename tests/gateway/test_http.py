@@ -126,6 +126,24 @@ async def test_once_a_key_was_made_nobody_comes_in_without(guarded):
     assert called.structured_content == {"given": {}}
 
 
+async def test_keys_count_from_the_request_after_the_first_was_made(tmp_path):
+    behind = Behind(tmp_path)
+    behind.config(post=behind.entry("post", ECHO))
+    with serving(behind) as url:
+        async with httpx2.AsyncClient(headers=ACCEPTED) as anyone:
+            hello = await anyone.post(url, json=HELLO)
+            session = {"Mcp-Session-Id": hello.headers["mcp-session-id"]}
+            _, text = keys(behind).create("first", Grant())
+            listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+            old = await anyone.post(url, json=listing, headers=session)
+            new = await anyone.post(url, json=HELLO)
+        async with with_key(url, text) as client:
+            called = await client.call_tool("post_echo", {})
+
+    assert (hello.status_code, old.status_code, new.status_code) == (200, 401, 401)
+    assert called.structured_content == {"given": {}}
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_what_a_key_does_not_grant_is_not_there(guarded, mode):
     url, ring, _ = guarded

@@ -57,7 +57,8 @@ async def test_of_a_server_that_is_met_first_what_is_clean_is_served(behind: Beh
 async def test_an_approval_is_for_what_was_seen_and_nothing_else(behind: Behind):
     servers = {"post": behind.entry("post", ANNOUNCE, HOSTILE)}
     async with behind.client(servers, pass_through=9) as client:
-        quarantine(behind).release("post/weather")
+        held_back = quarantine(behind)
+        held_back.release(held_back.held("post/weather"))
         await until_listed(client, "post_announce", "post_weather")
         assert not (await client.call_tool("post_weather", {})).is_error
         assert held(behind) == {}
@@ -104,7 +105,7 @@ async def test_new_and_changed_tools_of_a_locked_server_are_held_until_approved(
         seen = {each.tool_id: each for each in quarantine(behind).list()}
         LockFile(behind.lock).approve([seen["post/send_fax"].spec])
         await until_listed(client, "post_announce", "post_send_fax")
-        quarantine(behind).release("post/echo")
+        quarantine(behind).release(seen["post/echo"])
         await until_listed(client, "post_announce", "post_echo", "post_send_fax")
 
     assert seen["post/echo"].was_digest is not None

@@ -28,6 +28,7 @@ from toolcrib.errors import (
     CalibrationError,
     IndexMismatchError,
     QueryError,
+    ToolChangedError,
     ToolcribError,
     UnknownToolError,
 )
@@ -184,6 +185,10 @@ def approve(
         list[str] | None, typer.Argument(help="Ids of held tools; none: show what is held.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that is held.")] = False,
+    digest: Annotated[
+        list[str] | None,
+        typer.Option(help="A digest that you saw; may be repeated. Without any you are asked."),
+    ] = None,
     show: Annotated[
         bool, typer.Option("--list", help="Show what is held; change nothing.")
     ] = False,
@@ -205,8 +210,9 @@ def approve(
 ) -> None:
     """Show the tools that are held back, and approve those that you name.
 
-    A running gateway serves them a moment later. A service serves them when they are sent again;
-    approved in its console or over HTTP, at once.
+    An approval is of one digest: that of the text as you saw it. A running gateway serves them a
+    moment later. A service serves them when they are sent again; approved in its console or over
+    HTTP, at once.
     """
     settings = load_settings(context.obj)
     with closing(build.open_records_db(_place(store, settings), settings)) as records_db:
@@ -216,11 +222,14 @@ def approve(
             _show(held, json=json)
             return
         chosen = held if everything else _named(tools or [], held)
-        if not reject:
+        if reject:
+            for each in chosen:
+                quarantine.reject(each.tool_id)
+        else:
+            _require_seen(chosen, frozenset(digest or _asked(chosen, json=json)))
             _write(lock, settings, chosen)
-        settle = quarantine.reject if reject else quarantine.release
-        for each in chosen:
-            settle(each.tool_id)
+            for each in chosen:
+                quarantine.release(each)
     done = "rejected" if reject else "approved"
     print_either({done: [each.tool_id for each in chosen]}, f"{len(chosen)} {done}", json=json)
 
@@ -240,6 +249,40 @@ def _named(ids: Sequence[str], held: Sequence[Held]) -> list[Held]:
     return [known[tool_id] for tool_id in dict.fromkeys(ids)]
 
 
+def _asked(chosen: Sequence[Held], *, json: bool) -> Generator[str]:
+    """The digests of these tools, as whoever is shown them types them."""
+    for each in chosen:
+        if json:
+            raise _unseen(each)
+        _print_held(each)
+        err.print_json(each.spec.model_dump_json(exclude_defaults=True), ensure_ascii=True)
+        try:
+            yield str(typer.prompt("digest, to approve it as it stands here", err=True)).strip()
+        except typer.Abort:
+            raise _unseen(each) from None
+
+
+def _unseen(held: Held) -> QueryError:
+    return QueryError(
+        f"an approval names the digest that was seen: look at {held.tool_id!r} with --list, then "
+        "give its digest with --digest"
+    )
+
+
+def _require_seen(chosen: Sequence[Held], digests: frozenset[str]) -> None:
+    """See that each of these tools is what was seen.
+
+    Raises:
+        ToolChangedError: one of them has another digest by now.
+    """
+    for each in chosen:
+        if each.digest not in digests:
+            raise ToolChangedError(
+                f"{each.tool_id!r} is held with the digest {each.digest}, and the approval names "
+                f"{', '.join(sorted(digests))}; look at it again"
+            )
+
+
 def _write(lock: Path | None, settings: Settings, chosen: Sequence[Held]) -> None:
     """Lock what was approved: in the file that was named, or where its server is locked already."""
     file = LockFile(lock or Path(settings.gateway.lock))
@@ -254,9 +297,14 @@ def _show(held: Sequence[Held], *, json: bool) -> None:
         print_json({"held": [as_json(each) for each in held]})
         return
     for each in held:
-        out.print(f"[bold]{escape(each.tool_id)}[/]  [dim]{escape(each.reason)}[/]")
-        print_findings(list(each.findings))
+        _print_held(each)
     out.print(f"{len(held)} held back" if held else "nothing is held back")
+
+
+def _print_held(held: Held) -> None:
+    out.print(f"[bold]{escape(held.tool_id)}[/]  [dim]{escape(held.reason)}[/]", soft_wrap=True)
+    out.print(f"[dim]digest[/] {held.digest}")
+    print_findings(list(held.findings))
 
 
 COLOURS = {"block": "red", "warning": "yellow", "info": "dim"}

@@ -76,7 +76,7 @@ def conversation_key(context: Context) -> str:
     if context.session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return f"session {context.session_id}"
     token = get_access_token()
-    return f"key {token.client_id}" if token is not None else SHARED
+    return f"key {token.client_id}" if token is not None and token.client_id else SHARED
 
 
 def _reaches(level: str, least: str | None) -> bool:

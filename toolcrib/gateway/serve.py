@@ -105,16 +105,14 @@ def open_records(location: str, settings: Settings, report: Reporter, *, needed:
     return opened
 
 
-def _auth(ring: KeyRing, host: str, store: str) -> KeyVerifier | None:
-    """Keys are asked for wherever one was ever made; without, nobody else may reach us."""
-    if list(ring.list()):
-        return KeyVerifier(ring)
-    if host not in LOOPBACK:
+def _auth(ring: KeyRing, host: str, store: str) -> KeyVerifier:
+    """Keys are asked for as soon as one was ever made; without, nobody else may reach us."""
+    if host not in LOOPBACK and not ring.list():
         raise SettingsError(
             f"{host} can be reached by others, and no key was made: run "
             f"`toolcrib keys create NAME --store {store}`, or listen on 127.0.0.1"
         )
-    return None
+    return KeyVerifier(ring)
 
 
 # -- stdio and HTTP ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from mimetypes import guess_type
@@ -35,10 +35,10 @@ from toolcrib.http.context import RequestContext, header, is_upload
 from toolcrib.http.errors import on_error, on_http, problem_response
 from toolcrib.http.openapi import document
 from toolcrib.http.routes import admin, health, knowledge, tools, turns
-from toolcrib.http.routing import JSON, Endpoint, make_routes
+from toolcrib.http.routing import JSON, Endpoint, make_routes, template_of
 from toolcrib.http.state import ServiceState
 from toolcrib.settings import Settings
-from toolcrib.telemetry import Telemetry
+from toolcrib.telemetry import UNMATCHED, Telemetry
 from toolcrib.tenants import Tenants, check_name
 
 __all__ = ["ENDPOINTS", "make_app", "openapi"]
@@ -85,9 +85,10 @@ def make_app(
     health.watch(state)
     authenticator = Authenticator(callers, state.workers)
     rates = RateLimiter(settings.service.rate)
+    routes = make_routes(ENDPOINTS)
     app = Starlette(
-        routes=[*make_routes(ENDPOINTS), Route("/openapi.json", _openapi), *_console()],
-        middleware=[Middleware(_Admission, state, authenticator, rates)],
+        routes=[*routes, Route("/openapi.json", _openapi), *_console()],
+        middleware=[Middleware(_Admission, state, authenticator, rates, routes)],
         exception_handlers={ToolcribError: on_error, HTTPException: on_http},
         lifespan=lambda _app: _life(state),
     )
@@ -161,9 +162,15 @@ class _Admission:
     """Stands around the application; a plain ASGI middleware, since every request pays for it."""
 
     def __init__(
-        self, app: ASGIApp, state: ServiceState, authenticator: Authenticator, rates: RateLimiter
+        self,
+        app: ASGIApp,
+        state: ServiceState,
+        authenticator: Authenticator,
+        rates: RateLimiter,
+        routes: Sequence[Route],
     ) -> None:
         self._app = app
+        self._routes = routes
         self._state = state
         self._authenticator = authenticator
         self._rates = rates
@@ -178,6 +185,9 @@ class _Admission:
         context = RequestContext.begin(self._state, scope)
         out = _Out(send, context)
         try:
+            context.turned_away = "key"
+            self._authenticator.require_local(scope)
+            context.turned_away = None
             if scope["path"].startswith(GUARDED):
                 await self._guarded(scope, receive, out, context)
             else:
@@ -188,6 +198,9 @@ class _Admission:
                 await problem_response(error, context.request_id)(scope, receive, out)
         finally:
             took_ms = (time.perf_counter() - started) * 1000
+            if context.route == UNMATCHED:
+                # It got no further than this, yet its address may be one of ours.
+                context.route = template_of(self._routes, scope) or UNMATCHED
             self._state.telemetry.finished(context.summary(scope, took_ms))
 
     async def _guarded(

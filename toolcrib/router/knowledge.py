@@ -28,6 +28,7 @@ from toolcrib.store.filters import AnyOf
 __all__ = [
     "ALL",
     "FIRST",
+    "MAPPED",
     "MOST_PASSAGES",
     "SHARE_FLOOR",
     "KnowledgeRouter",
@@ -155,6 +156,9 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
     return len(one & other) >= ALIKE * max(1, len(one | other))
 
 
+MAPPED = "mapped"
+"""The signal that the map has chosen the collections."""
+
 ALL = "all"
 """What an answer from every collection calls itself."""
 
@@ -229,7 +233,7 @@ class KnowledgeRouter:
         if mapped:
             answer = answered(_by_map(mapped, shares, fits))
             if answer.passages:
-                return replace(answer, signals=signals)
+                return replace(answer, signals=(*signals, MAPPED))
             signals = (*signals, *(f"map-empty:{each.name}" for each in mapped))
         answer = answered(self._by_scores(shares, fits, reach))
         if answer.verdict == "fallback" and not answer.passages:

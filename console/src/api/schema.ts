@@ -141,6 +141,7 @@ export interface Held {
   findings: readonly Finding[];
   since: string;
   spec: ToolSpec;
+  written_by: string;
 }
 
 export interface HeldTools {

@@ -256,7 +256,8 @@ def _write(
 ) -> ToolReport:
     with context.state.lock(context.namespace):
         quarantine = context.quarantine() if context.state.settings.service.audit else None
-        return write_tools(crib, entries, context.scope(), quarantine, pruning, listener)
+        writer = context.caller.key_id
+        return write_tools(crib, entries, context.scope(), quarantine, pruning, listener, writer)
 
 
 def write_tools(
@@ -266,11 +267,12 @@ def write_tools(
     quarantine: Quarantine | None,
     pruning: Pruning | None,
     listener: Listener = ignore,
+    written_by: str = "",
 ) -> ToolReport:
     """Put in the tools that the scope allows and the audit lets pass.
 
-    Nothing out of scope is replaced or pruned. As embedded, nothing is pruned while anything is
-    refused; what is held back counts as named.
+    `written_by` is the id of the key that sends them. Nothing out of scope is replaced or pruned.
+    As embedded, nothing is pruned while anything is refused; what is held back counts as named.
 
     Raises:
         StoreError: the store refused; part of it may be written all the same.
@@ -278,7 +280,7 @@ def write_tools(
     specs, refused = _sorted_out(crib, entries, scope)
     held: list[Held] = []
     if quarantine is not None:
-        specs, held = quarantine.screen(specs)
+        specs, held = quarantine.screen(specs, written_by=written_by)
     if pruning and scope == Scope() and not refused and not held:
         report = crib.index_tools(specs, prune=True, server=pruning.server, progress=listener)
         return _tool_report(report, [])
