@@ -92,18 +92,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--most", type=int, default=1200, help="test queries of each kind")
+    parser.add_argument("--sets", nargs="+", default=SETS)
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     sets: dict[str, Any] = {}
-    for name in SETS:
+    for name in chosen.sets:
         data = load(str(chosen.data / name))
         sets[Path(name).name] = rows(with_shots(data, SHOTS, SEED), chosen.most)
         for way, row in sets[Path(name).name].items():
             print(f"{name:22s} {way:22s}", row, flush=True)
     if chosen.out:
-        command = (
-            "python benchmarks/calibrate.py --data DATA --out benchmarks/results/calibrate.json"
-        )
+        command = f"python benchmarks/calibrate.py --data DATA --sets {' '.join(chosen.sets)}"
         text = json.dumps({"command": command, "sets": sets}, indent=1)
         chosen.out.write_text(text + "\n", encoding="utf-8")
 
