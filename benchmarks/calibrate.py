@@ -89,7 +89,7 @@ def rows(data: DataSet, most: int) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--most", type=int, default=1200, help="test queries of each kind")
     parser.add_argument("--sets", nargs="+", default=SETS)

@@ -58,17 +58,16 @@ def test_every_answer_says_what_it_lacks_and_how_sure_it_is(
     for _, made in decisions:
         assert "dense" in made.degraded
         if made.route.kind != "none":
-            assert 0 < (made.tools.confidence or 0) < 1
             assert 0 < (made.knowledge.fit or 0) < 1
+            assert all(0 < (hit.probability or 0) < 1 for hit in made.tools.tools if hit.score)
 
 
 def test_a_confidence_by_words_tells_likely_from_unlikely(crib: Crib) -> None:
     sure = crib.find_tools("merge the pull request of the repository", gate=False)
     unsure = crib.find_tools("the volcano sang purple", gate=False)
     assert sure.confidence is not None
-    assert unsure.confidence is not None
-    assert sure.confidence > 2 * unsure.confidence
-    assert sure.verdict == "accept"
+    assert sure.confidence > 2 * (unsure.confidence or 0)
+    assert (sure.verdict, unsure.verdict) == ("accept", "abstain")
     assert crib.find_knowledge("the volcano sang purple").verdict == "abstain"
 
 

@@ -381,9 +381,7 @@ def _say(summary: dict[str, Any], *, json: bool) -> None:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.4f}"
-    return ", ".join(value) or "nothing" if isinstance(value, list) else str(value)
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def report(

@@ -12,7 +12,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,14 +234,15 @@ def read_calibration(fields: Mapping[str, Any], where: str) -> Calibration:
 
 def _of_this_version(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same, where version 1 wrote it: what was added since has no weight."""
-    identity, weights = fields.get("identity"), fields.get("weights")
-    if not isinstance(identity, dict) or identity.get("features") != 1:
+    match fields:
+        case {"identity": {"features": 1, **rest}, "weights": [*weights]}:
+            pass
+        case _:
+            return fields
+    if len(weights) != FEATURES_OF_1:
         return fields
-    if not isinstance(weights, list) or len(cast("list[float]", weights)) != FEATURES_OF_1:
-        return fields
-    padded = [*cast("list[float]", weights), *(0.0,) * (len(FEATURES) - FEATURES_OF_1)]
-    renewed = {**cast("dict[str, Any]", identity), "features": FEATURES_VERSION}
-    return {**fields, "identity": renewed, "weights": padded}
+    padded = [*weights, *(0.0,) * (len(FEATURES) - FEATURES_OF_1)]
+    return {**fields, "identity": {**rest, "features": FEATURES_VERSION}, "weights": padded}
 
 
 @cache

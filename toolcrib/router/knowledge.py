@@ -223,6 +223,10 @@ class KnowledgeRouter:
         if not reach:
             return KnowledgeResult(reason=Reason.NO_COLLECTION.said())
         best = self.best_passages(query, reach)
+        if not best and query.dense is None:
+            fits = fit_by_words([0.0], 0.0)
+            reason = Reason.NOTHING_NEAR.said(fits, self._settings.least)
+            return KnowledgeResult(fit=fits, reason=reason)
         if not best:
             return KnowledgeResult(reason=Reason.NO_PASSAGES.said())
         held = {each.passage.collection for each in best}
