@@ -92,7 +92,7 @@ class KnowledgeBase:
         """The collections in reach by name, each with its number of passages."""
         if self._store is None:
             return []
-        reach = self.catalogue.within(scope, None)
+        reach = self.catalogue.within(scope)
         return [(each, self.count(each.name)) for each in sorted(reach, key=lambda c: c.name)]
 
     def define(self, collections: Iterable[Collection]) -> None:

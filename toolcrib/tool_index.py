@@ -20,6 +20,7 @@ from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.calibration import (
     CALIBRATION_KEY,
     Calibration,
+    lexical_calibration,
     load_calibration,
     save_calibration,
     usable_calibration,
@@ -166,14 +167,21 @@ class ToolIndex:
         return self._retriever.encode(text)
 
     def evidence(
-        self, query: str, *, where: Filter | None = None, head: Head | None = None
+        self,
+        query: str,
+        *,
+        where: Filter | None = None,
+        head: Head | None = None,
+        words: bool = False,
     ) -> Evidence:
         """What is known of the ranking of a query, with this head; `calibrate` learns from it.
+
+        With `words`, by words alone.
 
         Raises:
             QueryError, StoreError: as `find`.
         """
-        return self._retriever.evidence(query, where=where, head=head)
+        return self._retriever.evidence(query, where=where, head=head, words=words)
 
     def calibration_fingerprint(self) -> Identity:
         """The models and settings whose scores a calibration maps."""
@@ -199,6 +207,7 @@ class ToolIndex:
 
     def use_calibration(self, calibration: Calibration | None) -> None:
         """Judge by this calibration until the index is closed; None gives no confidence."""
+        lexical = lexical_calibration(calibration, self.calibration_fingerprint())
         self._retriever = HybridRetriever(
             self.store,
             self.dense,
@@ -206,7 +215,7 @@ class ToolIndex:
             self.settings.fusion,
             reranker=self.reranker,
             rerank_settings=self.settings.rerank,
-            assessor=Assessor(self.store, self.settings.gate, calibration),
+            assessor=Assessor(self.store, self.settings.gate, calibration, lexical),
         )
         self.version = next(self._versions)
 

@@ -304,7 +304,7 @@ def _is_within(allowed: Filter | None, spec: ToolSpec) -> bool:
     if allowed is None:
         return True
     try:
-        return matches(allowed, point_id(spec.id), tool_payload(spec, 0.0))
+        return matches(allowed, point_id(spec.id), tool_payload(spec))
     except SpecError:
         # No store keeps it, which whoever puts it in is told.
         return True
