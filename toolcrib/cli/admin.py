@@ -33,6 +33,7 @@ from toolcrib.errors import (
     StoreLockedError,
     StoreUnavailableError,
     StoreWriteError,
+    ToolChangedError,
     ToolcribError,
     UnknownToolError,
     did_you_mean,
@@ -193,6 +194,10 @@ def approve(
         list[str] | None, typer.Argument(help="Ids of held tools; none: show what is held.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that is held.")] = False,
+    digest: Annotated[
+        list[str] | None,
+        typer.Option(help="A digest that you saw; may be repeated. Without any you are asked."),
+    ] = None,
     show: Annotated[
         bool, typer.Option("--list", help="Show what is held; change nothing.")
     ] = False,
@@ -214,8 +219,9 @@ def approve(
 ) -> None:
     """Show the tools that are held back, and approve those that you name.
 
-    A running gateway serves them a moment later. A service serves them when they are sent again;
-    approved in its console or over HTTP, at once.
+    An approval is of one digest: that of the text as you saw it. A running gateway serves them a
+    moment later. A service serves them when they are sent again; approved in its console or over
+    HTTP, at once.
     """
     settings = load_settings(context.obj)
     with closing(build.open_records_db(_place(store, settings), settings)) as records_db:
@@ -225,11 +231,14 @@ def approve(
             _show(held, json=json)
             return
         chosen = held if everything else _named(tools or [], held)
-        if not reject:
+        if reject:
+            for each in chosen:
+                quarantine.reject(each.tool_id)
+        else:
+            _require_seen(chosen, frozenset(digest or _asked(chosen, json=json)))
             _write(lock, settings, chosen)
-        settle = quarantine.reject if reject else quarantine.release
-        for each in chosen:
-            settle(each.tool_id)
+            for each in chosen:
+                quarantine.release(each)
     done = "rejected" if reject else "approved"
     print_either({done: [each.tool_id for each in chosen]}, f"{len(chosen)} {done}", json=json)
 
@@ -249,6 +258,40 @@ def _named(ids: Sequence[str], held: Sequence[Held]) -> list[Held]:
     return [known[tool_id] for tool_id in dict.fromkeys(ids)]
 
 
+def _asked(chosen: Sequence[Held], *, json: bool) -> Generator[str]:
+    """The digests of these tools, as whoever is shown them types them."""
+    for each in chosen:
+        if json:
+            raise _unseen(each)
+        _print_held(each)
+        err.print_json(each.spec.model_dump_json(exclude_defaults=True), ensure_ascii=True)
+        try:
+            yield str(typer.prompt("digest, to approve it as it stands here", err=True)).strip()
+        except typer.Abort:
+            raise _unseen(each) from None
+
+
+def _unseen(held: Held) -> QueryError:
+    return QueryError(
+        f"an approval names the digest that was seen: look at {held.tool_id!r} with --list, then "
+        "give its digest with --digest"
+    )
+
+
+def _require_seen(chosen: Sequence[Held], digests: frozenset[str]) -> None:
+    """See that each of these tools is what was seen.
+
+    Raises:
+        ToolChangedError: one of them has another digest by now.
+    """
+    for each in chosen:
+        if each.digest not in digests:
+            raise ToolChangedError(
+                f"{each.tool_id!r} is held with the digest {each.digest}, and the approval names "
+                f"{', '.join(sorted(digests))}; look at it again"
+            )
+
+
 def _write(lock: Path | None, settings: Settings, chosen: Sequence[Held]) -> None:
     """Lock what was approved: in the file that was named, or where its server is locked already."""
     file = LockFile(lock or Path(settings.gateway.lock))
@@ -263,9 +306,14 @@ def _show(held: Sequence[Held], *, json: bool) -> None:
         print_json({"held": [as_json(each) for each in held]})
         return
     for each in held:
-        out.print(f"[bold]{escape(each.tool_id)}[/]  [dim]{escape(each.reason)}[/]")
-        print_findings(list(each.findings))
+        _print_held(each)
     out.print(f"{len(held)} held back" if held else "nothing is held back")
+
+
+def _print_held(held: Held) -> None:
+    out.print(f"[bold]{escape(held.tool_id)}[/]  [dim]{escape(held.reason)}[/]", soft_wrap=True)
+    out.print(f"[dim]digest[/] {held.digest}")
+    print_findings(list(held.findings))
 
 
 COLOURS = {"block": "red", "warning": "yellow", "info": "dim"}
@@ -330,6 +378,8 @@ def _say(tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal])
     out.print(f"{len(tools):,} tools: {counted or 'nothing was found'}")
 
 
+REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
+
 PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "pydantic")
 EXTRAS = ("mcp", "qdrant-client", "fastembed", "sentence-transformers", "langchain-core")
 
@@ -346,7 +396,14 @@ class Health:
         self.problems.append({"what": what, "mend": mend})
 
 
-def doctor(context: typer.Context, store: StoreOption = None, json: Json = False) -> None:
+def doctor(
+    context: typer.Context,
+    store: StoreOption = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Encode all anew, and compare it with what is stored.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Check engine, models and index, and say what is wrong; exits with 1 when something is."""
     health = Health()
     health.facts["versions"] = {"python": platform.python_version(), **_versions()}
@@ -356,7 +413,7 @@ def doctor(context: typer.Context, store: StoreOption = None, json: Json = False
         health.problem(str(error), "correct toolcrib.yaml or the variable")
     else:
         if usable := _check_models(settings, health):
-            _check_index(store or settings.store, usable, health)
+            _check_index(store or settings.store, usable, health, deep=deep)
     if json:
         print_json({"healthy": not health.problems, "problems": health.problems, **health.facts})
     else:
@@ -465,19 +522,16 @@ def _check_settings(crib: Crib, settings: Settings, health: Health) -> None:
         _check_pair(where, pair, sets, health)
     if (settings.context.labels or settings.context.cues) and not crib.turns.has_fitted_labels():
         health.problem(
-            "the labels or cues of the settings are not fitted yet, so the first turn of every "
-            "process waits for that",
+            "the labels or cues of the settings are not fitted yet: first turns wait for that",
             "toolcrib calibrate --labels",
         )
 
 
 def _check_fallback(crib: Crib, settings: Settings, health: Health) -> None:
     fallback = settings.gate.fallback
-    if fallback is None:
-        return
     mend = "index that tool, or name another one in gate.fallback"
     try:
-        if not crib.get_tool(fallback).enabled:
+        if fallback is not None and not crib.get_tool(fallback).enabled:
             health.problem(f"gate.fallback: the tool {fallback!r} is disabled", mend)
     except UnknownToolError as error:
         health.problem(f"gate.fallback: {error}", mend)
@@ -501,19 +555,25 @@ def _check_pair(
 MENDING: dict[type[ToolcribError], str] = {
     StoreLockedError: "stop the other process, or name another folder with --store",
     StoreUnavailableError: "start the Qdrant server, or correct `store` and `server.api_key`",
-    StoreDamagedError: "put the folder back from a backup, or remove it and run toolcrib index",
+    StoreDamagedError: REMAKE,
     StoreWriteError: "make room on the disk, and see that the folder may be written to",
     IndexMismatchError: "toolcrib index --rebuild",
 }
 
 
-def _mending(error: ToolcribError) -> str:
-    """What to do about an index that does not open."""
-    kinds = (mend for kind, mend in MENDING.items() if isinstance(error, kind))
-    return next(kinds, "correct what it names, then run toolcrib doctor again")
+def _check_faults(crib: Crib, health: Health) -> None:
+    for kind, found, mend in (
+        ("tool", crib.tools.faults(), REMAKE),
+        ("passage", crib.knowledge.faults(), "toolcrib index-docs PATH... --store NEW_FOLDER"),
+    ):
+        faults = list(found)
+        for name, why in faults[:MAX_SHOWN]:
+            health.problem(f"the {kind} {name!r}: {why}", mend)
+        if len(faults) > MAX_SHOWN:
+            health.problem(f"{len(faults) - MAX_SHOWN} more of them: {kind}", mend)
 
 
-def _check_index(location: str, settings: Settings, health: Health) -> None:
+def _check_index(location: str, settings: Settings, health: Health, *, deep: bool) -> None:
     health.facts["index"] = {"location": location}
     if not build.has_index(location):
         health.problem(f"there is no index in {location}", "toolcrib index SOURCE...")
@@ -525,8 +585,11 @@ def _check_index(location: str, settings: Settings, health: Health) -> None:
                 _check_calibration(crib, health)
             _check_knowledge(crib, health)
             _check_settings(crib, settings, health)
+            if deep:
+                _check_faults(crib, health)
     except ToolcribError as error:
-        health.problem(str(error), _mending(error))
+        kinds = (mend for kind, mend in MENDING.items() if isinstance(error, kind))
+        health.problem(str(error), next(kinds, "correct what it names, then look again"))
         return
     health.facts["index"] |= {
         "engine": info.engine,
