@@ -303,7 +303,7 @@ def test_doctor_says_in_sentences_what_is_wrong_with_settings_that_were_accepted
             "index the tools of mial"
         ),
         "gate.fallback: no tool has the id 'mail/sned_mail'; did you mean 'mail/send_mail'": (
-            "name another one in gate.fallback"
+            "name another in gate.fallback"
         ),
         "knowledge.map names a collection 'bran', which does not exist; did you mean 'barn'?": (
             "--collection bran"

@@ -456,9 +456,8 @@ def _check_models(settings: Settings, health: Health) -> Settings | None:
 
 
 def _mending_model(error: ToolcribError, without: str) -> str:
-    if isinstance(error, MissingExtraError):
-        return f"pip install 'toolcrib[{error.extra}]', or set {without}"
-    return f"name a model that is there, or set {without}"
+    extra = isinstance(error, MissingExtraError) and f"pip install 'toolcrib[{error.extra}]'"
+    return f"{extra or 'name a model that is there'}, or set {without}"
 
 
 def _check_calibration(crib: Crib, health: Health) -> None:
@@ -520,16 +519,14 @@ def _check_settings(crib: Crib, settings: Settings, health: Health) -> None:
     pairs += [(f"the collection {c.name!r}", pair) for c in known.collections for pair in c.answers]
     for where, pair in dict.fromkeys(pairs):
         _check_pair(where, pair, sets, health)
-    if (settings.context.labels or settings.context.cues) and not crib.turns.has_fitted_labels():
-        health.problem(
-            "the labels or cues of the settings are not fitted yet: first turns wait for that",
-            "toolcrib calibrate --labels",
-        )
+    own = settings.context.labels or settings.context.cues
+    if own and not crib.turns.has_fitted_labels():
+        what = "the labels or cues of the settings are not fitted yet: first turns wait for that"
+        health.problem(what, "toolcrib calibrate --labels")
 
 
 def _check_fallback(crib: Crib, settings: Settings, health: Health) -> None:
-    fallback = settings.gate.fallback
-    mend = "index that tool, or name another one in gate.fallback"
+    fallback, mend = settings.gate.fallback, "index that tool, or name another in gate.fallback"
     try:
         if fallback is not None and not crib.get_tool(fallback).enabled:
             health.problem(f"gate.fallback: the tool {fallback!r} is disabled", mend)
