@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -67,8 +67,10 @@ class Gateway:
     ) -> None:
         self._settings, self._storage = settings, storage
         self._options = options = options or GatewayOptions()
-        chosen, self._pinned = settings.gateway, (*settings.gateway.pinned, *options.pinned)
-        _check_pinned(options.pinned, [config.name for config in configs])
+        chosen, self._pinned = (
+            settings.gateway,
+            (*settings.gateway.pinned, *_pinned(options, configs)),
+        )
         scope = Scope(
             servers=frozenset(config.name for config in configs),
             tags=options.tags,
@@ -220,13 +222,14 @@ class Gateway:
             self._loop.call_soon_threadsafe(lambda: self._spawn(log()))
 
 
-def _check_pinned(pinned: Iterable[str], servers: Sequence[str]) -> None:
-    """See that all ids are of servers that there are; their tools are known to them alone.
+def _pinned(options: GatewayOptions, configs: Sequence[ServerConfig]) -> tuple[str, ...]:
+    """The ids to pin, all of servers that are there; their tools are known to them alone.
 
     Raises:
         SettingsError: one is not.
     """
-    for tool_id in pinned:
+    servers = [config.name for config in configs]
+    for tool_id in options.pinned:
         if not tool_id.startswith(tuple(f"{server}/" for server in servers)):
             server, slash, name = tool_id.rpartition("/")
             near = [f"{each}{slash}{name}" for each in nearest(server, servers)]
@@ -234,3 +237,4 @@ def _check_pinned(pinned: Iterable[str], servers: Sequence[str]) -> None:
                 f"--pin: no server here has a tool {tool_id!r}{did_you_mean(near)}; "
                 f"an id is SERVER/NAME, and servers are {', '.join(servers)}"
             )
+    return options.pinned
