@@ -67,10 +67,8 @@ class Gateway:
     ) -> None:
         self._settings, self._storage = settings, storage
         self._options = options = options or GatewayOptions()
-        chosen, self._pinned = (
-            settings.gateway,
-            (*settings.gateway.pinned, *_pinned(options, configs)),
-        )
+        chosen = settings.gateway
+        self._pinned = (*chosen.pinned, *_pinned(options, configs))
         scope = Scope(
             servers=frozenset(config.name for config in configs),
             tags=options.tags,
