@@ -69,11 +69,8 @@ class Gateway:
         self._options = options = options or GatewayOptions()
         chosen = settings.gateway
         self._pinned = (*chosen.pinned, *_pinned(options, configs))
-        scope = Scope(
-            servers=frozenset(config.name for config in configs),
-            tags=options.tags,
-            max_sensitivity=options.max_sensitivity,
-        )
+        servers = frozenset(config.name for config in configs)
+        scope = Scope(servers=servers, tags=options.tags, max_sensitivity=options.max_sensitivity)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changed, self._recalled = asyncio.Event(), asyncio.Event()
