@@ -18,6 +18,7 @@ ToolcribError
 │   ├── UnauthenticatedError                 no key, or none that holds
 │   ├── ForbiddenError                       the key does not allow this
 │   ├── QuarantinedError                     the tool is held back until somebody approves it
+│   ├── ToolChangedError                     the held tool is no longer what was shown
 │   ├── TooLargeError        (ValueError)    the request is larger than the service takes
 │   ├── RateLimitedError                     more requests than the key may make
 │   ├── OverloadedError                      more requests at once than the service takes
@@ -58,6 +59,7 @@ __all__ = [
     "StoreUnavailableError",
     "StoreWriteError",
     "TooLargeError",
+    "ToolChangedError",
     "ToolcribError",
     "TrainingError",
     "UnauthenticatedError",
@@ -82,10 +84,10 @@ class SettingsError(ToolcribError, ValueError):
 class MissingExtraError(ToolcribError, ImportError):
     """A feature was asked for whose optional dependencies are not installed."""
 
-    def __init__(self, feature: str, extra: str) -> None:
+    def __init__(self, feature: str, extra: str, note: str = "") -> None:
         self.extra = extra
         super().__init__(
-            f"{feature} needs the extra {extra!r}: pip install 'toolcrib[{extra}]'",
+            f"{feature} needs the extra {extra!r}: pip install 'toolcrib[{extra}]'{note}",
         )
 
 
@@ -176,6 +178,10 @@ class ForbiddenError(ServiceError):
 
 class QuarantinedError(ServiceError):
     """The tool is new, changed or suspicious, and nobody has approved it yet."""
+
+
+class ToolChangedError(ServiceError):
+    """A tool is held with another digest than the one that an approval names."""
 
 
 class TooLargeError(ServiceError, ValueError):

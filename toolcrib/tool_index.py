@@ -12,13 +12,15 @@ from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownToolError
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
-from toolcrib.indexers.points import layout
-from toolcrib.indexers.sync import ToolSync
-from toolcrib.indexers.writer import Listener, ignore
+from toolcrib.indexers.integrity import Discrepancy, find_faults
+from toolcrib.indexers.points import Draft, draft, layout
+from toolcrib.indexers.sync import Screen, ToolSync
+from toolcrib.indexers.writer import LexicalContext, Listener, ignore
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.calibration import (
     CALIBRATION_KEY,
     Calibration,
+    lexical_calibration,
     load_calibration,
     save_calibration,
     usable_calibration,
@@ -28,7 +30,7 @@ from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery, Head
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.settings import Settings
-from toolcrib.store.base import Identity, Store, StoreInfo, point_id
+from toolcrib.store.base import Identity, Record, Store, StoreInfo, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope, matches, validate
 from toolcrib.store.payload import FACETS, count_facets, read_tool
 
@@ -76,12 +78,15 @@ class ToolIndex:
         server: str | None = None,
         format: str | None = None,
         prune: bool = False,
+        screen: Screen | None = None,
         progress: Listener | None = None,
     ) -> IndexReport:
         """Bring the index up to date with the sources, as `Crib.index_tools`."""
         from toolcrib.indexers.readers.registry import tool_entries
 
         found = [entry for source in sources for entry in tool_entries(source, server, format)]
+        if screen is not None:
+            found = screen(found)
         try:
             with self._writing:
                 self._sign()
@@ -117,6 +122,8 @@ class ToolIndex:
         """
         allowed = from_scope(scope)
         for record in self.store.retrieve([point_id(tool_id)]):
+            if record.payload["id"] != tool_id:
+                continue
             if allowed is None or matches(allowed, record.id, record.payload):
                 return read_tool(record.payload)
         some = islice(self.store.scroll(allowed, ("id",)), MAX_NEAREST)
@@ -160,14 +167,21 @@ class ToolIndex:
         return self._retriever.encode(text)
 
     def evidence(
-        self, query: str, *, where: Filter | None = None, head: Head | None = None
+        self,
+        query: str,
+        *,
+        where: Filter | None = None,
+        head: Head | None = None,
+        words: bool = False,
     ) -> Evidence:
         """What is known of the ranking of a query, with this head; `calibrate` learns from it.
+
+        With `words`, by words alone.
 
         Raises:
             QueryError, StoreError: as `find`.
         """
-        return self._retriever.evidence(query, where=where, head=head)
+        return self._retriever.evidence(query, where=where, head=head, words=words)
 
     def calibration_fingerprint(self) -> Identity:
         """The models and settings whose scores a calibration maps."""
@@ -193,6 +207,7 @@ class ToolIndex:
 
     def use_calibration(self, calibration: Calibration | None) -> None:
         """Judge by this calibration until the index is closed; None gives no confidence."""
+        lexical = lexical_calibration(calibration, self.calibration_fingerprint())
         self._retriever = HybridRetriever(
             self.store,
             self.dense,
@@ -200,11 +215,22 @@ class ToolIndex:
             self.settings.fusion,
             reranker=self.reranker,
             rerank_settings=self.settings.rerank,
-            assessor=Assessor(self.store, self.settings.gate, calibration),
+            assessor=Assessor(self.store, self.settings.gate, calibration, lexical),
         )
         self.version = next(self._versions)
 
     # -- the index ---------------------------------------------------------------------------
+
+    def faults(self) -> Iterator[Discrepancy]:
+        """What is stored of tools and is not what their specifications give; encodes them all."""
+        prefixes = LexicalContext.from_meta(self.store.read_meta()).prefixes
+
+        def redraft(record: Record) -> Draft:
+            spec = read_tool(record.payload)
+            prefix = prefixes.get(spec.server, ())
+            return draft(spec, self._lexical, self.settings.fields, prefix)
+
+        return find_faults(self.store, self.dense, self._lexical, redraft)
 
     def info(self) -> tuple[StoreInfo, Identity]:
         """What the store is, and by what its index was built."""

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,13 @@ META_KEY = "context"
 """Where what was fitted of the settings' labels stands in the store's small document."""
 
 
+EVERYTHING = (
+    "What does our guide say about refunds? Please send the report of last May to ada@example.com, "
+    "or call +49 30 901820, and delete invoice 4711 at https://example.com/a by tomorrow."
+)
+"""A turn with something for every detector."""
+
+
 class TurnRouter:
     """Decides turns; keeps their log and what failed. Safe for several threads.
 
@@ -77,6 +85,15 @@ class TurnRouter:
         self._fitted: tuple[str | None, ContextModel | None] | None = None
 
     # -- turns -------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Load what the first turn would wait for: decide one that nobody asked or hears of."""
+        from toolcrib.router.router import Costs
+        from toolcrib.router.settings import Limits
+
+        # Without limits, and apart: how long loading takes is not what a stage costs.
+        router = replace(self._router(), limits=Limits(), costs=Costs())
+        router.route(Turn(text=EVERYTHING))
 
     def detect(self, turn: Turn) -> Context:
         """What kind of turn it is; nothing is called or written for it."""
@@ -119,8 +136,8 @@ class TurnRouter:
             self._tools.get(failed_tool),
             turn.text,
             excluded=self._failed(decision_id) if decision_id else (),
-            scope=turn.scope,
-            where=compatible(self._settings.tools, turn.max_sensitivity),
+            scope=turn.reach,
+            where=compatible(self._settings.tools),
             k=k,
         )
         return tuple(found)

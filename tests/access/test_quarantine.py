@@ -6,9 +6,10 @@ from contextlib import closing
 
 import pytest
 
-from toolcrib import ToolSpec
+from tests.router.conftest import free_of_models
+from toolcrib import Crib, ToolSpec
 from toolcrib.access.quarantine import Quarantine
-from toolcrib.errors import UnknownToolError
+from toolcrib.errors import ToolChangedError, UnknownToolError
 from toolcrib.records.codec import as_json
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
@@ -77,7 +78,7 @@ def test_what_comes_again_as_it_was_keeps_its_time(quarantine, now):
 
 def test_what_was_released_passes_as_it_was_and_not_when_it_has_changed(quarantine):
     quarantine.screen([POISONED])
-    assert quarantine.release("sums/add").spec == POISONED
+    quarantine.release(quarantine.shown("sums/add", POISONED.digest))
     assert quarantine.list() == []
     assert quarantine.approved("sums/add") == POISONED.digest
     assert quarantine.screen([POISONED]) == ([POISONED], [])
@@ -112,7 +113,54 @@ def test_tools_are_held_against_those_of_other_servers(quarantine):
     assert [each.tool_id for each in held] == ["tips/get_balance"]
 
 
-@pytest.mark.parametrize("act", ["release", "reject"])
-def test_what_is_not_held_is_unknown(quarantine, act):
+def test_what_was_seen_is_not_what_is_held_once_it_changed(quarantine):
+    quarantine.screen([POISONED])
+    seen = quarantine.held("sums/add")
+    quarantine.screen([CHANGED])
+    with pytest.raises(ToolChangedError) as refused:
+        quarantine.shown("sums/add", seen.digest)
+    assert seen.digest in str(refused.value)
+    assert CHANGED.digest in str(refused.value)
+
+
+def test_what_comes_in_the_midst_of_an_approval_stays_held(quarantine):
+    quarantine.screen([POISONED])
+    seen = quarantine.shown("sums/add", POISONED.digest)
+    quarantine.screen([CHANGED])
+    quarantine.release(seen)
+    assert quarantine.approved("sums/add") == POISONED.digest
+    assert quarantine.held("sums/add").digest == CHANGED.digest
+
+
+def test_who_sent_it_first_stays_known_while_it_is_the_same(quarantine):
+    for writer in ("ann", "bob"):
+        quarantine.screen([POISONED], written_by=writer)
+        assert quarantine.held("sums/add").written_by == "ann"
+    quarantine.screen([CHANGED], written_by="bob")
+    assert quarantine.held("sums/add").written_by == "bob"
+
+
+def test_what_is_not_held_is_unknown(quarantine):
     with pytest.raises(UnknownToolError):
-        getattr(quarantine, act)("sums/add")
+        quarantine.shown("sums/add", POISONED.digest)
+    with pytest.raises(UnknownToolError):
+        quarantine.reject("sums/add")
+
+
+def test_what_is_held_back_is_refused_where_tools_are_put_in(quarantine, tmp_path):
+    with Crib.open(str(tmp_path / "index"), settings=free_of_models()) as crib:
+        report = crib.index_tools([CLEAN, POISONED], prune=True, screen=quarantine.screened)
+        assert report.added == ("mail/send_mail",)
+        (refused,) = report.refused
+        assert refused.place == "sums/add"
+        assert "held back for approval" in refused.reason
+        quarantine.release(quarantine.held("sums/add"))
+        again = crib.index_tools([CLEAN, POISONED], screen=quarantine.screened)
+        assert (again.added, again.refused) == (("sums/add",), ())
+
+
+def test_a_server_is_remembered_as_it_was_first_met(quarantine):
+    assert quarantine.met("mail") is None
+    quarantine.meet("mail", [CLEAN])
+    assert quarantine.met("mail") == {CLEAN.id: CLEAN.digest}
+    assert quarantine.met("sums") is None

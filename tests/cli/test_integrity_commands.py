@@ -20,6 +20,11 @@ POISONED = {
 }
 
 
+SEEN = tuple(
+    word for fields in (CLEAN, POISONED) for word in ("--digest", ToolSpec(**fields).digest)
+)
+
+
 class TestAudit:
     def test_clean_tools_pass(self, shell):
         done = shell("audit", shell.write("tools.jsonl", CLEAN))
@@ -79,12 +84,39 @@ class TestApprove:
         assert "2 held back" in held("approve").stdout
 
     def test_a_named_one_is_approved_as_it_is(self, held):
-        assert held.json("approve", "mail/send_mail") == {"approved": ["mail/send_mail"]}
+        seen = held.json("approve")["held"][0]["digest"]
+        assert seen in held("approve", "--list").stdout
+        approved = held.json("approve", "mail/send_mail", "--digest", seen)
+        assert approved == {"approved": ["mail/send_mail"]}
         assert self.approved(held, "mail/send_mail") == ToolSpec(**CLEAN).digest
         assert [each["tool_id"] for each in held.json("approve")["held"]] == ["sums/add"]
 
+    def test_who_names_no_digest_is_shown_the_tool_and_asked(self, held):
+        digest = ToolSpec(**POISONED).digest
+        done = held("approve", "sums/add", stdin=f"{digest}\n")
+        assert "1 approved" in done.stdout
+        assert digest in done.stdout
+        assert "Ignore all previous instructions" in done.stderr
+        assert self.approved(held, "sums/add") == digest
+
+    @pytest.mark.parametrize("how", [("sums/add",), ("--all",), ("--all", "--json")])
+    def test_nobody_approves_what_they_have_not_seen(self, held, how):
+        done = held("approve", *how)
+        assert done.returncode == 2
+        assert "--digest" in done.stdout + done.stderr
+        assert len(held.json("approve")["held"]) == 2
+
+    def test_what_has_changed_since_it_was_seen_is_not_approved(self, held):
+        seen, now = ToolSpec(**CLEAN).digest, ToolSpec(**POISONED).digest
+        for how in (("sums/add",), ("--all",)):
+            done = held("approve", *how, "--digest", seen)
+            assert done.returncode == 2
+            assert seen in done.stderr
+            assert now in done.stderr
+        assert len(held.json("approve")["held"]) == 2
+
     def test_all_are_approved_at_once(self, held):
-        assert "2 approved" in held("approve", "--all").stdout
+        assert "2 approved" in held("approve", "--all", *SEEN).stdout
         assert "nothing is held back" in held("approve").stdout
 
     def test_a_rejected_one_is_forgotten_and_not_approved(self, held):
@@ -100,17 +132,17 @@ class TestApprove:
     def test_a_locked_server_is_locked_anew(self, held):
         lock = LockFile(held.folder / "toolcrib.lock")
         lock.approve([ToolSpec(name="read_mail", server="mail")])
-        held.json("approve", "--all")
+        held.json("approve", "--all", *SEEN)
         assert lock.digest("mail/send_mail") == ToolSpec(**CLEAN).digest
         assert lock.servers() == {"mail"}
 
     def test_a_lock_file_that_is_named_takes_all(self, held):
-        held.json("approve", "--all", "--lock", "mine.lock")
+        held.json("approve", "--all", *SEEN, "--lock", "mine.lock")
         assert LockFile(held.folder / "mine.lock").servers() == {"mail", "sums"}
 
     def test_a_damaged_lock_file_stops_it_before_anything_is_approved(self, held):
         (held.folder / "toolcrib.lock").write_text("version: [")
-        done = held("approve", "--all")
+        done = held("approve", "--all", *SEEN)
         assert done.returncode == 2
         assert "toolcrib.lock" in done.stderr
         assert len(held.json("approve")["held"]) == 2

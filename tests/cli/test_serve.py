@@ -91,3 +91,27 @@ def test_a_person_is_told_where(shell):
 def test_the_settings_say_where_else(shell):
     with serving(shell, "--insecure-local", "--json", TOOLCRIB_SERVICE__HOST="::1") as line:
         assert json.loads(line)["url"].startswith("http://[::1]:")
+
+
+FIRST_ROUTE = """
+import sys
+from toolcrib import serve
+from toolcrib.settings import Settings
+
+with serve._open(":memory:", Settings()) as opened:
+    before = set(sys.modules)
+    for text in ("Send the report to ada@example.com.", "Wie hoch ist die Rechnung vom Mai?"):
+        opened.crib().route(text)
+print(*sorted(name for name in set(sys.modules) - before if not name.startswith("encodings")))
+"""
+
+
+def test_the_first_turn_loads_nothing_that_could_be_loaded_before(shell):
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_ROUTE],
+        cwd=shell.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == []

@@ -90,6 +90,10 @@ class TestLearned:
         assert told.pop("model") == card["name"]
         assert card.items() >= told.items()
 
+    def test_what_was_only_needed_to_train_is_removed(self, shell: Shell, learned: Done) -> None:
+        files = {path.name for path in (shell.folder / "words").iterdir()}
+        assert files == {"card.json", "model.onnx", "tokenizer.json"}
+
     def test_people_see_a_table_and_how_to_use_the_model(self, shell: Shell, learned: Done) -> None:
         done = shell.train("encoder", "data", "--out", "words", *WELL)
         assert done.code == 0
@@ -114,10 +118,12 @@ class TestNotBetter:
     """What did not help is not offered."""
 
     def test_a_model_that_learned_nothing_is_not_to_be_used(self, shell: Shell) -> None:
-        done = shell.train("encoder", "data", "--out", "still", *HARDLY, "--judged", "4")
+        options = (*HARDLY, "--judged", "4", "--keep-work")
+        done = shell.train("encoder", "data", "--out", "still", *options)
         assert done.code == 0
         assert "no difference: keep the model that you have" in done.out
         assert "toolcrib.yaml" not in done.out
+        assert (shell.folder / "still" / "work" / "model.safetensors").is_file()
 
     def test_a_reranker_is_trained_judged_and_told_alike(self, shell: Shell) -> None:
         options = (*HARDLY, "--layers", "1", "--limit", "12", "--judged", "4", "--no-imitate")
@@ -203,3 +209,4 @@ class TestWrongUsage:
         done = shell.train("encoder", "data", "--out", f"without-{module}", *HARDLY)
         assert (done.code, done.out) == (5, "")
         assert "pip install 'toolcrib[train]'" in done.err
+        assert "download.pytorch.org/whl/cpu" in done.err

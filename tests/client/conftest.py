@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import stamina
 
 from tests.client.faulty import misbehaving
 from toolcrib.client import RemoteCrib
@@ -12,10 +11,12 @@ KEY = "tc_0123456789ab_secret"
 
 
 @pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch):
+def pauses(monkeypatch):
+    """The seconds that would have been waited before further attempts."""
+    waited = []
     monkeypatch.setenv("no_proxy", "*")
-    with stamina.set_testing(True, attempts=9, cap=True):
-        yield
+    monkeypatch.setattr("toolcrib.retries.sleep", waited.append)
+    return waited
 
 
 @pytest.fixture

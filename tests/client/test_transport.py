@@ -7,7 +7,6 @@ import sys
 import threading
 
 import pytest
-import stamina
 
 from tests.client.conftest import KEY
 from tests.client.faulty import FACETS, answer, drip, drop, garbage, half, hang, problem, refuse
@@ -127,27 +126,26 @@ def test_who_is_to_wait_long_is_told_so_at_once(faulty, ask):
     assert (arrived(faulty), caught.value.retry_after_s) == (1, 3600)
 
 
-def test_a_service_is_given_the_time_that_it_asks_for(faulty, ask):
-    waits = []
+def test_a_service_is_given_the_time_that_it_asks_for(faulty, ask, pauses):
     faulty.script += [
         problem("overloaded", 503, "busy", retry_after_s=0.05),
         answer(503, "", "text/html", Retry_After="0"),
         drop,
     ]
-    stamina.instrumentation.set_on_retry_hooks([lambda told: waits.append(told.wait_for)])
-    stamina.set_testing(False)
-    try:
-        ask(faulty.url, "facets")
-    finally:
-        stamina.instrumentation.set_on_retry_hooks(None)
-    asked_for, *usual = waits
+    ask(faulty.url, "facets")
+    asked_for, *usual = pauses
     assert 0.05 <= asked_for <= 0.05 * (1 + transport.SPREAD)
     assert [0.1 <= wait <= 2.0 for wait in usual] == [True, True]
 
 
-@pytest.mark.parametrize("missing", ["httpx2", "stamina"])
-def test_without_the_extra_it_says_what_to_install(monkeypatch, missing):
-    monkeypatch.setitem(sys.modules, missing, None)
+def test_who_tries_again_prints_nothing(faulty, ask, capfd):
+    faulty.script += [drop, BUSY]
+    assert as_json(ask(faulty.url, "facets")) == FACETS
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "httpx2", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'toolcrib\[client\]'"):
         RemoteCrib("https://example.org")
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.router.sample_decisions import MARCH, believable, decision, found, known, record, said
+from toolcrib import Crib, Settings
 from toolcrib.evaluation.decisions import (
     Latency,
     Share,
@@ -19,10 +22,26 @@ from toolcrib.evaluation.decisions import (
     values,
 )
 from toolcrib.evaluation.rows import LocatedQuery, checked
-from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records import FindResult, Refusal, ToolHit, ToolSpec
 from toolcrib.router.decision_log import outcome_record
 
 DAY_S = 86_400
+
+SHOP = {
+    "send_invoice": "Send an invoice to a customer.",
+    "refund_order": "Pay back what an order cost.",
+    "cancel_order": "Cancel an order that was not sent yet.",
+    "track_parcel": "Say where a parcel is.",
+    "book_room": "Reserve a meeting room.",
+    "list_rooms": "List the meeting rooms that are free.",
+}
+WANTED = {
+    "send the customer her invoice": "refund_order",
+    "give the money for order 5 back": "refund_order",
+    "where is my parcel?": "track_parcel",
+    "reserve a meeting room for noon": "book_room",
+    "cancel order 12": "cancel_order",
+}
 
 
 def many(count, **fields):
@@ -78,6 +97,30 @@ def test_confidence_is_held_against_success():
     assert (low.confidence, low.accuracy, low.count) == pytest.approx((0.4, 0.2, 20))
     assert (high.confidence, high.accuracy, high.count) == pytest.approx((0.9, 0.9, 20))
     assert (tools.ece, tools.count) == (pytest.approx(0.1), 40)
+
+
+def measured(path, **active):
+    """What a log says of the same turns over the same tools, where `think` may be always active."""
+    tools = [ToolSpec(name=name, description=text) for name, text in SHOP.items()]
+    think = ToolSpec(name="think", description="Ponder quietly.", **active)
+    telemetry, few = {"path": str(path)}, {"pass_through": 0, "k": 2}
+    settings = Settings.model_validate({"telemetry": telemetry, "tools": few})
+    with Crib.open(":memory:", settings=settings) as crib:
+        crib.index_tools([*tools, think])
+        for text, right in WANTED.items():
+            made = crib.route(text)
+            assert made.tools.tools[0].tool.always_active is bool(active)
+            crib.feedback(made.id, route="tools", tools=[right])
+    return summarise(map(json.loads, path.read_text().splitlines()))
+
+
+def test_tools_that_come_by_a_rule_change_no_measure_of_the_ranking(tmp_path):
+    without = measured(tmp_path / "without.jsonl")
+    summary = measured(tmp_path / "active.jsonl", always_active=True)
+    assert summary.rates == without.rates
+    assert summary.reliability == without.reliability
+    assert summary.rates["tool_precision"].value > 0
+    assert summary.reliability["tools"].bins[0].accuracy > 0
 
 
 def test_a_failed_decision_counts_as_wrong_whatever_was_sure():
@@ -375,6 +418,48 @@ def test_precision_and_recall_compare_what_was_returned_with_what_is_right():
     tools = found(SEND, READ, "files/read")
     measured = values(logged({"tools": [SEND, READ, "shop/refund", "a/b"]}, tools=tools))
     assert measured == {"tool_precision": 2 / 3, "tool_recall": 2 / 4}
+
+
+def by_rules(*hits):
+    """Tools by id, score and rule, in the order in which a turn got them."""
+    named = [(id, score, {rule: 1.0} if rule else {}) for id, score, rule in hits]
+    made = [ToolHit(1, s, ToolSpec(name=id), legs=legs) for id, s, legs in named]
+    return FindResult("", tuple(made), {}, confidence=0.6)
+
+
+RULED = by_rules(
+    ("think", 0.0, "always_active"),
+    ("ask", 0.9, "always_active"),
+    ("send", 0.7, None),
+    ("login", 0.0, "required"),
+    ("read", 0.8, None),
+    ("drop", 0.1, "pass_through"),
+)
+
+
+@pytest.mark.parametrize(
+    ("right", "first", "measured"),
+    [
+        (["ask"], True, {}),
+        (["read", "think"], False, {"tool_precision": 1 / 2, "tool_recall": 1.0}),
+        (["read", "drop", "gone"], False, {"tool_precision": 1 / 2, "tool_recall": 1 / 2}),
+        (["think", "login"], False, {}),
+        ([], False, {"tool_precision": 0.0}),
+    ],
+)
+def test_the_first_tool_is_that_of_the_ranking_and_rules_are_no_part_of_it(right, first, measured):
+    one = logged({"tools": right}, tools=RULED)
+    assert (tools_right(one), values(one)) == (first, measured)
+
+
+@pytest.mark.parametrize(
+    "rule", [{"signals": ("mapped",)}, {"knowledge": known("all", verdict="fallback")}]
+)
+def test_collections_that_a_rule_has_chosen_are_not_measured(rule):
+    made = {"knowledge": known("handbook"), "kind": "knowledge"} | rule
+    one = logged({"collections": ["handbook"]}, **made)
+    assert knowledge_right(one) is None
+    assert values(one) == {}
 
 
 def test_recall_needs_something_right_and_precision_something_returned():

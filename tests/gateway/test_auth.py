@@ -12,6 +12,10 @@ from toolcrib.records import Scope
 from toolcrib.settings import Settings
 
 
+def _fail(*_given):
+    raise StoreUnavailableError("the store does not answer")
+
+
 @pytest.fixture
 def ring():
     records_db = build.open_records_db(":memory:", Settings())
@@ -30,11 +34,20 @@ async def test_a_key_that_holds_lets_in_with_what_it_grants(ring):
     assert reach(None, ours) is ours
 
 
+async def test_keys_are_asked_for_once_there_was_one_and_where_nobody_can_tell(ring, monkeypatch):
+    verifier = KeyVerifier(ring)
+    assert not await verifier.asks_for_keys()
+    with monkeypatch.context() as broken:
+        broken.setattr(ring, "list", _fail)
+        assert await verifier.asks_for_keys()
+    assert not await verifier.asks_for_keys()
+    key, _ = ring.create("ada", Grant())
+    ring.revoke(key.id)
+    assert await verifier.asks_for_keys()
+
+
 async def test_while_keys_cannot_be_looked_up_nobody_is_let_in(ring, monkeypatch):
     _, text = ring.create("ada", Grant())
 
-    def fail(_text):
-        raise StoreUnavailableError("the store does not answer")
-
-    monkeypatch.setattr(ring, "verify", fail)
+    monkeypatch.setattr(ring, "verify", _fail)
     assert await KeyVerifier(ring).verify_token(text) is None

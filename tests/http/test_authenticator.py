@@ -132,11 +132,11 @@ def test_without_keys_anybody_on_this_machine_comes_in(open_service):
     ],
 )
 def test_without_keys_a_page_from_elsewhere_gets_nothing(open_service, headers):
+    allowed = {"Host": "localhost:1", "Origin": "http://[::1]:3000"}
     with open_service.anonymous() as client:
-        answer = client.get("/v1/me", headers=headers)
-        assert answer.status_code == 403
-        allowed = {"Host": "localhost:1", "Origin": "http://[::1]:3000"}
-        assert client.get("/v1/me", headers=allowed).status_code == 200
+        for path in ("/v1/me", "/metrics", "/readyz", "/healthz", "/openapi.json", "/"):
+            assert client.get(path, headers=headers).status_code == 403, path
+            assert client.get(path, headers=allowed).status_code == 200, path
 
 
 @pytest.mark.parametrize("host", ["localhost", "a.localhost", "127.0.0.1", "127.8.8.8", "::1"])

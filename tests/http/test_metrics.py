@@ -43,8 +43,15 @@ def test_stages_and_verdicts_of_answers_are_counted(stocked):
 
 def test_who_is_turned_away_is_counted_by_the_reason(service):
     with service.anonymous() as client:
+        refused = (("method", "GET"), ("route", "/v1/me"), ("status", "401"))
+        before = samples(client)
         client.get("/v1/me")
-        assert samples(client)["toolcrib_turned_away_total", (("reason", "key"),)] >= 1
+        after = samples(client)
+    assert after["toolcrib_turned_away_total", (("reason", "key"),)] >= 1
+    assert after["toolcrib_requests_total", refused] >= 1
+    # What was not worked on says nothing of how long the work takes.
+    took = ("toolcrib_request_seconds_count", (("route", "/v1/me"),))
+    assert after.get(took) == before.get(took)
 
 
 def test_the_service_itself_is_measured(tenant):

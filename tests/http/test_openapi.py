@@ -62,10 +62,15 @@ def test_every_reference_leads_somewhere(document):
     walk(document)
 
 
-def test_what_needs_a_key_says_so(operations):
+def test_it_says_where_the_service_is(document):
+    assert [each["url"] for each in document["servers"]] == ["/"]
+
+
+def test_what_needs_a_key_says_so(document, operations):
     for (_, path), operation in operations.items():
         is_guarded = path.startswith("/v1/")
-        assert ("security" in operation) == is_guarded
+        asked = operation.get("security", document["security"])
+        assert asked == ([{"bearer": []}, {"header": []}] if is_guarded else [])
         named = {parameter["name"] for parameter in operation.get("parameters", ())}
         assert ("Toolcrib-Namespace" in named) == is_guarded
         statuses = {"401", "403", "413", "422", "429", "500", "503", "504", "507"}

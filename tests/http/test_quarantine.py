@@ -24,6 +24,23 @@ def held(client):
     return {each["tool_id"]: each for each in answer.json()["held"]}
 
 
+NEVER_SHOWN = "0" * 32
+
+
+def judge(client, verdict="approve", digest=None):
+    """Judges the hostile tool as it is shown, or by another digest."""
+    shown = held(client).get("evil/helper", {"digest": NEVER_SHOWN})
+    body = {"verdict": verdict, "digest": digest or shown["digest"]}
+    return client.post("/v1/quarantine/evil/helper", json=body)
+
+
+@pytest.fixture
+def approver(service, holding):
+    """Somebody else in the same namespace."""
+    with service.client(holding.get("/v1/me").json()["namespace"]) as client:
+        yield client
+
+
 @pytest.fixture
 def holding(tenant):
     report = tenant.post("/v1/tools", json={"tools": [HOSTILE, HONEST]}).json()
@@ -41,13 +58,48 @@ def test_what_is_dangerous_is_held_and_not_served(holding):
     assert [hit["id"] for hit in found["tools"]] == ["sums/add"]
 
 
-def test_what_is_approved_is_served_and_not_held_again(holding):
-    answer = holding.post("/v1/quarantine/evil/helper", json={"verdict": "approve"})
-    assert answer.status_code == 204
+def test_what_is_approved_is_served_and_not_held_again(holding, approver):
+    assert judge(approver).status_code == 204
     assert held(holding) == {}
     assert holding.get("/v1/tools/evil/helper").status_code == 200
     report = holding.post("/v1/tools", json={"tools": [HOSTILE]}).json()
     assert (report["unchanged"], report["quarantined"]) == (1, [])
+
+
+def test_an_approval_names_what_was_shown(holding, approver):
+    answer = approver.post("/v1/quarantine/evil/helper", json={"verdict": "approve"})
+    assert answer.status_code == 422
+    assert "digest" in answer.json()["errors"][0]["place"]
+    seen = held(approver)["evil/helper"]["digest"]
+    holding.post("/v1/tools", json={"tools": [HOSTILE | {"version": "2"}]})
+    now = held(approver)["evil/helper"]["digest"]
+    for verdict in ("approve", "reject"):
+        answer = judge(approver, verdict, seen)
+        assert answer.status_code == 409
+        assert answer.json()["type"].endswith(":tool-changed")
+        assert seen in answer.json()["detail"]
+        assert now in answer.json()["detail"]
+    assert holding.get("/v1/tools/evil/helper").status_code == 404
+    assert judge(approver).status_code == 204
+    assert holding.get("/v1/tools/evil/helper").json()["version"] == "2"
+
+
+def test_who_sent_it_may_reject_it_and_not_approve_it(holding, approver):
+    answer = judge(holding)
+    assert answer.status_code == 403
+    assert "service.approve_own" in answer.json()["detail"]
+    # That somebody else sends the same makes the first one no other.
+    approver.post("/v1/tools", json={"tools": [HOSTILE]})
+    assert judge(holding).status_code == 403
+    assert holding.get("/v1/tools/evil/helper").status_code == 404
+    assert judge(holding, "reject").status_code == 204
+
+
+def test_a_single_user_may_approve_their_own(start):
+    with start(approve_own=True) as service, service.client() as client:
+        client.post("/v1/tools", json={"tools": [HOSTILE]})
+        assert judge(client).status_code == 204
+        assert client.get("/v1/tools/evil/helper").status_code == 200
 
 
 def test_what_is_rejected_is_forgotten_and_judged_again(holding):
@@ -69,7 +121,8 @@ def test_what_is_held_is_not_pruned_but_named(holding):
 
 @pytest.mark.parametrize("verdict", ["approve", "reject"])
 def test_what_is_not_held_is_unknown(holding, verdict):
-    answer = holding.post("/v1/quarantine/evil/helpful", json={"verdict": verdict})
+    body = {"verdict": verdict, "digest": NEVER_SHOWN}
+    answer = holding.post("/v1/quarantine/evil/helpful", json=body)
     assert (answer.status_code, answer.json()["nearest"]) == (404, ["evil/helper"])
 
 
@@ -77,7 +130,7 @@ def test_a_key_sees_and_judges_only_what_is_in_its_scope(service, holding):
     name = holding.get("/v1/me").json()["namespace"]
     with service.client(name, servers={"sums"}) as client:
         assert held(client) == {}
-        answer = client.post("/v1/quarantine/evil/helper", json={"verdict": "approve"})
+        answer = judge(client)
         assert (answer.status_code, answer.json()["nearest"]) == (404, [])
     with service.client(name, servers={"evil"}, access="read") as client:
         assert set(held(client)) == {"evil/helper"}
@@ -89,7 +142,7 @@ def test_nothing_out_of_scope_is_replaced_by_an_approval(service, holding):
     name = holding.get("/v1/me").json()["namespace"]
     service.namespaces.crib(name).index_tools(ToolSpec(**taken))
     with service.client(name, servers={"evil"}) as client:
-        answer = client.post("/v1/quarantine/evil/helper", json={"verdict": "approve"})
+        answer = judge(client)
         assert answer.status_code == 403
         assert set(held(client)) == {"evil/helper"}
     assert holding.get("/v1/tools/evil/helper").json()["server"] == "sums"
@@ -98,7 +151,7 @@ def test_nothing_out_of_scope_is_replaced_by_an_approval(service, holding):
 def test_another_namespace_holds_nothing_of_it(service, holding):
     with service.client(service.namespace()) as client:
         assert held(client) == {}
-        answer = client.post("/v1/quarantine/evil/helper", json={"verdict": "approve"})
+        answer = judge(client)
         assert answer.status_code == 404
 
 

@@ -45,8 +45,25 @@ def test_who_was_turned_away_is_told_by_the_reason(service):
     with service.anonymous() as client:
         answer = client.get("/v1/tools/secret-tool")
     [line] = service.lines(answer.headers["x-request-id"])
-    assert (line["status"], line["turned_away"], line["route"]) == (401, "key", "unmatched")
+    assert (line["status"], line["turned_away"], line["route"]) == (401, "key", "/v1/tools/{id}")
     assert "secret-tool" not in str(line)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "route"),
+    [
+        ("POST", "/v1/route", 401, "/v1/route"),
+        ("PUT", "/v1/tools/a/b", 401, "/v1/tools/{id}"),
+        ("HEAD", "/healthz", 405, "/healthz"),
+        ("GET", "/v1/nowhere", 401, "unmatched"),
+        ("GET", "/nowhere", 404, "unmatched"),
+    ],
+)
+def test_what_is_refused_is_told_by_its_route(service, method, path, status, route):
+    with service.anonymous() as client:
+        answer = client.request(method, path)
+    [line] = service.lines(answer.headers["x-request-id"])
+    assert (line["status"], line["route"]) == (status, route)
 
 
 @pytest.mark.parametrize("trace_text", [False, True])

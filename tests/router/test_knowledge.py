@@ -189,7 +189,7 @@ def test_the_thresholds_are_what_they_say(library):
 def test_a_collection_that_says_what_it_answers_is_asked_whatever_else_speaks(library):
     found = router(library).find(ask(BRAKES), COOKING)
     assert (found.verdict, hits(found), sources(found)) == ("accept", ["kitchen"], {"kitchen"})
-    assert (found.reason, found.signals) == ("the map names kitchen", ())
+    assert (found.reason, found.signals) == ("the map names kitchen", ("mapped",))
 
 
 def test_the_map_goes_by_domain_and_intent_together(library):

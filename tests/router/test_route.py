@@ -18,7 +18,7 @@ STRANGE = Context("", need="act", confidences={"need": 0.6})
 
 SURE_TOOLS = found("mail/send", sure=0.98)
 UNSURE_TOOLS = found("mail/send", sure=0.02, verdict="abstain")
-NO_TOOLS = FindResult("", (), {}, verdict="abstain")
+NO_TOOLS = FindResult("", (), {}, verdict="abstain", reason="there is no tool in reach")
 SURE_PASSAGES = replace(known("handbook"), fit=0.98)
 NO_PASSAGES = KnowledgeResult(fit=0.02)
 
@@ -42,11 +42,50 @@ def test_where_only_passages_were_found_a_request_is_sent_to_them_and_the_guess_
     assert route.reason.startswith("written knowledge answers this (knowledge ")
 
 
+HELD_BACK = replace(SURE_TOOLS, verdict="abstain")
+NO_COLLECTION = KnowledgeResult(reason="there is no collection in reach")
+LATE = KnowledgeResult(reason="no time was left")
+
+
 @pytest.mark.parametrize("context", [DOING, READING, STRANGE])
-def test_where_nothing_was_found_it_is_the_general_tool(context):
-    route = choose_route(RouteEvidence(context, NO_TOOLS, NO_PASSAGES))
-    assert (route.kind, route.confidence) == ("general", 1.0)
-    assert route.corrected_from in {"tools", "knowledge"}
+@pytest.mark.parametrize("tools", [NO_TOOLS, HELD_BACK])
+@pytest.mark.parametrize("passages", [NO_PASSAGES, NO_COLLECTION])
+def test_where_nothing_fits_it_is_the_general_tool_and_that_is_never_certain(
+    context, tools, passages
+):
+    route = choose_route(RouteEvidence(context, tools, passages, gate_decides=True))
+    assert route.kind == "general"
+    assert route.confidence is None or route.confidence < 1
+    assert (route.confidence is None) is (tools is NO_TOOLS and passages is NO_COLLECTION)
+
+
+@pytest.mark.parametrize(
+    ("tools", "passages", "unasked", "reason"),
+    [
+        (HELD_BACK, NO_PASSAGES, (), "neither the tools nor the collections fit"),
+        (HELD_BACK, NO_COLLECTION, (), "no tool fits, and there is no collection in reach"),
+        (HELD_BACK, LATE, ("knowledge",), "no tool fits, and no time was left"),
+        (NO_TOOLS, NO_PASSAGES, (), "there is no tool in reach, and no collection fits"),
+        (
+            NO_TOOLS,
+            NO_COLLECTION,
+            (),
+            "there is no tool in reach, and there is no collection in reach",
+        ),
+    ],
+)
+def test_what_was_not_looked_at_is_not_said_to_be_unfit(tools, passages, unasked, reason):
+    evidence = RouteEvidence(DOING, tools, passages, True, frozenset(unasked))
+    assert choose_route(evidence).reason.startswith(reason)
+
+
+def test_what_there_was_no_time_to_look_for_makes_the_rest_less_sure():
+    found_all = RouteEvidence(READING, NO_TOOLS, SURE_PASSAGES)
+    route, late = (
+        choose_route(replace(found_all, unasked=frozenset(names))) for names in ((), ("tools",))
+    )
+    assert route.kind == late.kind == "knowledge"
+    assert late.confidence < route.confidence
 
 
 def test_without_any_probability_of_the_tools_they_are_given():
@@ -72,7 +111,8 @@ def test_small_talk_goes_nowhere_whatever_was_found():
 
 
 def test_where_there_was_no_time_to_look_it_is_the_general_tool_and_nobody_knows_how_sure():
-    late = RouteEvidence(READING, NO_TOOLS, NO_PASSAGES, late=True)
+    active = replace(SURE_TOOLS, verdict="abstain", confidence=None, reason="no time was left")
+    late = RouteEvidence(READING, active, LATE, unasked=frozenset({"tools", "knowledge"}))
     assert choose_route(late) == Route("general", "no time was left")
 
 
@@ -99,7 +139,8 @@ def test_any_evidence_has_one_route_to_what_was_found(
     tools = found("a/b", sure=sure) if has_tools else replace(NO_TOOLS, confidence=sure)
     passages = replace(SURE_PASSAGES if has_passages else NO_PASSAGES, fit=fit)
     route = choose_route(RouteEvidence(context, tools, passages))
-    assert 0 <= route.confidence <= 1
+    nothing_seen = not has_tools and not has_passages and fit is None
+    assert route.confidence is None if nothing_seen else 0 <= route.confidence <= 1
     assert route.corrected_from != route.kind
     assert has_tools or route.kind not in {"tools", "both"}
     assert has_passages or route.kind not in {"knowledge", "both"}

@@ -98,7 +98,24 @@ def test_a_turn_without_words_gets_a_decision_that_says_so(crib, text):
     decision = crib.route(text)
     assert (decision.route.kind, decision.degraded) == ("none", ("no-words",))
     assert decision.tools.reason == decision.knowledge.reason == "the turn holds no words"
-    assert (ids(decision), passages(decision), decision.search_text) == ([], [], "")
+    assert (passages(decision), decision.search_text) == ([], "")
+    assert ids(decision) == ["agent/think"]
+
+
+@pytest.mark.parametrize("text", ["", MAIL])
+def test_tools_of_earlier_turns_stay_without_words_and_without_time(shelves, text):
+    crib = shelves.crib(tools={"append_only": True})
+    shown = ("post/track_parcel", "agent/think")
+    assert ids(crib.route(text, budget_ms=0, shown=shown)) == [*shown]
+
+
+def test_without_collections_nobody_says_that_they_do_not_fit(shelves):
+    crib = shelves.crib(gate={"threshold": 0.9}, knowledge={"enabled": False})
+    crib.tools.use_calibration(flat(crib.tools.calibration_fingerprint(), 0.05))
+    decision = crib.route(MAIL)
+    assert decision.route.kind == "general"
+    assert decision.route.reason.startswith("no tool fits, and there is no collection in reach")
+    assert decision.route.confidence < 1
 
 
 def test_the_query_of_a_turn_without_history_is_encoded_once(shelves):

@@ -161,7 +161,9 @@ def test_what_took_too_long_is_left_out_of_later_turns_and_tried_again_some_day(
 def test_no_time_at_all_still_is_a_decision(shelves):
     decision = shelves.crib().route(MAIL, budget_ms=0)
     assert {"entities", "context", "tools", "knowledge"} <= set(decision.degraded)
-    assert (decision.route.kind, decision.tools.tools) == ("general", ())
+    assert (decision.route.kind, decision.route.reason) == ("general", "no time was left")
+    assert decision.route.confidence is None
+    assert [hit.id for hit in decision.tools.tools] == ["agent/think"]
     assert decision.context.text == MAIL
 
 

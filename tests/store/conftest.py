@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
-import stamina
 
 from tests.store.qdrant_over_http import LocalQdrant, running
 from tests.store.samples import LAYOUT, a_full_point
@@ -45,7 +44,8 @@ def wired() -> Iterator[Wired]:
 
 
 @pytest.fixture
-def no_pauses() -> Iterator[None]:
-    """Requests are tried again at once."""
-    with stamina.set_testing(testing=True, attempts=3, cap=True):
-        yield
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that would have been waited: requests are tried again at once."""
+    waited: list[float] = []
+    monkeypatch.setattr("toolcrib.retries.sleep", waited.append)
+    return waited

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-import stamina
 
 from tests.store.conftest import Wired
 from tests.store.qdrant_over_http import CLOSE, HANG, Reply, running
@@ -21,7 +20,7 @@ from toolcrib.store.qdrant_client import connect
 from toolcrib.store.qdrant_server import ServerStore
 
 pytestmark = [
-    pytest.mark.usefixtures("no_pauses"),
+    pytest.mark.usefixtures("pauses"),
     pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),
     pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning"),
 ]
@@ -127,17 +126,16 @@ def test_what_may_pass_is_tried_again(wired: Wired, reply: Reply) -> None:
     assert wired.store.count() == 1
 
 
-def test_a_server_that_says_when_to_come_back_is_heard(wired: Wired) -> None:
-    pauses: list[float] = []
-    hooks = stamina.instrumentation.get_on_retry_hooks()
-    stamina.instrumentation.set_on_retry_hooks([lambda retry: pauses.append(retry.wait_for)])
+def test_a_server_that_says_when_to_come_back_is_heard(wired: Wired, pauses: list[float]) -> None:
     wired.server.misbehave.append(_error(429, "slow down", **{"Retry-After": "1"}))
-    try:
-        with stamina.set_testing(testing=False):
-            assert wired.store.count() == 1
-    finally:
-        stamina.instrumentation.set_on_retry_hooks(hooks)
+    assert wired.store.count() == 1
     assert pauses == [1.0]
+
+
+def test_trying_again_prints_nothing(wired: Wired, capfd: pytest.CaptureFixture[str]) -> None:
+    wired.server.misbehave.extend([CLOSE, _error(503, "starting")])
+    assert wired.store.count() == 1
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_write_that_is_repeated_is_there_once(wired: Wired) -> None:

@@ -21,7 +21,7 @@ from toolcrib.store.records_db.qdrant import QdrantRecordsDb
 SERVER_URL = os.environ.get("TOOLCRIB_TEST_QDRANT_URL", "")
 
 pytestmark = [
-    pytest.mark.usefixtures("no_pauses"),
+    pytest.mark.usefixtures("pauses"),
     pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),
 ]
 

@@ -76,7 +76,10 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def plan(start: str, tmp_path_factory: pytest.TempPathFactory) -> TrainingPlan:
     out = tmp_path_factory.mktemp("session") / "office-words"
-    return TrainingPlan(out, [jargon()], base=start, settings=EncoderTraining(LOOP), imitated=False)
+    settings = EncoderTraining(LOOP)
+    return TrainingPlan(
+        out, [jargon()], base=start, settings=settings, imitated=False, keep_work=True
+    )
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +197,11 @@ class TestReranker:
         assert found.verdict is not None
         assert found.verdict.outcome in {"no difference", "worse", "better"}
         assert _card(plan.out)["outputs"] == ["logit"]
+        left = {path.name for path in plan.out.iterdir()}
+        assert left == {"card.json", "model.onnx", "tokenizer.json"}
+        with pytest.raises(TrainingError, match="other data or with other settings"):
+            train(replace(plan, limit=20), IN_USE, _quiet)
+        assert {path.name for path in plan.out.iterdir()} == left
         models = EncoderSettings(dense="deterministic", reranker=f"bundled:{plan.out}")
         chosen = Settings(encoder=models, rerank=RerankSettings(lead=1))
         with Crib.open(":memory:", settings=chosen) as crib:

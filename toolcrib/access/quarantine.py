@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import PlainSerializer
 
-from toolcrib.errors import UnknownToolError
+from toolcrib.errors import ToolChangedError, UnknownToolError
 from toolcrib.indexers.audit import Finding, audit_all, blocks
-from toolcrib.records import ToolSpec
+from toolcrib.indexers.sync import Entry
+from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import adapter, as_json
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 
@@ -30,7 +31,8 @@ class Held:
     """A tool that is not served: why, what was found in it, and since when.
 
     `since` is Unix time, in JSON ISO 8601 in UTC. `was_digest` is that of what was
-    approved under its id before, None for a new tool.
+    approved under its id before, None for a new tool. `written_by` is the id of the key that
+    first sent it so, empty where no key did.
     """
 
     tool_id: str
@@ -41,6 +43,7 @@ class Held:
     findings: tuple[Finding, ...]
     since: Annotated[float, PlainSerializer(_iso, return_type=str)]
     spec: ToolSpec
+    written_by: str = ""
 
 
 class Quarantine:
@@ -56,10 +59,12 @@ class Quarantine:
         self._records = records_db
         self._held = f"quarantine/{namespace}"
         self._approved = f"approved/{namespace}"
+        self._met = f"met/{namespace}"
+        self._locked = f"locked/{namespace}"
         self._now = now
 
     def screen(
-        self, specs: Iterable[ToolSpec], beside: Iterable[ToolSpec] = ()
+        self, specs: Iterable[ToolSpec], beside: Iterable[ToolSpec] = (), *, written_by: str = ""
     ) -> tuple[list[ToolSpec], list[Held]]:
         """Let pass what no finding blocks, or was approved just so; hold the rest.
 
@@ -80,8 +85,20 @@ class Quarantine:
                 if spec.id in before:
                     self._records.delete(self._held, spec.id)
             else:
-                held.append(self.hold(spec, DANGEROUS, findings))
+                held.append(self.hold(spec, DANGEROUS, findings, written_by=written_by))
         return passed, held
+
+    def screened(self, entries: Iterable[Entry]) -> list[Entry]:
+        """What sources hold, for `Crib.index_tools`: what is held back is refused."""
+        found = list(entries)
+        specs = [item for _, item in found if isinstance(item, ToolSpec)]
+        held = {each.tool_id: each for each in self.screen(specs)[1]}
+        return [
+            (source, Refusal(source, item.id, _why(held[item.id])))
+            if isinstance(item, ToolSpec) and item.id in held
+            else (source, item)
+            for source, item in found
+        ]
 
     def hold(
         self,
@@ -89,12 +106,24 @@ class Quarantine:
         reason: str,
         findings: Sequence[Finding],
         was_digest: str | None = None,
+        *,
+        written_by: str = "",
     ) -> Held:
-        """Hold a tool back; what is held already as it is keeps its time."""
-        before = self.held(spec.id)
-        since = before.since if before and before.digest == spec.digest else self._now()
-        was = was_digest or self.approved(spec.id)
-        made = Held(spec.id, spec.server, spec.digest, was, reason, tuple(findings), since, spec)
+        """Hold a tool back; what is held already as it is keeps its time and its first writer."""
+        before, since = self.held(spec.id), self._now()
+        if before is not None and before.digest == spec.digest:
+            since, written_by = before.since, before.written_by
+        made = Held(
+            tool_id=spec.id,
+            server=spec.server,
+            digest=spec.digest,
+            was_digest=was_digest or self.approved(spec.id),
+            reason=reason,
+            findings=tuple(findings),
+            since=since,
+            spec=spec,
+            written_by=written_by,
+        )
         body = {key: value for key, value in as_json(made).items() if key != "since"}
         self._records.put(self._held, DbRow(spec.id, since, body))
         return made
@@ -108,20 +137,31 @@ class Quarantine:
         """All that is held, oldest first."""
         return [_read(entry) for entry in self._records.read(self._held)]
 
-    def release(self, tool_id: str) -> Held:
-        """Approve a held tool as it is, and hold it no longer; returns it, to be indexed.
+    def shown(self, tool_id: str, digest: str) -> Held:
+        """What is held under this id, if it is what somebody has seen: has the digest shown.
 
         Raises:
             UnknownToolError: nothing is held under this id.
+            ToolChangedError: something else is.
         """
         held = self.held(tool_id)
         if held is None:
             raise UnknownToolError(tool_id)
+        if held.digest != digest:
+            raise ToolChangedError(
+                f"{tool_id!r} is held with the digest {held.digest} now, and the approval names "
+                f"{digest}; look at it again"
+            )
+        return held
+
+    def release(self, held: Held) -> None:
+        """Approve a tool as it was held when it was read, and hold that no longer."""
         # Approved first: what dies in between is held still, and can be released again.
         body = {"digest": held.digest}
-        self._records.put(self._approved, DbRow(tool_id, self._now(), body))
-        self._records.delete(self._held, tool_id)
-        return held
+        self._records.put(self._approved, DbRow(held.tool_id, self._now(), body))
+        now = self.held(held.tool_id)
+        if now is not None and now.digest == held.digest:
+            self._records.delete(self._held, held.tool_id)
 
     def reject(self, tool_id: str) -> None:
         """Forget a held tool; when it comes again it is judged again.
@@ -132,10 +172,34 @@ class Quarantine:
         if not self._records.delete(self._held, tool_id):
             raise UnknownToolError(tool_id)
 
+    def met(self, server: str) -> Mapping[str, str] | None:
+        """The digests of a server's tools by id when it was first met, None before that."""
+        entry = self._records.get(self._met, server)
+        return None if entry is None else entry.body["tools"]
+
+    def meet(self, server: str, specs: Iterable[ToolSpec]) -> None:
+        """Remember a server's tools as it was first met: later ones are compared with these."""
+        tools = {spec.id: spec.digest for spec in specs}
+        self._records.put(self._met, DbRow(server, self._now(), {"tools": tools}))
+
+    def locked(self, lock: str, servers: Iterable[str]) -> frozenset[str]:
+        """Keep that a lock file names these servers; all that it ever named."""
+        entry = self._records.get(self._locked, lock)
+        before = frozenset(entry.body["servers"] if entry else ())
+        found = before.union(servers)
+        if found != before:
+            self._records.put(self._locked, DbRow(lock, self._now(), {"servers": sorted(found)}))
+        return found
+
     def approved(self, tool_id: str) -> str | None:
         """The digest that was approved last for this id, None where none was."""
         entry = self._records.get(self._approved, tool_id)
         return None if entry is None else entry.body["digest"]
+
+
+def _why(held: Held) -> str:
+    worst = next((f": {each.rule} in {each.place}" for each in held.findings), "")
+    return f"held back for approval, because {held.reason}{worst}; see `toolcrib approve --list`"
 
 
 def _read(entry: DbRow) -> Held:

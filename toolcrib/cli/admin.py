@@ -28,6 +28,8 @@ from toolcrib.errors import (
     CalibrationError,
     IndexMismatchError,
     QueryError,
+    StoreDamagedError,
+    ToolChangedError,
     ToolcribError,
     UnknownToolError,
 )
@@ -184,6 +186,10 @@ def approve(
         list[str] | None, typer.Argument(help="Ids of held tools; none: show what is held.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that is held.")] = False,
+    digest: Annotated[
+        list[str] | None,
+        typer.Option(help="A digest that you saw; may be repeated. Without any you are asked."),
+    ] = None,
     show: Annotated[
         bool, typer.Option("--list", help="Show what is held; change nothing.")
     ] = False,
@@ -205,8 +211,9 @@ def approve(
 ) -> None:
     """Show the tools that are held back, and approve those that you name.
 
-    A running gateway serves them a moment later. A service serves them when they are sent again;
-    approved in its console or over HTTP, at once.
+    An approval is of one digest: that of the text as you saw it. A running gateway serves them a
+    moment later. A service serves them when they are sent again; approved in its console or over
+    HTTP, at once.
     """
     settings = load_settings(context.obj)
     with closing(build.open_records_db(_place(store, settings), settings)) as records_db:
@@ -216,11 +223,14 @@ def approve(
             _show(held, json=json)
             return
         chosen = held if everything else _named(tools or [], held)
-        if not reject:
+        if reject:
+            for each in chosen:
+                quarantine.reject(each.tool_id)
+        else:
+            _require_seen(chosen, frozenset(digest or _asked(chosen, json=json)))
             _write(lock, settings, chosen)
-        settle = quarantine.reject if reject else quarantine.release
-        for each in chosen:
-            settle(each.tool_id)
+            for each in chosen:
+                quarantine.release(each)
     done = "rejected" if reject else "approved"
     print_either({done: [each.tool_id for each in chosen]}, f"{len(chosen)} {done}", json=json)
 
@@ -240,6 +250,40 @@ def _named(ids: Sequence[str], held: Sequence[Held]) -> list[Held]:
     return [known[tool_id] for tool_id in dict.fromkeys(ids)]
 
 
+def _asked(chosen: Sequence[Held], *, json: bool) -> Generator[str]:
+    """The digests of these tools, as whoever is shown them types them."""
+    for each in chosen:
+        if json:
+            raise _unseen(each)
+        _print_held(each)
+        err.print_json(each.spec.model_dump_json(exclude_defaults=True), ensure_ascii=True)
+        try:
+            yield str(typer.prompt("digest, to approve it as it stands here", err=True)).strip()
+        except typer.Abort:
+            raise _unseen(each) from None
+
+
+def _unseen(held: Held) -> QueryError:
+    return QueryError(
+        f"an approval names the digest that was seen: look at {held.tool_id!r} with --list, then "
+        "give its digest with --digest"
+    )
+
+
+def _require_seen(chosen: Sequence[Held], digests: frozenset[str]) -> None:
+    """See that each of these tools is what was seen.
+
+    Raises:
+        ToolChangedError: one of them has another digest by now.
+    """
+    for each in chosen:
+        if each.digest not in digests:
+            raise ToolChangedError(
+                f"{each.tool_id!r} is held with the digest {each.digest}, and the approval names "
+                f"{', '.join(sorted(digests))}; look at it again"
+            )
+
+
 def _write(lock: Path | None, settings: Settings, chosen: Sequence[Held]) -> None:
     """Lock what was approved: in the file that was named, or where its server is locked already."""
     file = LockFile(lock or Path(settings.gateway.lock))
@@ -254,9 +298,14 @@ def _show(held: Sequence[Held], *, json: bool) -> None:
         print_json({"held": [as_json(each) for each in held]})
         return
     for each in held:
-        out.print(f"[bold]{escape(each.tool_id)}[/]  [dim]{escape(each.reason)}[/]")
-        print_findings(list(each.findings))
+        _print_held(each)
     out.print(f"{len(held)} held back" if held else "nothing is held back")
+
+
+def _print_held(held: Held) -> None:
+    out.print(f"[bold]{escape(held.tool_id)}[/]  [dim]{escape(held.reason)}[/]", soft_wrap=True)
+    out.print(f"[dim]digest[/] {held.digest}")
+    print_findings(list(held.findings))
 
 
 COLOURS = {"block": "red", "warning": "yellow", "info": "dim"}
@@ -321,6 +370,9 @@ def _say(tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal])
     out.print(f"{len(tools):,} tools: {counted or 'nothing was found'}")
 
 
+REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
+SEE = "see the message"
+
 PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "pydantic")
 EXTRAS = ("mcp", "qdrant-client", "fastembed", "sentence-transformers", "langchain-core")
 
@@ -337,7 +389,14 @@ class Health:
         self.problems.append({"what": what, "mend": mend})
 
 
-def doctor(context: typer.Context, store: StoreOption = None, json: Json = False) -> None:
+def doctor(
+    context: typer.Context,
+    store: StoreOption = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Encode all anew, and compare it with what is stored.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Check engine, models and index, and say what is wrong; exits with 1 when something is."""
     health = Health()
     health.facts["versions"] = {"python": platform.python_version(), **_versions()}
@@ -347,7 +406,7 @@ def doctor(context: typer.Context, store: StoreOption = None, json: Json = False
         health.problem(str(error), "mend toolcrib.yaml or the variable")
     else:
         _check_models(settings, health)
-        _check_index(store or settings.store, settings, health)
+        _check_index(store or settings.store, settings, health, deep=deep)
     if json:
         print_json({"healthy": not health.problems, "problems": health.problems, **health.facts})
     else:
@@ -410,7 +469,19 @@ def _check_knowledge(crib: Crib, health: Health) -> None:
         )
 
 
-def _check_index(location: str, settings: Settings, health: Health) -> None:
+def _check_faults(crib: Crib, health: Health) -> None:
+    for kind, found, mend in (
+        ("tool", crib.tools.faults(), REMAKE),
+        ("passage", crib.knowledge.faults(), "toolcrib index-docs PATH... --store NEW_FOLDER"),
+    ):
+        faults = list(found)
+        for name, why in faults[:MAX_SHOWN]:
+            health.problem(f"the {kind} {name!r}: {why}", mend)
+        if len(faults) > MAX_SHOWN:
+            health.problem(f"{len(faults) - MAX_SHOWN} more of them: {kind}", mend)
+
+
+def _check_index(location: str, settings: Settings, health: Health, *, deep: bool) -> None:
     health.facts["index"] = {"location": location}
     if not build.has_index(location):
         health.problem(f"there is no index in {location}", "toolcrib index SOURCE...")
@@ -421,11 +492,13 @@ def _check_index(location: str, settings: Settings, health: Health) -> None:
             _check_calibration(crib, health)
             if build.has_passages(location, settings):
                 _check_knowledge(crib, health)
+            if deep:
+                _check_faults(crib, health)
     except IndexMismatchError as error:
         health.problem(str(error), "toolcrib index --rebuild")
         return
     except ToolcribError as error:
-        health.problem(str(error), "see the message")
+        health.problem(str(error), REMAKE if isinstance(error, StoreDamagedError) else SEE)
         return
     health.facts["index"] |= {
         "engine": info.engine,

@@ -65,6 +65,9 @@ CorpusLimit: TypeAlias = Annotated[
 Judged: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="Judge by at most so many test queries a data set.")
 ]
+KeepWork: TypeAlias = Annotated[
+    bool, typer.Option("--keep-work", help="Leave checkpoints and float weights in OUT/work.")
+]
 Rate: TypeAlias = Annotated[float, typer.Option(min=0.0, help="Highest learning rate.")]
 Checks: TypeAlias = Annotated[
     int, typer.Option(min=0, help="Times an epoch that the dev queries are asked; 0: never.")
@@ -104,6 +107,7 @@ def train(
     limit: Limit = 3_000,
     corpus_limit: CorpusLimit = None,
     judged: Judged = None,
+    keep_work: KeepWork = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -130,6 +134,7 @@ def train(
         corpus_limit=corpus_limit,
         judged=judged,
         seed=seed,
+        keep_work=keep_work,
     )
     with counting("reading") as listener:
         outcome = run(plan, load_settings(context.obj), listener)

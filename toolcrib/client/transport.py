@@ -25,6 +25,7 @@ from toolcrib.extras import import_extra
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import IndexProgress, IndexReport, Passage, Refusal, ToolSpec
 from toolcrib.records.codec import as_json, dump, load
+from toolcrib.retries import Retries
 
 __all__ = ["EXTRA", "FEATURE", "Transport", "quoted", "upload"]
 
@@ -40,8 +41,6 @@ meets the moment of its closing fails."""
 
 MAX_WAIT_S = 10.0
 """Who is asked to wait longer than this is told so instead."""
-
-PAUSES = {"timeout": None, "wait_initial": 0.1, "wait_max": 2.0, "wait_jitter": 0.2}
 
 SPREAD = 0.2
 """What a service asks to wait is drawn out by up to this share, so that not all come at once."""
@@ -89,8 +88,7 @@ class Transport:
         self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
         self._httpx = import_extra("httpx2", FEATURE, EXTRA)
-        stamina = import_extra("stamina", FEATURE, EXTRA)
-        self._retrying: Any = stamina.RetryingCaller(attempts=attempts, **PAUSES)
+        self._retries = Retries(attempts, first_s=0.1, longest_s=2.0, spread_s=0.2)
         self._lock = threading.Lock()
         self._pool: Any = None
         self._closed = False
@@ -177,7 +175,7 @@ class Transport:
                 raise silence(error, self._httpx, self.url, self._timeout_s) from error
 
         try:
-            return self._retrying(partial(_wait, repeatable=repeatable), guarded)
+            return self._retries(guarded, partial(_wait, repeatable=repeatable))
         except FailedError as failed:
             raise failed.error from failed.__cause__
 

@@ -2,7 +2,9 @@
 
 A decision that failed counts as wrong wherever confidence is compared with success. Otherwise
 what people named as right decides; where only success is known, all that was accepted counts as
-right; failing that, a call of the first tool says whether that one was.
+right; failing that, a call of the first tool says whether that one was. What came by a rule (tools
+that are always active, collections that the map names, ...) is no part of any ranking, and so of
+none of its measures.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.gate_measures import BINS, ReliabilityBin, expected_error, reliability_bins
 from toolcrib.evaluation.rows import LocatedQuery
 from toolcrib.records import CollectionHit, Outcome, Refusal
-from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
+from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolsRecord
 from toolcrib.router.decision_log import Feedback
+from toolcrib.router.knowledge import MAPPED
 
 __all__ = [
     "DecisionSummary",
@@ -382,6 +385,8 @@ def route_right(one: LoggedDecision) -> bool | None:
 def tools_right(one: LoggedDecision) -> bool | None:
     """Whether the first tool of the ranking was right; None where that is not known.
 
+    That is the one that the confidence speaks of, wherever rules have put it.
+
     What was withheld or replaced by the general tool is not in the log: only where nothing
     would have been right is it known to be wrong.
     """
@@ -390,14 +395,14 @@ def tools_right(one: LoggedDecision) -> bool | None:
     said, tools = one.feedback, one.row.tools
     if said is not None and (said.outcome == "failure" or said.tools == ()):
         return False
-    if not tools.items or tools.fallback:
+    first = tools.first
+    if first is None or tools.fallback:
         return None
-    first = tools.items[0].id
     if said is not None and said.tools is not None:
-        return first in said.tools
+        return first.id in said.tools
     if said is not None and said.outcome == "success":
         return True if tools.verdict == "accept" else None
-    reported = one.outcomes.get(first)
+    reported = one.outcomes.get(first.id)
     return None if reported is None else reported == "success"
 
 
@@ -408,6 +413,8 @@ def knowledge_right(one: LoggedDecision) -> bool | None:
         return None
     if said.outcome == "failure":
         return False
+    if _is_by_rule(one.row):
+        return None
     if said.collections is not None:
         return _first_is_in(knowledge.collections, said.collections)
     return True if said.outcome == "success" and knowledge.verdict == "accept" else None
@@ -432,17 +439,27 @@ def values(one: LoggedDecision) -> dict[str, float]:
         name: given == made for name, (given, made) in pairs.items() if given is not None
     }
     if said.tools is not None:
-        found |= _tool_values({tool.id for tool in row.tools.items}, set(said.tools))
-    if said.collections is not None:
+        found |= _tool_values(row.tools, frozenset(said.tools))
+    if said.collections is not None and not _is_by_rule(row):
         found["knowledge"] = _first_is_in(row.knowledge.collections, said.collections)
     return found
 
 
-def _tool_values(returned: set[str], right: set[str]) -> dict[str, float]:
+def _tool_values(tools: ToolsRecord, right: frozenset[str]) -> dict[str, float]:
+    """What came by a rule says nothing of the ranking, right or wrong."""
+    ranked = right - tools.by_rule
+    if right and not ranked:
+        return {}
+    right, returned = ranked, {each.id for each in tools.items} - tools.by_rule
     both = len(returned & right)
     precision = {"tool_precision": both / len(returned)} if returned else {}
     recall = {"tool_recall": both / len(right)} if right else {}
     return precision | recall
+
+
+def _is_by_rule(row: DecisionRecord) -> bool:
+    """Whether the map, or the setting for what fits nowhere, chose the collections."""
+    return row.knowledge.verdict == "fallback" or MAPPED in row.signals
 
 
 def _first_is_in(asked: Sequence[CollectionHit], right: Sequence[str]) -> bool:

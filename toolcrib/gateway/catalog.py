@@ -15,6 +15,7 @@ from fastmcp.server.providers import Provider
 from fastmcp.tools.base import Tool, ToolResult
 from fastmcp.utilities.authorization import AuthContext
 from fastmcp.utilities.versions import VersionSpec
+from mcp.types import Tool as McpTool
 from mcp.types import ToolAnnotations
 from pydantic import PrivateAttr, ValidationError
 
@@ -114,7 +115,7 @@ def _entry(spec: ToolSpec, name: str, known: Mapping[str, CatalogEntry]) -> Cata
     """An entry; the one that is known, where it is the same."""
     last = known.get(spec.id)
     if last is None or last.spec != spec:
-        return CatalogEntry(name, spec, tool_payload(spec, 0.0))
+        return CatalogEntry(name, spec, tool_payload(spec))
     return last if last.name == name else CatalogEntry(name, last.spec, last.payload)
 
 
@@ -170,6 +171,10 @@ class GatewayTool(Tool):
             tool.annotations = ToolAnnotations.model_validate(spec.annotations or None)
         tool._entry, tool._call = entry, run
         return tool
+
+    def to_mcp_tool(self, **overrides: Any) -> McpTool:
+        """As clients are listed it: FastMCP would make up a title for a tool that has none."""
+        return super().to_mcp_tool(**{"title": self.title, **overrides})
 
     @property
     def entry(self) -> CatalogEntry:

@@ -28,6 +28,7 @@ from toolcrib.gateway.config import read_config
 from toolcrib.gateway.downstream import Level, Reporter
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Approval, Storage
+from toolcrib.gateway.monitoring import monitor
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
 from toolcrib.settings import Settings
 from toolcrib.store.records_db.base import DbRow, RecordsDb
@@ -73,7 +74,9 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
         auth = _auth(KeyRing(records_db), address[0], serving.store) if address else None
         lock = LockFile(serving.lock or Path(settings.gateway.lock))
         lock.read()
-        approval = Approval(lock, Quarantine(records_db, DEFAULT), locks=serving.lock is not None)
+        quarantine = Quarantine(records_db, DEFAULT)
+        locks, audits = serving.lock is not None, settings.audit
+        approval = Approval(lock, quarantine, locks=locks, audits=audits)
         storage = Storage(serving.store, records_db, approval)
         with quiet_sdk(), report_warnings(report):
             gateway = Gateway(
@@ -105,16 +108,14 @@ def open_records(location: str, settings: Settings, report: Reporter, *, needed:
     return opened
 
 
-def _auth(ring: KeyRing, host: str, store: str) -> KeyVerifier | None:
-    """Keys are asked for wherever one was ever made; without, nobody else may reach us."""
-    if list(ring.list()):
-        return KeyVerifier(ring)
-    if host not in LOOPBACK:
+def _auth(ring: KeyRing, host: str, store: str) -> KeyVerifier:
+    """Keys are asked for as soon as one was ever made; without, nobody else may reach us."""
+    if host not in LOOPBACK and not ring.list():
         raise SettingsError(
             f"{host} can be reached by others, and no key was made: run "
             f"`toolcrib keys create NAME --store {store}`, or listen on 127.0.0.1"
         )
-    return None
+    return KeyVerifier(ring)
 
 
 # -- stdio and HTTP ------------------------------------------------------------------------------
@@ -147,6 +148,7 @@ async def _http(gateway: Gateway, host: str, port: int, report: Reporter) -> Non
     reach it under a name of its own.
     """
     listener = _listen(host, port)
+    monitor(gateway)
     app = gateway.server.http_app(
         path=PATH,
         host_origin_protection=host in LOOPBACK,

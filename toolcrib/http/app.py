@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from mimetypes import guess_type
@@ -23,6 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from toolcrib.access.keys import ANYONE
 from toolcrib.errors import (
     DeadlineError,
     OverloadedError,
@@ -35,10 +36,11 @@ from toolcrib.http.context import RequestContext, header, is_upload
 from toolcrib.http.errors import on_error, on_http, problem_response
 from toolcrib.http.openapi import document
 from toolcrib.http.routes import admin, health, knowledge, tools, turns
-from toolcrib.http.routing import JSON, Endpoint, make_routes
-from toolcrib.http.state import ServiceState
+from toolcrib.http.routing import JSON, Endpoint, make_routes, template_of
+from toolcrib.http.state import UPLOAD_FACTOR, ServiceState
+from toolcrib.http.workers import Shares
 from toolcrib.settings import Settings
-from toolcrib.telemetry import Telemetry
+from toolcrib.telemetry import UNMATCHED, Telemetry
 from toolcrib.tenants import Tenants, check_name
 
 __all__ = ["ENDPOINTS", "make_app", "openapi"]
@@ -85,9 +87,10 @@ def make_app(
     health.watch(state)
     authenticator = Authenticator(callers, state.workers)
     rates = RateLimiter(settings.service.rate)
+    routes = make_routes(ENDPOINTS)
     app = Starlette(
-        routes=[*make_routes(ENDPOINTS), Route("/openapi.json", _openapi), *_console()],
-        middleware=[Middleware(_Admission, state, authenticator, rates)],
+        routes=[*routes, Route("/openapi.json", _openapi), *_console()],
+        middleware=[Middleware(_Admission, state, authenticator, rates, routes)],
         exception_handlers={ToolcribError: on_error, HTTPException: on_http},
         lifespan=lambda _app: _life(state),
     )
@@ -100,8 +103,7 @@ def make_app(
 async def _life(state: ServiceState) -> AsyncGenerator[None]:
     yield
     state.draining = True
-    state.workers.close()
-    state.telemetry.close()
+    state.close()
 
 
 @cache
@@ -150,8 +152,11 @@ def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
 GUARDED = "/v1/"
 """What needs a key, and counts as work."""
 
-UPLOAD_FACTOR = 32
-"""Times `service.max_body_bytes`: the most in a body of JSON Lines."""
+PARSED = 8
+"""What a body takes once it is parsed as a whole, in times of its bytes; lines are not."""
+
+BODY_BYTES_PER_S = 16 * 1024
+"""How fast a body must come at least."""
 
 PLAIN = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 """What is said of every answer that says nothing else of itself."""
@@ -161,9 +166,15 @@ class _Admission:
     """Stands around the application; a plain ASGI middleware, since every request pays for it."""
 
     def __init__(
-        self, app: ASGIApp, state: ServiceState, authenticator: Authenticator, rates: RateLimiter
+        self,
+        app: ASGIApp,
+        state: ServiceState,
+        authenticator: Authenticator,
+        rates: RateLimiter,
+        routes: Sequence[Route],
     ) -> None:
         self._app = app
+        self._routes = routes
         self._state = state
         self._authenticator = authenticator
         self._rates = rates
@@ -178,6 +189,9 @@ class _Admission:
         context = RequestContext.begin(self._state, scope)
         out = _Out(send, context)
         try:
+            context.turned_away = "key"
+            self._authenticator.require_local(scope)
+            context.turned_away = None
             if scope["path"].startswith(GUARDED):
                 await self._guarded(scope, receive, out, context)
             else:
@@ -188,6 +202,9 @@ class _Admission:
                 await problem_response(error, context.request_id)(scope, receive, out)
         finally:
             took_ms = (time.perf_counter() - started) * 1000
+            if context.route == UNMATCHED:
+                # It got no further than this, yet its address may be one of ours.
+                context.route = template_of(self._routes, scope) or UNMATCHED
             self._state.telemetry.finished(context.summary(scope, took_ms))
 
     async def _guarded(
@@ -198,18 +215,19 @@ class _Admission:
             try:
                 async with deadline:
                     await self._admit(scope, context)
-                    # Of JSON Lines each is read by itself, so that many may come.
-                    times = UPLOAD_FACTOR if is_upload(scope) else 1
-                    bounded = _bounded(scope, receive, times * self._service.max_body_bytes)
-                    await self._app(scope, bounded, send)
+                    with self._share(context, scope) as body:
+                        bounded = self._bounded(scope, receive, body)
+                        await self._app(scope, bounded, send)
             except TimeoutError:
                 if not deadline.expired():
                     raise
                 context.turned_away = "deadline"
                 raise DeadlineError(
-                    f"no answer within {self._service.timeout_s:g} s; what was to be written may "
-                    "still be, and can be sent again"
+                    f"no answer within {self._service.timeout_s:g} s; what was written by then "
+                    "stays, and all of it can be sent again"
                 ) from None
+            finally:
+                context.is_over = True
 
     async def _admit(self, scope: Scope, context: RequestContext) -> None:
         """Find out who asks and of which namespace; raises for whom is turned away."""
@@ -245,6 +263,98 @@ class _Admission:
             if state.under_way <= self._service.concurrent // 2:
                 state.switch_interval.restore()
 
+    @contextmanager
+    def _share(self, context: RequestContext, scope: Scope) -> Generator[_Held]:
+        """A part of what the caller's key and tenant may have; raises where they have enough."""
+        places, owner = self._state.places, context.owner
+        if context.caller is not ANYONE and not places.has_room(owner, 1):
+            context.turned_away = "share"
+            raise OverloadedError(
+                "this key, or its namespace, has as many requests under way as are not kept for "
+                "others; wait for their answers"
+            )
+        held = _Held(context, self._state.bytes, 1 if is_upload(scope) else PARSED)
+        places.take(owner, 1)
+        try:
+            yield held
+        finally:
+            held.give_back()
+            places.take(owner, -1)
+
+    def _bounded(self, scope: Scope, receive: Receive, held: _Held) -> Receive:
+        """Receive no more than a body may have, at once where the header tells, nor too slowly.
+
+        Raises:
+            TooLargeError: it has more.
+            DeadlineError: its bytes do not come.
+        """
+        service = self._service
+        # Of JSON Lines each is read by itself, so that many may come.
+        most = service.max_body_bytes * (UPLOAD_FACTOR if is_upload(scope) else 1)
+        declared = header(scope, b"content-length") or b"0"
+        if declared.isdigit():
+            if int(declared[:20]) > most:
+                raise _too_large(most)
+            held.hold(int(declared[:20]))
+        received, waited_s, is_whole = 0, 0.0, False
+
+        async def bounded() -> Message:
+            nonlocal received, waited_s, is_whole
+            if is_whole:
+                return await receive()
+            began = time.monotonic()
+            allowed = asyncio.timeout(service.body_s + received / BODY_BYTES_PER_S - waited_s)
+            try:
+                async with allowed:
+                    message = await receive()
+            except TimeoutError:
+                if not allowed.expired():
+                    raise
+                held.context.turned_away = "body"
+                raise DeadlineError("the body comes too slowly; send it again") from None
+            waited_s += time.monotonic() - began
+            received += len(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
+            if received > most:
+                raise _too_large(most)
+            held.hold(received)
+            return message
+
+        return bounded
+
+
+class _Held:
+    """The bytes of memory that a body takes of its owner's share, for each of its own `times`."""
+
+    def __init__(self, context: RequestContext, shares: Shares, times: int) -> None:
+        self.context = context
+        self._shares = shares
+        self._times = times
+        self._bytes = 0
+
+    def hold(self, received: int) -> None:
+        """Hold what this many bytes of the body take.
+
+        Raises:
+            OverloadedError: the bodies of its key or tenant take as much as is not for others.
+        """
+        more = received * self._times - self._bytes
+        if more <= 0:
+            return
+        if not self._shares.has_room(self.context.owner, more):
+            self.context.turned_away = "share"
+            raise OverloadedError(
+                "the bodies under way take as much memory as there is for this key and its "
+                "namespace; send one after the other"
+            )
+        self._bytes += more
+        self._shares.take(self.context.owner, more)
+
+    def give_back(self) -> None:
+        """Hold nothing any more."""
+        self._shares.take(self.context.owner, -self._bytes)
+        self._bytes = 0
+
 
 class _Out:
     """Sends, adds what every answer has, and remembers the status."""
@@ -263,24 +373,6 @@ class _Out:
             headers += [pair for pair in PLAIN if pair[0] not in present]
             headers.append((b"x-request-id", self._context.request_id.encode("ascii")))
         await self._send(message)
-
-
-def _bounded(scope: Scope, receive: Receive, most: int) -> Receive:
-    """Receive no more than so many bytes; raises TooLargeError, at once where the header tells."""
-    declared = header(scope, b"content-length") or b"0"
-    if declared.isdigit() and int(declared[:20]) > most:
-        raise _too_large(most)
-    received = 0
-
-    async def bounded() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        if received > most:
-            raise _too_large(most)
-        return message
-
-    return bounded
 
 
 def _too_large(most: int) -> TooLargeError:

@@ -15,7 +15,7 @@ from toolcrib.access.keys import ANYONE, Caller
 from toolcrib.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
 from toolcrib.extras import import_extra
 from toolcrib.http.context import header
-from toolcrib.http.state import Workers
+from toolcrib.http.workers import Workers
 
 __all__ = ["Anyone", "Authenticator", "Callers", "RateLimiter", "is_loopback"]
 
@@ -59,16 +59,32 @@ class Authenticator:
         self._known: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
         self._is_open = isinstance(callers, Anyone)
 
+    def require_local(self, scope: Mapping[str, Any]) -> None:
+        """Stop what a page from elsewhere makes a browser send, also by a name that points here.
+
+        Raises:
+            ForbiddenError: nobody needs a key, and the request names another machine.
+        """
+        if not self._is_open:
+            return
+        host = header(scope, b"host") or b""
+        origin = header(scope, b"origin")
+        named = [_hostname("//" + host.decode("latin-1"))]
+        if origin is not None:
+            named.append(_hostname(origin.decode("latin-1")))
+        if not all(map(is_loopback, named)):
+            raise ForbiddenError(
+                "without keys only this machine is served, by the name localhost or its address"
+            )
+
     async def caller(self, scope: Mapping[str, Any]) -> Caller:
         """Who sends a request.
 
         Raises:
             UnauthenticatedError: without a key, or with one that does not hold.
-            ForbiddenError: no key is needed, but the request comes by way of a foreign page.
             StoreError: nobody can tell whether the key holds.
         """
         if self._is_open:
-            _require_local(scope)
             return ANYONE
         text = _key(scope)
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
@@ -155,23 +171,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _require_local(scope: Mapping[str, Any]) -> None:
-    """Stop what a page from elsewhere makes a browser send, also by a name that points here.
-
-    Raises:
-        ForbiddenError: the request is not addressed to this machine by its own name.
-    """
-    host = header(scope, b"host") or b""
-    origin = header(scope, b"origin")
-    named = [_hostname("//" + host.decode("latin-1"))]
-    if origin is not None:
-        named.append(_hostname(origin.decode("latin-1")))
-    if not all(map(is_loopback, named)):
-        raise ForbiddenError(
-            "without keys only this machine is served, by the name localhost or its address"
-        )
 
 
 def _hostname(url: str) -> str:

@@ -115,6 +115,8 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             "version": __version__,
         },
+        "servers": [{"url": "/", "description": "The service that this document is from."}],
+        "security": [{name: []} for name in SECURITY],
         "paths": paths,
         "components": {"schemas": schemas.shared, "securitySchemes": SECURITY, "responses": shared},
         "tags": [{"name": name, "description": says} for name, says in TAGS.items()],
@@ -165,8 +167,8 @@ def _operation(endpoint: Endpoint, schemas: _Schemas, shared: dict[str, Any]) ->
     if more.strip():
         made["description"] = cleandoc(more)
     is_guarded = endpoint.path not in OPEN
-    if is_guarded:
-        made["security"] = [{name: []} for name in SECURITY]
+    if not is_guarded:
+        made["security"] = []
     if parameters := list(_parameters(endpoint, schemas, is_guarded=is_guarded)):
         made["parameters"] = parameters
     if endpoint.body is not None:

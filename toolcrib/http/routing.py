@@ -15,7 +15,8 @@ from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
+from starlette.types import Scope
 
 from toolcrib.errors import ToolcribError
 from toolcrib.http.context import RequestContext, context_of, header, is_upload
@@ -36,6 +37,7 @@ __all__ = [
     "answer",
     "documented",
     "make_routes",
+    "template_of",
 ]
 
 JSON = "application/json"
@@ -149,7 +151,11 @@ class Endpoint:
     @property
     def template(self) -> str:
         """The path as it is documented, and counted."""
-        return self.path.replace(":path", "")
+        return _template(self.path)
+
+
+def _template(path: str) -> str:
+    return path.replace(":path", "")
 
 
 def _taken(call: Call) -> dict[str, Any]:
@@ -181,6 +187,12 @@ def _route(path: str, methods: Mapping[str, Endpoint]) -> Route:
     # Starlette would answer HEAD wherever it answers GET.
     made.methods = set(methods)
     return made
+
+
+def template_of(routes: Sequence[Route], scope: Scope) -> str | None:
+    """The documented path that a request's address fits, whatever its method; None for none."""
+    fits = (route for route in routes if route.matches(scope)[0] is not Match.NONE)
+    return next((_template(route.path) for route in fits), None)
 
 
 async def _respond(endpoint: Endpoint, context: RequestContext, request: Request) -> Response:
@@ -252,7 +264,7 @@ async def _body(kind: Any, context: RequestContext, request: Request) -> Any:
         _require_json(request)
     if len(content) <= LARGE:
         return _parsed(kind, content)
-    return await context.state.workers.read(lambda: _parsed(kind, content))
+    return await context.run(lambda: _parsed(kind, content))
 
 
 def _parsed(kind: Any, content: bytes) -> Any:

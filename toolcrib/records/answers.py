@@ -27,6 +27,8 @@ class ToolHit:
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tool"}
+    RULES: ClassVar = ("always_active", "required", "pass_through", "kept", "fallback")
+    """Why tools come that a turn did not rank, or not high enough; such a leg is 1."""
 
     rank: int
     score: Score
@@ -57,6 +59,11 @@ class ToolHit:
     def description(self) -> str:
         """The tool's description."""
         return self.tool.description
+
+    @property
+    def rule(self) -> str | None:
+        """By which rule the tool is there, None where it is there for its rank."""
+        return next((rule for rule in self.RULES if rule in self.legs), None)
 
 
 @dataclass(frozen=True, slots=True)

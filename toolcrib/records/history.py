@@ -15,7 +15,7 @@ from toolcrib.records.knowledge import CollectionHit
 from toolcrib.records.scope import Sensitivity
 from toolcrib.records.turns import Entity, Outcome, RouteKind
 
-__all__ = ["DecisionRecord", "FeedbackRecord", "OutcomeRecord"]
+__all__ = ["DecisionRecord", "FeedbackRecord", "OutcomeRecord", "ToolRecord", "ToolsRecord"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,17 @@ class ContextRecord:
 
 @dataclass(frozen=True, slots=True)
 class ToolRecord:
-    """A tool that was returned."""
+    """A tool that was returned, and by which rule, where it was not for its rank."""
 
     id: str
     score: Score
     probability: Score | None
+    rule: Annotated[str | None, UNLESS_NONE] = None
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the search found it; what a rule adds has neither score nor probability."""
+        return self.score > 0 or self.probability is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,17 @@ class ToolsRecord:
     threshold: Score | None
     fallback: bool
     items: tuple[ToolRecord, ...]
+
+    @property
+    def first(self) -> ToolRecord | None:
+        """The first tool of the ranking, of which the confidence speaks, wherever it stands."""
+        found = [each for each in self.items if each.is_found]
+        return max(found, key=lambda each: each.score, default=None)
+
+    @property
+    def by_rule(self) -> frozenset[str]:
+        """The ids of the tools that came whatever their rank."""
+        return frozenset(each.id for each in self.items if each.rule or not each.is_found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from toolcrib.errors import StoreDamagedError, StoreWriteError
 from toolcrib.records.codec import adapter, as_json
-from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
+from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolRecord
 from toolcrib.records.turns import Decision, Outcome, RouteKind
 from toolcrib.router.settings import SQLITE, TelemetrySettings
 
@@ -164,6 +164,7 @@ def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, A
         **made,
         "at": _iso(at),
         "context": {**made["context"], "entities": [each["type"] for each in entities]},
+        "tools": {**made["tools"], "items": _items(decision)},
         "signals": _own_words(decision),
         "text": _texts(decision, made) if text else None,
     }
@@ -183,6 +184,11 @@ def outcome_record(
 ) -> dict[str, Any]:
     """How a call of a tool, named by its id, ended at `at` (Unix time)."""
     return as_json(OutcomeRecord(decision_id, _iso(at), tool, outcome, took_ms))
+
+
+def _items(decision: Decision) -> list[ToolRecord]:
+    hits = decision.tools.tools
+    return [ToolRecord(hit.id, hit.score, hit.probability, hit.rule) for hit in hits]
 
 
 def _texts(decision: Decision, made: dict[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,8 @@ class Reason(StrEnum):
     KNOWLEDGE = "knowledge"
     BOTH = "both"
     GENERAL = "general"
+    NO_TOOL_FITS = "no-tool-fits"
+    NO_COLLECTION_FITS = "no-collection-fits"
     SMALLTALK = "smalltalk"
     NO_TIME = "no-time"
     NO_WORDS = "no-words"
@@ -50,6 +52,8 @@ REASONS: Mapping[Reason, str] = {
     Reason.KNOWLEDGE: "written knowledge answers this",
     Reason.BOTH: "this needs a tool and what is written about it",
     Reason.GENERAL: "neither the tools nor the collections fit",
+    Reason.NO_TOOL_FITS: "no tool fits",
+    Reason.NO_COLLECTION_FITS: "no collection fits",
     Reason.SMALLTALK: "nothing is looked up for this: {}",
     Reason.NO_TIME: "no time was left",
     Reason.NO_WORDS: "the turn holds no words",
@@ -70,22 +74,30 @@ EVEN = 0.5
 class RouteEvidence:
     """What is known when a turn must be sent somewhere.
 
-    With `gate_decides` tools that the gate has not let through are none. `late`: there was no
-    time to look for anything.
+    With `gate_decides` tools that the gate has not let through are none. `unasked`: the stages
+    that were left out or failed, of which `tools` and `knowledge` count.
     """
 
     context: Context
     tools: FindResult
     knowledge: KnowledgeResult
     gate_decides: bool = False
-    late: bool = False
+    unasked: frozenset[str] = frozenset()
+
+    @property
+    def saw_tools(self) -> bool:
+        """Whether tools were looked for, and any was found, however unfit."""
+        return "tools" not in self.unasked and bool(self.tools.tools)
+
+    @property
+    def saw_passages(self) -> bool:
+        """Whether passages were looked for, and any was found, however unfit."""
+        return bool(self.knowledge.passages) or self.knowledge.fit is not None
 
     @property
     def has_tools(self) -> bool:
         """Whether there is any tool to give."""
-        if self.gate_decides and self.tools.verdict != "accept":
-            return False
-        return bool(self.tools.tools)
+        return self.saw_tools and not (self.gate_decides and self.tools.verdict != "accept")
 
     def known(self) -> tuple[float, ...]:
         """What the regressions weigh.
@@ -114,32 +126,55 @@ def choose_route(evidence: RouteEvidence) -> Route:
     context = evidence.context
     if context.smalltalk is not None:
         return Route("none", evidence.tools.reason, context.confidences.get("smalltalk"))
-    if evidence.late:
-        return Route("general", Reason.NO_TIME.said())
+    if not (evidence.saw_tools or evidence.saw_passages):
+        return Route("general", _why_general(evidence))
     likely = _likely(evidence)
-    kind = max(likely, key=lambda each: likely[each])
+    given = _routes(tools=evidence.has_tools, knowledge=bool(evidence.knowledge.passages))
+    kind = max(given, key=lambda each: likely[each])
     guess: RouteKind = "knowledge" if context.need == "know" else "tools"
-    reason = Reason(kind).said()
+    reason = _why_general(evidence) if kind == "general" else Reason(kind).said()
     if kind == guess:
         return Route(kind, reason, likely[kind])
     told = ", ".join(f"{each} {share:.2f}" for each, share in likely.items())
     return Route(kind, f"{reason} ({told})", likely[kind], corrected_from=guess)
 
 
+def _routes(*, tools: bool, knowledge: bool) -> tuple[RouteKind, ...]:
+    """The routes that there are with tools, with passages, with both or neither."""
+    needs = {"tools": (tools,), "knowledge": (knowledge,), "both": (tools, knowledge)}
+    return tuple(kind for kind in WEIGHTS if all(needs.get(kind, ())))
+
+
 def _likely(evidence: RouteEvidence) -> dict[RouteKind, float]:
-    """How likely each route is right, of those that there is something for."""
+    """How likely each route is right, of those that there is something for.
+
+    What nobody looked for may be right too. Where thresholds have held back all, they may be
+    wrong, so that "nothing fits" is never certain.
+    """
     known = evidence.known()
-    closed: set[RouteKind] = set()
-    if not evidence.has_tools:
-        closed |= {"tools", "both"}
-    if not evidence.knowledge.passages:
-        closed |= {"knowledge", "both"}
-    logits: dict[RouteKind, float] = {
-        kind: sum(weight * value for weight, value in zip(weights, known, strict=True))
-        for kind, weights in WEIGHTS.items()
-        if kind not in closed
-    }
-    return softmax(logits)
+    there = _routes(
+        tools=evidence.has_tools or "tools" in evidence.unasked,
+        knowledge=bool(evidence.knowledge.passages) or "knowledge" in evidence.unasked,
+    )
+    if len(there) == 1:
+        there = _routes(tools=evidence.saw_tools, knowledge=evidence.saw_passages)
+    return softmax(
+        {
+            kind: sum(weight * value for weight, value in zip(WEIGHTS[kind], known, strict=True))
+            for kind in there
+        }
+    )
+
+
+def _why_general(evidence: RouteEvidence) -> str:
+    """What was looked at and does not fit, and why the rest was not."""
+    if evidence.saw_tools and evidence.saw_passages:
+        return Reason.GENERAL.said()
+    tools = Reason.NO_TOOL_FITS.said() if evidence.saw_tools else evidence.tools.reason
+    passages = evidence.knowledge.reason
+    if evidence.saw_passages:
+        passages = Reason.NO_COLLECTION_FITS.said()
+    return ", and ".join(dict.fromkeys((tools, passages)))
 
 
 def _log_odds(probability: float | None) -> float:

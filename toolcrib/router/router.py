@@ -21,7 +21,7 @@ import numpy as np
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.errors import QueryError, ToolcribError
-from toolcrib.records import Collection, Context, Decision, FindResult, KnowledgeResult, Route, Turn
+from toolcrib.records import Collection, Context, Decision, KnowledgeResult, Route, Turn
 from toolcrib.records.scope import is_above
 from toolcrib.retrieval.hybrid import has_words
 from toolcrib.retrieval.legs import EncodedQuery
@@ -124,7 +124,8 @@ _SQL = re.compile(
     re.IGNORECASE,
 )
 _TRACE = re.compile(
-    r"^Traceback \(most recent call last\)|^\s+at [\w.$<>]+\(|^panic: |\bCaused by: ", re.MULTILINE
+    r"^Traceback \(most recent call last\)|^[^\S\n]+at [\w.$<>]+\(|^panic: |\bCaused by: ",
+    re.MULTILINE,
 )
 _FENCE = re.compile(r"^```", re.MULTILINE)
 
@@ -191,7 +192,6 @@ class Budget:
         self._clock = clock
         self._start = clock()
         self._waiting: set[str] = set(STAGES)
-        self._left_out: set[str] = set()
         self.took_ms: dict[str, float] = {}
         self.degraded: list[str] = []
 
@@ -199,11 +199,6 @@ class Budget:
     def spent_ms(self) -> float:
         """Milliseconds since the turn began."""
         return (self._clock() - self._start) * 1000
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether there was time for neither tools nor knowledge."""
-        return {"tools", "knowledge"} <= self._left_out
 
     def admits(self, stage: str) -> bool:
         """Whether a stage still fits, beside those to come whose loss would be dearer."""
@@ -227,7 +222,6 @@ class Budget:
         self._waiting.discard(stage)
         if self.admits(stage):
             return True
-        self._left_out.add(stage)
         self.degraded.append(stage)
         self._costs.forget(stage)
         return False
@@ -291,8 +285,8 @@ class Router:
         return self._detector(turn).detect(turn.text, query)
 
     def _detector(self, turn: Turn) -> Detector:
-        """Who reads a turn; a caller's scope keeps from it what is named beyond."""
-        return self.detector if from_scope(turn.scope) is None else self.stranger
+        """Who reads a turn; its reach keeps from it what is named beyond."""
+        return self.detector if from_scope(turn.reach) is None else self.stranger
 
     def find_knowledge(self, turn: Turn) -> KnowledgeResult:
         """The passages for a question, whatever kind of turn it is."""
@@ -323,7 +317,7 @@ class Router:
         budget = Budget(self.limits, self.costs, self.clock, budget_ms)
         decision_id = uuid.uuid4().hex
         if not has_words(turn.text):
-            return _wordless(decision_id, turn, budget, self.limits)
+            return self._wordless(decision_id, turn, budget, shown)
         searched = self._search_text(turn, budget)
         query = budget.timed("encode", lambda: self.tools.encode(searched.text))
         context = self._context(turn, query, budget)
@@ -334,9 +328,8 @@ class Router:
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
-        route = choose_route(
-            RouteEvidence(context, found, knowledge, self.gate_decides, late=budget.is_spent)
-        )
+        unasked = frozenset(budget.degraded)
+        route = choose_route(RouteEvidence(context, found, knowledge, self.gate_decides, unasked))
         limits = self.limits
         return Decision(
             id=decision_id,
@@ -350,6 +343,25 @@ class Router:
             degraded=_once(budget.degraded, query.degraded, found.degraded, knowledge.degraded),
             max_tool_calls=limits.max_tool_calls,
             tool_timeout_s=limits.tool_timeout_s,
+        )
+
+    def _wordless(
+        self, decision_id: str, turn: Turn, budget: Budget, shown: Sequence[str]
+    ) -> Decision:
+        reason, context = Reason.NO_WORDS.said(), Context(turn.text)
+        selection = self.tools.always(turn, reason, shown)
+        return Decision(
+            id=decision_id,
+            context=context,
+            route=Route("none", reason),
+            tools=selection.result,
+            knowledge=KnowledgeResult(reason=reason),
+            search_text="",
+            signals=_once(text_signals(turn), _ceilings(turn, context), selection.signals),
+            took_ms={"total": budget.spent_ms},
+            degraded=("no-words",),
+            max_tool_calls=self.limits.max_tool_calls,
+            tool_timeout_s=self.limits.tool_timeout_s,
         )
 
     def _context(self, turn: Turn, query: EncodedQuery, budget: Budget) -> Context:
@@ -393,11 +405,10 @@ class Router:
         self, turn: Turn, query: EncodedQuery, budget: Budget, k: int | None, shown: Sequence[str]
     ) -> Selection:
         reranking = self.tools.reranks and budget.admitted("rerank")
-        late = FindResult(query.text, (), {}, verdict="abstain", reason=Reason.NO_TIME.said())
-        selection = budget.run(
-            "tools",
-            lambda: self.tools.find(turn, query, k, shown, reranking=reranking),
-            Selection(late),
+        if not budget.admitted("tools"):
+            return self.tools.always(turn, Reason.NO_TIME.said(), shown)
+        selection = budget.timed(
+            "tools", lambda: self.tools.find(turn, query, k, shown, reranking=reranking)
         )
         if "rerank" in selection.result.took_ms:
             self.costs.learn("rerank", selection.result.took_ms["rerank"])
@@ -434,7 +445,7 @@ class Router:
 
     def _reach(self, turn: Turn) -> tuple[Collection, ...]:
         knowledge = self.knowledge
-        return knowledge.catalogue.within(turn.scope, turn.max_sensitivity) if knowledge else ()
+        return knowledge.catalogue.within(turn.reach) if knowledge else ()
 
 
 def _ceilings(turn: Turn, context: Context) -> tuple[str, ...]:
@@ -461,21 +472,3 @@ def _kept(route: Route, knowledge: KnowledgeResult) -> KnowledgeResult:
     if route.kind in ("knowledge", "both", "none"):
         return knowledge
     return replace(knowledge, passages=(), verdict="abstain", reason=route.reason)
-
-
-def _wordless(decision_id: str, turn: Turn, budget: Budget, limits: Limits) -> Decision:
-    reason = Reason.NO_WORDS.said()
-    context = Context(turn.text)
-    return Decision(
-        id=decision_id,
-        context=context,
-        route=Route("none", reason),
-        tools=FindResult(turn.text, (), {}, verdict="abstain", reason=reason),
-        knowledge=KnowledgeResult(reason=reason),
-        search_text="",
-        signals=(*text_signals(turn), *_ceilings(turn, context)),
-        took_ms={"total": budget.spent_ms},
-        degraded=("no-words",),
-        max_tool_calls=limits.max_tool_calls,
-        tool_timeout_s=limits.tool_timeout_s,
-    )

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from toolcrib.records import FindResult, Route, Sensitivity, ToolHit, ToolSpec, Turn
+from toolcrib.records import FindResult, Route, ToolHit, ToolSpec, Turn
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery
@@ -25,7 +25,6 @@ from toolcrib.store.filters import (
     Range,
     all_of,
     from_scope,
-    up_to,
 )
 from toolcrib.store.payload import read_tool
 
@@ -126,8 +125,8 @@ def _preference(need: _Need, record: Record) -> tuple[bool, bool, str]:
 _ACTIVE = Equals("always_active", value=True)
 
 
-def compatible(settings: ToolSettings, ceiling: Sensitivity | None = None) -> Filter | None:
-    """What the settings, and a turn's ceiling of sensitivity, let through; None for everything.
+def compatible(settings: ToolSettings) -> Filter | None:
+    """What the settings let through; None for everything.
 
     It belongs inside the legs: what is cut from an answer has taken a place in it.
 
@@ -140,7 +139,6 @@ def compatible(settings: ToolSettings, ceiling: Sensitivity | None = None) -> Fi
         _not_above("avg_latency_ms", settings.max_latency_ms),
         Not(AnyOf("safety_tags", sorted(tags))) if tags else None,
         None if servers is None else AnyOf("server", sorted(servers)),
-        up_to(ceiling),
     )
 
 
@@ -207,13 +205,13 @@ class ToolSelector:
         """
         found = {hit.id: hit for hit in hits}
         active = self._active(allowed) if reach is None else reach.active
-        first = [found.pop(spec.id, None) or _added(spec, "always_active") for spec in active]
+        first = [_by_rule(found.pop(spec.id, None), spec, "always_active") for spec in active]
         chosen = [*first, *_cut(list(found.values()), reach)]
         tools = [hit.tool for hit in chosen]
         needed, signals = required(self._store, tools, allowed, self.settings.max_required)
         whole: list[ToolHit] = []
         for hit in chosen:
-            whole += [hit, *(_added(spec, "required") for spec in needed.get(hit.id, []))]
+            whole += [hit, *(_by_rule(None, spec, "required") for spec in needed.get(hit.id, []))]
         return _ranked(whole), signals
 
     def append_only(
@@ -232,7 +230,7 @@ class ToolSelector:
         if absent:
             only = HasId(frozenset(map(point_id, absent)))
             kept = self._specs(all_of(only, allowed))
-            known |= {spec.id: _added(spec, "kept") for spec in kept}
+            known |= {spec.id: _by_rule(None, spec, "kept") for spec in kept}
         order = dict.fromkeys((*previous_ids, *(hit.id for hit in hits)))
         return _ranked(known[tool_id] for tool_id in order if tool_id in known)
 
@@ -260,12 +258,15 @@ def _cut(hits: list[ToolHit], reach: Reach | None) -> list[ToolHit]:
     if reach.everything is None:
         return hits[: reach.k]
     there = {tool.id for tool in reach.active} | {hit.id for hit in hits}
-    unfound = [spec for spec in reach.everything if spec.id not in there]
-    return [*hits, *(_added(spec, "pass_through") for spec in unfound)]
+    found = [_by_rule(hit, hit.tool, "pass_through") for hit in hits[reach.k :]]
+    rest = [spec for spec in reach.everything if spec.id not in there]
+    return [*hits[: reach.k], *found, *(_by_rule(None, spec, "pass_through") for spec in rest)]
 
 
-def _added(spec: ToolSpec, why: str) -> ToolHit:
-    return ToolHit(rank=0, score=0.0, tool=spec, legs={why: 1.0})
+def _by_rule(found: ToolHit | None, spec: ToolSpec, rule: str) -> ToolHit:
+    """The tool as it was found, if it was, and by which rule it comes anyway."""
+    hit = found or ToolHit(rank=0, score=0.0, tool=spec)
+    return replace(hit, legs=hit.legs | {rule: 1.0})
 
 
 def _ranked(hits: Iterable[ToolHit]) -> list[ToolHit]:
@@ -318,7 +319,7 @@ class ToolStage:
         limits, allowed = self._limits(turn)
         reach = self._selector.reach(allowed, k)
         retriever = self._retriever if reranking else self._first_stage
-        options = SearchOptions(reach.limit, turn.scope, limits, gate=False)
+        options = SearchOptions(reach.limit, turn.reach, limits, gate=False)
         found = retriever.find(query, options)
         hits, signals = self._selector.complete(found.tools, allowed, reach)
         if self._settings.append_only:
@@ -333,7 +334,7 @@ class ToolStage:
         if self._settings.append_only:
             hits = self._selector.append_only(shown, hits, allowed)
         result = FindResult(turn.text, tuple(hits), {}, verdict="abstain", reason=reason)
-        return Selection(result, signals)
+        return Selection(result, signals, shown=frozenset(shown))
 
     def judged(self, turn: Turn, route: Route, selection: Selection) -> FindResult:
         """What the route leaves.
@@ -356,13 +357,13 @@ class ToolStage:
             general = self._retriever.general(self._limits(turn)[1])
         if general is None:
             return replace(found, tools=kept, verdict="abstain", reason=route.reason)
-        hits = _with(kept, general)
+        hits = _with(kept, _by_rule(general, general.tool, "fallback"))
         return replace(found, tools=hits, verdict="fallback", reason=route.reason, fallback=True)
 
     def _limits(self, turn: Turn) -> tuple[Filter | None, Filter | None]:
-        """What settings and destination let through, and that within the caller's scope."""
-        limits = compatible(self._settings, turn.max_sensitivity)
-        return limits, all_of(from_scope(turn.scope), limits)
+        """What the settings let through, and that within the turn's reach."""
+        limits = compatible(self._settings)
+        return limits, all_of(from_scope(turn.reach), limits)
 
 
 def _with(kept: Sequence[ToolHit], general: ToolHit) -> tuple[ToolHit, ...]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from toolcrib.errors import MissingExtraError, StoreError, StoreUnavailableError, StoreWriteError
+from toolcrib.retries import Retries
 
 try:
     import httpx
-    import stamina
     from qdrant_client import QdrantClient, models
     from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
     from qdrant_client.http.exceptions import (
@@ -47,9 +48,7 @@ points outside its scope."""
 MAX_BATCH_BYTES = 4 * 2**20
 """A server refuses bodies above 32 MB by default, and proxies before it often above 8."""
 
-TRIES = 3
-FIRST_PAUSE_S = 0.2
-LONGEST_PAUSE_S = 5.0
+RETRIES = Retries(attempts=3, first_s=0.2, longest_s=5.0, spread_s=0.2)
 
 _TOO_BUSY = frozenset({429, 502, 503, 504})
 _START_IT = "start it with `docker compose up -d`"
@@ -150,19 +149,9 @@ class QdrantConnection:
             StoreError: the server refused; the message has its words.
         """
         try:
-            for attempt in stamina.retry_context(
-                on=_may_pass,
-                attempts=TRIES,
-                timeout=None,
-                wait_initial=FIRST_PAUSE_S,
-                wait_max=LONGEST_PAUSE_S,
-                wait_jitter=FIRST_PAUSE_S,
-            ):
-                with attempt:
-                    return call(*args, **kwargs)
+            return RETRIES(partial(call, *args, **kwargs), _may_pass)
         except (ApiException, QdrantException, ValueError, KeyError) as failure:
             raise self._explained(what, failure) from failure
-        raise AssertionError("unreachable: the last try returns or raises")
 
     def write(
         self,
@@ -233,7 +222,7 @@ class QdrantConnection:
             StoreError: it is older than `MIN_SERVER`, or not a Qdrant server.
         """
         version = self.ask("asking for its version", self.client.info).version
-        numbers = re.match(r"(\d+)\.(\d+)", version)
+        numbers = re.match(r"\A(\d+)\.(\d+)", version)
         if numbers is None or (int(numbers[1]), int(numbers[2])) < MIN_SERVER:
             wanted = ".".join(map(str, MIN_SERVER))
             raise StoreError(
@@ -313,6 +302,6 @@ def _may_pass(failure: Exception) -> bool | float:
         case UnexpectedResponse(status_code=status):
             return status in _TOO_BUSY
         case ResourceExhaustedResponse(retry_after_s=seconds):
-            return min(max(seconds, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+            return min(max(seconds, RETRIES.first_s), RETRIES.longest_s)
         case _:
             return False

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolcrib.errors import MissingExtraError
 from toolcrib.extras import import_extra
 
 __all__ = ["import_train"]
+
+CPU_BUILD = (
+    "; without an NVIDIA GPU first `pip install torch --index-url "
+    "https://download.pytorch.org/whl/cpu`, which is a fraction of the size"
+)
 
 
 def import_train(module: str) -> Any:
@@ -15,4 +21,7 @@ def import_train(module: str) -> Any:
     Raises:
         MissingExtraError: the extra is not installed.
     """
-    return import_extra(module, "training", "train")
+    try:
+        return import_extra(module, "training", "train")
+    except MissingExtraError as missing:
+        raise MissingExtraError("training", missing.extra, CPU_BUILD) from missing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -72,7 +73,7 @@ __all__ = [
 
 BUNDLED = "bundled"
 WORK = "work"
-"""The folder beside the model that holds the run: what it was asked, checkpoints, float weights."""
+"""The folder in the model's that holds the run until it is done: checkpoints, float weights."""
 
 RERANKER_NEGATIVES = 7
 MAX_TOKENS = 256
@@ -92,8 +93,8 @@ class TrainingPlan:
     `base`: `bundled`, or a folder or hub name of sentence-transformers. `corpora`: tools
     without queries, by name. `unseen`: data sets that must not leak into the training texts.
     `limit` and `corpus_limit` bound the pairs of a data set and of a corpus. `checked`: whether
-    development queries choose. `judged`: at most so many test queries of a
-    data set judge.
+    development queries choose. `judged`: at most so many test queries of a data set judge.
+    `keep_work`: checkpoints and float weights stay in `out/work`.
     """
 
     out: Path
@@ -108,6 +109,7 @@ class TrainingPlan:
     judged: int | None = None
     checked: bool = True
     seed: int = 0
+    keep_work: bool = False
 
     @property
     def kind(self) -> Literal["encoder", "reranker"]:
@@ -162,7 +164,7 @@ def train(plan: TrainingPlan, settings: Settings, report: Stage) -> TrainingResu
         seed=plan.seed,
         progress=lambda done, total: report("mining negatives", done, total),
     )
-    _claim(work, plan, data)
+    run = _claim(work, plan, data)
 
     def step(done: int, total: int) -> None:
         report("training", done, total)
@@ -185,26 +187,34 @@ def train(plan: TrainingPlan, settings: Settings, report: Stage) -> TrainingResu
     outcome = TrainingResult(
         gathered.pairs, gathered.left_out, data.digest, account, agreed, verdict
     )
-    add_to_card(plan.out, asdict(outcome))
+    add_to_card(plan.out, {**asdict(outcome), "run": run})
+    if not plan.keep_work:
+        shutil.rmtree(work)
     return outcome
 
 
-def _claim(work: Path, plan: TrainingPlan, data: TrainingData) -> None:
-    """Keep the folder for this run; a run that was asked for something else is not continued."""
+def _claim(work: Path, plan: TrainingPlan, data: TrainingData) -> dict[str, Any]:
+    """Keep the folder for this run; one that was asked for something else stays as it is."""
     asked = {
         "kind": plan.kind,
         "base": plan.base,
         "data_sha256": data.digest,
         "settings": asdict(plan.settings),
     }
-    path = work / "run.json"
-    if path.exists() and json.loads(path.read_bytes()) != asked:
+    path, card = work / "run.json", plan.out / "card.json"
+    known = json.loads(path.read_bytes()) if path.exists() else None
+    if known is None and card.exists():
+        known = json.loads(card.read_bytes()).get("run")
+    if known is not None and known != asked:
+        if not path.exists():
+            shutil.rmtree(work, ignore_errors=True)  # the base, and nothing of a run
         raise TrainingError(
-            f"{work} holds a run on other data or with other settings; finish that one, remove "
+            f"{plan.out} holds a run on other data or with other settings; finish that one, remove "
             "the folder, or name another --out",
         )
     work.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(asked, indent=2) + "\n", encoding="utf-8")
+    return asked
 
 
 def _base(plan: TrainingPlan, work: Path) -> str:

@@ -141,6 +141,7 @@ export interface Held {
   findings: readonly Finding[];
   since: string;
   spec: ToolSpec;
+  written_by: string;
 }
 
 export interface HeldTools {
@@ -324,6 +325,7 @@ export interface ToolRecord {
   id: string;
   score: number;
   probability: number | null;
+  rule?: string;
 }
 
 export interface ToolReport {

@@ -85,6 +85,15 @@ function HeldSheet({ held, done }: { held: Held; done: () => void }): VNode {
         <Fact name="server">
           <Untrusted text={held.server || "none"} />
         </Fact>
+        <Fact name="sent by">
+          {held.written_by ? (
+            <>
+              the key <code>{held.written_by}</code>
+            </>
+          ) : (
+            "no key"
+          )}
+        </Fact>
         <Fact name="held since">{when(held.since)}</Fact>
         <Fact name="digest">
           <code>{held.digest}</code>
@@ -94,7 +103,7 @@ function HeldSheet({ held, done }: { held: Held; done: () => void }): VNode {
         </Fact>
       </dl>
       <h2>What the audit found</h2>
-      <Findings findings={held.findings} />
+      <Findings findings={held.findings} spec={held.spec} />
       <Served held={held} />
       {mayWrite.value ? (
         <p class="row">
@@ -173,7 +182,7 @@ function Judgement({ held, choice, close, done }: JudgementProps): VNode {
     setBusy(true);
     try {
       const path = `v1/quarantine/${idPath(held.tool_id)}`;
-      await call(path, { method: "POST", body: { verdict: choice } });
+      await call(path, { method: "POST", body: { verdict: choice, digest: held.digest } });
       announce(`${held.tool_id}: ${choice === "approve" ? "approved" : "rejected"}`);
       close();
       done();

@@ -10,16 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from toolcrib.access.quarantine import Held
 from toolcrib.crib import Crib
-from toolcrib.errors import ForbiddenError, UnknownToolError
+from toolcrib.errors import ForbiddenError, ToolChangedError, UnknownToolError
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routes.tools import ToolId, is_allowed, write_tools
-from toolcrib.http.routing import Body, Endpoint, answer
+from toolcrib.http.routing import Body, Endpoint, answer, documented
 from toolcrib.records import Scope
 from toolcrib.tenants import DEFAULT
 
@@ -56,9 +56,29 @@ class HeldTools:
 
 
 class VerdictBody(Body):
-    """What becomes of a tool that is held back: it is served from now on, or forgotten."""
+    """What becomes of a held tool: it is served from now on, or forgotten.
+
+    An approval names the `digest` that was shown; a rejection may.
+    """
+
+    model_config = documented(
+        **{
+            "if": {"properties": {"verdict": {"const": "approve"}}},
+            "then": {"required": ["digest"]},
+        }
+    )
 
     verdict: Literal["approve", "reject"]
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = Field(
+        default=None, validate_default=True
+    )
+
+    @field_validator("digest")
+    @classmethod
+    def _approval_names_it(cls, digest: str | None, info: ValidationInfo) -> str | None:
+        if digest is None and info.data.get("verdict") == "approve":
+            raise ValueError("an approval names the digest that was shown")
+        return digest
 
 
 async def list_quarantine(context: RequestContext) -> Response:
@@ -72,25 +92,46 @@ def _in_reach(context: RequestContext) -> tuple[Held, ...]:
 
 
 async def judge_tool(context: RequestContext, tool_id: ToolId, body: VerdictBody) -> None:
-    """Approve a tool that is held back, so that it is served from now on, or forget it."""
-    await context.write(partial(_judge, context, tool_id, approve=body.verdict == "approve"))
+    """Approve a tool that is held back, so that it is served from now on, or forget it.
+
+    An approval names the digest that was shown: what is held under another one by now is not
+    approved. The key that sent the tool may not approve it, unless `service.approve_own` is on.
+    """
+    await context.write(partial(_judge, context, tool_id, body))
 
 
-def _judge(context: RequestContext, tool_id: str, crib: Crib, *, approve: bool) -> None:
+def _judge(context: RequestContext, tool_id: str, body: VerdictBody, crib: Crib) -> None:
     quarantine = context.quarantine()
     with context.state.lock(context.namespace):
         held = quarantine.held(tool_id)
         if held is None or not is_allowed(context.scope(), held.spec):
             reach = [each.tool_id for each in _in_reach(context)]
             raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, reach, n=3)))
-        if not approve:
+        if body.digest is not None:
+            held = quarantine.shown(tool_id, body.digest)
+        if body.verdict == "reject":
             quarantine.reject(tool_id)
             return
+        _require_other(context, held)
         # In this order: what dies in between is held back still, and can be approved again.
-        written = write_tools(crib, [("the quarantine", held.spec)], context.scope(), None, None)
+        written, _ = write_tools(crib, [("the quarantine", held.spec)], context.scope(), None)
         if written.refused:
             raise ForbiddenError(written.refused[0].reason)
-        quarantine.release(tool_id)
+        quarantine.release(held)
+
+
+def _require_other(context: RequestContext, held: Held) -> None:
+    """See that nobody approves what they sent themselves.
+
+    Raises:
+        ForbiddenError: they do.
+    """
+    is_own = held.written_by and held.written_by == context.caller.key_id
+    if is_own and not context.state.settings.service.approve_own:
+        raise ForbiddenError(
+            f"this key sent {held.tool_id!r} itself: another key has to approve it, or an operator "
+            "by `toolcrib approve`; where one person has all keys, set service.approve_own"
+        )
 
 
 # -- evaluation reports: pages that were written elsewhere, shown without being trusted --------
@@ -160,7 +201,7 @@ def _folder(context: RequestContext) -> Path | None:
 
 
 PATH = "/v1/quarantine"
-ERRORS = (UnknownToolError,)
+ERRORS = (UnknownToolError, ToolChangedError)
 
 ENDPOINTS = (
     Endpoint("GET", PATH, list_quarantine, "quarantine", HeldTools),
