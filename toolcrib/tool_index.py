@@ -12,9 +12,9 @@ from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownToolError
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
-from toolcrib.indexers.integrity import Fault, find_faults
+from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft, layout
-from toolcrib.indexers.sync import ToolSync
+from toolcrib.indexers.sync import Screen, ToolSync
 from toolcrib.indexers.writer import LexicalContext, Listener, ignore, scope_group
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.calibration import (
@@ -78,12 +78,15 @@ class ToolIndex:
         server: str | None = None,
         format: str | None = None,
         prune: bool = False,
+        screen: Screen | None = None,
         progress: Listener | None = None,
     ) -> IndexReport:
         """Bring the index up to date with the sources, as `Crib.index_tools`."""
         from toolcrib.indexers.readers.registry import tool_entries
 
         found = [entry for source in sources for entry in tool_entries(source, server, format)]
+        if screen is not None:
+            found = screen(found)
         try:
             with self._writing:
                 self._sign()
@@ -218,7 +221,7 @@ class ToolIndex:
 
     # -- the index ---------------------------------------------------------------------------
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[Discrepancy]:
         """What is stored of tools and is not what their specifications give; encodes them all."""
         prefixes = LexicalContext.from_meta(self.store.read_meta()).prefixes
 

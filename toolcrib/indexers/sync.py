@@ -38,7 +38,7 @@ from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import SCOPE_FIELDS
 from toolcrib.store.payload import read_passage, read_tool
 
-__all__ = ["Entry", "PassageEntry", "PassageSync", "ToolSync"]
+__all__ = ["Entry", "PassageEntry", "PassageSync", "Screen", "ToolSync"]
 
 # -- the difference --------------------------------------------------------------------------------
 
@@ -128,6 +128,9 @@ class _Plan(Generic[_Item]):
 
 
 Entry: TypeAlias = tuple[str, ToolSpec | Refusal]
+
+Screen: TypeAlias = Callable[[Iterable[Entry]], list[Entry]]
+"""What of the entries may come in: those that may not come back as refusals."""
 """Where something came from, and what it is."""
 
 

@@ -217,7 +217,7 @@ def _work(
 
     def write(crib: Crib, part: list[Entry], listener: Listener) -> IndexReport:
         with context.state.lock(context.namespace):
-            quarantine = context.quarantine() if context.state.settings.service.audit else None
+            quarantine = context.quarantine() if context.state.settings.audit else None
             writer = context.caller.key_id
             report, back = write_tools(crib, part, context.scope(), quarantine, listener, writer)
         held.extend(back)
