@@ -15,7 +15,7 @@ from toolcrib.fingerprint import calibration_fingerprint, difference, tool_finge
 from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft, layout
 from toolcrib.indexers.sync import Screen, ToolSync
-from toolcrib.indexers.writer import LexicalContext, Listener, ignore
+from toolcrib.indexers.writer import LexicalContext, Listener, ignore, scope_group
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.calibration import (
     CALIBRATION_KEY,
@@ -227,7 +227,8 @@ class ToolIndex:
 
         def redraft(record: Record) -> Draft:
             spec = read_tool(record.payload)
-            prefix = prefixes.get(spec.server, ())
+            # An earlier version kept them by server.
+            prefix = prefixes.get(scope_group(record.payload), prefixes.get(spec.server, ()))
             return draft(spec, self._lexical, self.settings.fields, prefix)
 
         return find_faults(self.store, self.dense, self._lexical, redraft)
