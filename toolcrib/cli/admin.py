@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -27,6 +28,7 @@ from toolcrib.crib import Crib
 from toolcrib.errors import (
     CalibrationError,
     IndexMismatchError,
+    MissingExtraError,
     QueryError,
     ToolChangedError,
     ToolcribError,
@@ -369,8 +371,15 @@ def _say(tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal])
     out.print(f"{len(tools):,} tools: {counted or 'nothing was found'}")
 
 
-PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "pydantic")
-EXTRAS = ("mcp", "qdrant-client", "fastembed", "sentence-transformers", "langchain-core")
+PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")
+EXTRAS = (
+    "mcp",
+    "tokenizers",
+    "qdrant-client",
+    "fastembed",
+    "sentence-transformers",
+    "langchain-core",
+)
 
 
 @dataclass(slots=True)
@@ -395,6 +404,7 @@ def doctor(context: typer.Context, store: StoreOption = None, json: Json = False
         health.problem(str(error), "mend toolcrib.yaml or the variable")
     else:
         _check_models(settings, health)
+        _check_context(settings, health)
         _check_index(store or settings.store, settings, health)
     if json:
         print_json({"healthy": not health.problems, "problems": health.problems, **health.facts})
@@ -427,6 +437,25 @@ def _check_models(settings: Settings, health: Health) -> None:
             facts["reranker"] = reranker.name
     except ToolcribError as error:
         health.problem(str(error), "pip install what is missing, or set encoder.dense: bundled")
+
+
+READS_MORE = {
+    "phonenumbers": ("telephone numbers", "by every country's rules", "by their form"),
+    "py3langid": ("language of a turn", "told", "not told"),
+}
+"""What the extra `context` changes: by its modules, what it is about, with them and without."""
+
+
+def _check_context(settings: Settings, health: Health) -> None:
+    from toolcrib.router.context.entities import EntityFinder
+
+    facts = health.facts["context"] = {}
+    for module, (what, there, off) in READS_MORE.items():
+        facts[what] = there if find_spec(module) else f"{off} (pip install 'toolcrib[context]')"
+    try:
+        EntityFinder(region=settings.context.region)
+    except MissingExtraError as error:
+        health.problem(str(error), "pip install 'toolcrib[context]', or leave the region out")
 
 
 def _check_calibration(crib: Crib, health: Health) -> None:
