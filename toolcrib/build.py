@@ -16,6 +16,7 @@ from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.settings import Settings
 from toolcrib.store.base import Layout, Store
+from toolcrib.store.folder import holds_store
 from toolcrib.store.lazy import LazyStore
 from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
@@ -121,7 +122,7 @@ def has_passages(location: str, settings: Settings) -> bool:
         StoreError: the server does not answer.
     """
     if not is_url(location):
-        return location != MEMORY and _is_store(Path(location) / LIBRARY)
+        return location != MEMORY and holds_store(Path(location) / LIBRARY)
     return _has_collection(location, settings, _beside(settings.server.collection, LIBRARY))
 
 
@@ -132,12 +133,8 @@ def has_tools(location: str, settings: Settings) -> bool:
         StoreError: the server does not answer.
     """
     if not is_url(location):
-        return location != MEMORY and _is_store(Path(location))
+        return location != MEMORY and holds_store(Path(location))
     return _has_collection(location, settings, settings.server.collection)
-
-
-def _is_store(folder: Path) -> bool:
-    return (folder / "current").is_file()
 
 
 def _has_collection(url: str, settings: Settings, collection: str) -> bool:
@@ -211,7 +208,7 @@ def _on_server(settings: Settings, collection: str) -> Settings:
 
 def has_index(location: str) -> bool:
     """Whether there is something to open; a server is taken at its word until it is asked."""
-    return is_url(location) or _is_store(Path(location))
+    return is_url(location) or holds_store(Path(location))
 
 
 def open_store(location: str, layout: Layout, settings: Settings) -> Store:
@@ -233,8 +230,11 @@ def open_store(location: str, layout: Layout, settings: Settings) -> Store:
 
     if location == MEMORY:
         passing = tempfile.TemporaryDirectory(prefix="toolcrib-", ignore_cleanup_errors=True)
-        return EdgeStore.open(Path(passing.name), layout, on_close=passing.cleanup)
-    return EdgeStore.open(Path(location), layout)
+        return EdgeStore.open(
+            Path(passing.name), layout, survives_power_cut=False, on_close=passing.cleanup
+        )
+    survives_power_cut = settings.durability == "disk"
+    return EdgeStore.open(Path(location), layout, survives_power_cut=survives_power_cut)
 
 
 # -- models ----------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownCollectionError
 from toolcrib.fingerprint import difference, passage_fingerprint
-from toolcrib.indexers.points import passage_layout
+from toolcrib.indexers.integrity import Fault, find_faults
+from toolcrib.indexers.points import Draft, draft_passage, passage_layout
 from toolcrib.indexers.sync import PassageEntry, PassageSync
 from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Collection, IndexReport, Passage, Scope
@@ -25,7 +26,7 @@ from toolcrib.router.collections import (
     read_collections,
 )
 from toolcrib.settings import Settings
-from toolcrib.store.base import Store
+from toolcrib.store.base import Record, Store
 from toolcrib.store.filters import AnyOf, Equals, Filter, all_of
 from toolcrib.store.lazy import LazyStore
 from toolcrib.store.payload import read_passage
@@ -118,11 +119,11 @@ class KnowledgeBase:
         """Bring a collection up to date with documents, as `Crib.index_docs`."""
         from toolcrib.indexers.documents.sources import passages
 
-        size = self._settings.documents.max_tokens
-        found = [
-            entry for source in sources for entry in passages(source, collection, max_tokens=size)
-        ]
-        return self.put(found, prune=collection if prune else None, progress=progress)
+        how = self._settings.documents
+        found = passages(
+            *sources, collection=collection, max_tokens=how.max_tokens, limits=how.limits
+        )
+        return self.put(list(found), prune=collection if prune else None, progress=progress)
 
     def put(
         self,
@@ -187,6 +188,16 @@ class KnowledgeBase:
         """How many passages there are, of a collection or in all."""
         where = Equals("collection", collection) if collection else None
         return self._store.count(where) if self._store else 0
+
+    def faults(self) -> Iterator[Fault]:
+        """What is stored of passages and is not what their texts give; encodes them all."""
+        if self._store is None:
+            return iter(())
+
+        def redraft(record: Record) -> Draft:
+            return draft_passage(read_passage(record.payload), self._lexical)
+
+        return find_faults(self._store, self._dense, self._lexical, redraft)
 
     # -- life --------------------------------------------------------------------------------
 

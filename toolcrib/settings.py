@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import (
@@ -31,6 +31,9 @@ from toolcrib.router.settings import (
     TelemetrySettings,
     ToolSettings,
 )
+
+if TYPE_CHECKING:
+    from toolcrib.indexers.documents.converter import ConversionLimits
 
 __all__ = [
     "ContextSettings",
@@ -94,22 +97,37 @@ class ServerSettings(BaseModel):
 
 
 class DocumentSettings(BaseModel):
-    """How documents are split: passages of at most `max_tokens` tokens, counted roughly."""
+    """How documents are read, and split into passages of about `max_tokens` tokens at most.
+
+    A document is converted by a process of its own, which is ended after `timeout_s`, and may
+    take `memory_mb`; what exceeds either is refused.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_tokens: int = Field(default=200, ge=1)
+    timeout_s: float = Field(default=120.0, gt=0)
+    memory_mb: int = Field(default=1024, ge=128)
+
+    @property
+    def limits(self) -> ConversionLimits:
+        """What the conversion of one document may take."""
+        from toolcrib.indexers.documents.converter import ConversionLimits
+
+        return ConversionLimits(self.timeout_s, self.memory_mb * 2**20)
 
 
 class ServiceSettings(BaseModel):
     """How `toolcrib serve` serves.
 
     `concurrent` requests are worked on or wait at once, further ones are turned away; each has
-    `timeout_s`. `rate` is what a key may ask in each process, as `LIMIT/second`, `/minute` or
-    `/hour`. `drain_s`: for requests under way when the service stops. Decisions are kept for
-    `keep_days`. `audit`: hold back tools whose text is dangerous to a model. `approve_own`: a key
-    may approve what it sent itself, for single users. `trace_text`: user's words in traces.
-    `reports`: folder of evaluation reports that the console shows.
+    `timeout_s`. A key, and a namespace, may have a `share` of the requests and bytes that others
+    leave. A body may be waited for `body_s`, and longer as it comes. `rate` is what a key may
+    ask in each process, as `LIMIT/second`, `/minute` or `/hour`. `drain_s`: for requests under
+    way when the service stops. Decisions are kept for `keep_days`. `audit`: hold back tools whose
+    text is dangerous to a model. `approve_own`: a key may approve what it sent itself, for single
+    users. `trace_text`: user's words in traces. `reports`: folder of evaluation reports that the
+    console shows.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -118,7 +136,9 @@ class ServiceSettings(BaseModel):
     port: int = Field(default=8642, ge=0, le=65_535)
     concurrent: int = Field(default=64, ge=1)
     workers: int = Field(default=2, ge=1)
+    share: float = Field(default=0.75, gt=0, le=1)
     timeout_s: float = Field(default=10.0, gt=0)
+    body_s: float = Field(default=5.0, gt=0)
     max_body_bytes: int = Field(default=8 * 2**20, ge=1024)
     rate: str | None = Field(default=None, pattern=r"^[1-9]\d*/(second|minute|hour)$")
     drain_s: float = Field(default=20.0, ge=0)
@@ -152,7 +172,11 @@ class GatewaySettings(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Everything that can be set; the defaults need no file and no variable."""
+    """Everything that can be set; the defaults need no file and no variable.
+
+    `durability`: what a write to a folder survives once it is acknowledged: with `disk` also a
+    power cut, with `system` the end of the process alone.
+    """
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -163,6 +187,7 @@ class Settings(BaseSettings):
     )
 
     store: str = ".toolcrib"
+    durability: Literal["disk", "system"] = "disk"
     encoder: EncoderSettings = EncoderSettings()
     lexical: LexicalSettings = LexicalSettings()
     fields: FieldWeights = FieldWeights()

@@ -26,6 +26,7 @@ __all__ = [
     "UNMATCHED",
     "Logs",
     "Metrics",
+    "MetricsRegistry",
     "RequestSummary",
     "Telemetry",
     "Traces",
@@ -75,34 +76,51 @@ REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
 STAGE_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
 
 
-class Metrics:
+class MetricsRegistry:
+    """Metrics by name, and their text; safe for several threads.
+
+    Raises:
+        MissingExtraError: the extra that the feature needs is not installed.
+    """
+
+    def __init__(self, feature: str = FEATURE, extra: str = EXTRA) -> None:
+        self._library = library = import_extra("prometheus_client", feature, extra)
+        self._registry: Any = library.CollectorRegistry()
+        library.ProcessCollector(registry=self._registry)
+
+    def counter(self, name: str, says: str, *labels: str) -> Any:
+        """What is counted, by its labels: called with their values."""
+        made = self._library.Counter(f"toolcrib_{name}", says, labels, registry=self._registry)
+        return _Family(made)
+
+    def histogram(self, name: str, says: str, label: str, buckets: tuple[float, ...]) -> Any:
+        """What is measured, by its label: called with its value."""
+        made = self._library.Histogram(
+            f"toolcrib_{name}", says, (label,), registry=self._registry, buckets=buckets
+        )
+        return _Family(made)
+
+    def watch(self, name: str, says: str, value: Callable[[], float]) -> None:
+        """Show a value that is asked for whenever metrics are read; left out where that fails."""
+        self._registry.register(_Watched(f"toolcrib_{name}", says, value))
+
+    def text(self) -> tuple[bytes, str]:
+        """All metrics in Prometheus' text format, and its content type."""
+        return self._library.generate_latest(self._registry), self._library.CONTENT_TYPE_LATEST
+
+
+class Metrics(MetricsRegistry):
     """Counts what is summary. Safe for several threads."""
 
     def __init__(self) -> None:
-        self._library = library = import_extra("prometheus_client", FEATURE, EXTRA)
-        registry: Any = library.CollectorRegistry()
-        library.ProcessCollector(registry=registry)
-
-        def counter(name: str, says: str, *labels: str) -> Any:
-            return _Family(library.Counter(f"toolcrib_{name}", says, labels, registry=registry))
-
-        def histogram(name: str, says: str, label: str, buckets: tuple[float, ...]) -> Any:
-            made = library.Histogram(
-                f"toolcrib_{name}", says, (label,), registry=registry, buckets=buckets
-            )
-            return _Family(made)
-
-        self._registry = registry
+        super().__init__()
+        counter, histogram = self.counter, self.histogram
         self._requests = counter("requests", "Requests answered.", "method", "route", "status")
         self._turned_away = counter("turned_away", "Requests not worked on.", "reason")
         self._verdicts = counter("verdicts", "What the gate made of answers.", "verdict")
         self._degraded = counter("degraded", "Answers that lack something.", "stage")
         self._took = histogram("request_seconds", "Time to an answer.", "route", REQUEST_S)
         self._stages = histogram("stage_seconds", "Time of a stage.", "stage", STAGE_S)
-
-    def watch(self, name: str, says: str, value: Callable[[], float]) -> None:
-        """Show a value that is asked for whenever metrics are read; left out where that fails."""
-        self._registry.register(_Watched(f"toolcrib_{name}", says, value))
 
     def count(self, summary: RequestSummary) -> None:
         """Take one more request into account."""
@@ -119,10 +137,6 @@ class Metrics:
             self._degraded(stage).inc()
         for stage, took_ms in summary.stages.items():
             self._stages(stage).observe(took_ms / 1000)
-
-    def text(self) -> tuple[bytes, str]:
-        """All metrics in Prometheus' text format, and its content type."""
-        return self._library.generate_latest(self._registry), self._library.CONTENT_TYPE_LATEST
 
 
 class _Family:

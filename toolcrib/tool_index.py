@@ -12,9 +12,10 @@ from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownToolError
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
-from toolcrib.indexers.points import layout
+from toolcrib.indexers.integrity import Fault, find_faults
+from toolcrib.indexers.points import Draft, draft, layout
 from toolcrib.indexers.sync import ToolSync
-from toolcrib.indexers.writer import Listener, ignore
+from toolcrib.indexers.writer import LexicalContext, Listener, ignore
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.calibration import (
     CALIBRATION_KEY,
@@ -28,7 +29,7 @@ from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery, Head
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.settings import Settings
-from toolcrib.store.base import Identity, Store, StoreInfo, point_id
+from toolcrib.store.base import Identity, Record, Store, StoreInfo, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope, matches, validate
 from toolcrib.store.payload import FACETS, count_facets, read_tool
 
@@ -117,6 +118,8 @@ class ToolIndex:
         """
         allowed = from_scope(scope)
         for record in self.store.retrieve([point_id(tool_id)]):
+            if record.payload["id"] != tool_id:
+                continue
             if allowed is None or matches(allowed, record.id, record.payload):
                 return read_tool(record.payload)
         some = islice(self.store.scroll(allowed, ("id",)), MAX_NEAREST)
@@ -205,6 +208,17 @@ class ToolIndex:
         self.version = next(self._versions)
 
     # -- the index ---------------------------------------------------------------------------
+
+    def faults(self) -> Iterator[Fault]:
+        """What is stored of tools and is not what their specifications give; encodes them all."""
+        prefixes = LexicalContext.from_meta(self.store.read_meta()).prefixes
+
+        def redraft(record: Record) -> Draft:
+            spec = read_tool(record.payload)
+            prefix = prefixes.get(spec.server, ())
+            return draft(spec, self._lexical, self.settings.fields, prefix)
+
+        return find_faults(self.store, self.dense, self._lexical, redraft)
 
     def info(self) -> tuple[StoreInfo, Identity]:
         """What the store is, and by what its index was built."""

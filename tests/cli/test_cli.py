@@ -12,8 +12,10 @@ import pytest
 from tests.cli.conftest import TOOLS
 from tests.conftest import SOURCES
 from tests.retrieval.calibrations import flat
-from toolcrib import Crib
+from toolcrib import Crib, ToolSpec
 from toolcrib.cli.app import COMMANDS
+from toolcrib.indexers.points import dense_text
+from toolcrib.store.base import Point, point_id
 
 
 def test_as_a_process_of_its_own_it_says_and_returns_the_same(shell):
@@ -263,6 +265,30 @@ def test_doctor_says_what_is_off_without_the_extra_context(indexed, monkeypatch)
     done = indexed("doctor", "--json", TOOLCRIB_CONTEXT__REGION="DE")
     assert done.returncode == 1
     assert "context.region: DE" in json.loads(done.stdout)["problems"][0]["what"]
+
+
+def test_a_deep_check_finds_what_is_stored_and_is_not_what_the_text_gives(shell, settings):
+    fine, other, reworded = (
+        ToolSpec(name=name, description=f"Does what {name} is for: {words}.")
+        for name, words in (("fine", "tea"), ("other", "storms at sea"), ("changed", "coffee"))
+    )
+    with Crib.open(shell.folder / ".toolcrib", settings=settings) as crib:
+        crib.index_tools(fine, other, reworded)
+        store = crib.tools.store
+        payloads = {r.payload["id"]: r.payload for r in store.scroll()}
+        vectors = crib.tools.encode([dense_text(fine)])
+        spec = payloads["changed"]["spec"].replace("coffee", "toffee")
+        for name, payload in (
+            ("other", payloads["other"]),
+            ("changed", {**payloads["changed"], "spec": spec}),
+        ):
+            store.upsert([Point(point_id(name), payload, {"dense": vectors[0]})])
+    assert shell("doctor").returncode == 0
+    told = json.loads(shell("doctor", "--deep", "--json").stdout)
+    assert {problem["what"] for problem in told["problems"]} == {
+        "the tool 'other': its vector is not that of its text",
+        "the tool 'changed': is not what its text gives: digest",
+    }
 
 
 def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(shell):

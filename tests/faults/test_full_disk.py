@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -175,3 +177,33 @@ def test_whoever_is_first_in_a_namespace_is_told_507_too_and_nobody_else_notices
         assert other.post("/v1/tools", json={"tools": [bolt(0)]}).json()["added"] == 1
         assert client.post("/v1/documents", json=documents).json()["added"] == 1
     assert service.stop() == 0
+
+
+@pytest.mark.parametrize("left", [0, 2 * 2**20, SCARCE])
+def test_what_was_indexed_can_be_read_by_commands_on_a_full_disk(disk, left, tmp_path):
+    store, source = disk.folder / "store", tmp_path / "tools.json"
+    source.write_text(json.dumps([bolt(number) for number in range(50)]))
+
+    def run(*command):
+        return subprocess.run(
+            [*disk.command, *command, "--store", str(store)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert run("index", str(source)).returncode == 0
+    disk.fill(but=left)
+    for _ in range(2):
+        listed = run("list", "--json")
+        assert listed.returncode == 0, listed.stderr
+        assert len(json.loads(listed.stdout)["tools"]) == 50
+    assert "bolt7" in run("search", "turn bolt number 7").stdout
+    refused = run("remove", "bolt7")
+    assert refused.returncode == 3
+    assert "MiB are free" in refused.stderr
+
+    disk.make_room()
+    assert run("remove", "bolt7").returncode == 0
+    left_over = run("list", "--json").stdout
+    assert len(json.loads(left_over)["tools"]) == 49, left_over

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Generator
@@ -14,6 +15,7 @@ from fastmcp import Client as FastClient
 from fastmcp.client.transports import StreamableHttpTransport
 from mcp import Client, ClientSession
 from mcp.client.streamable_http import streamable_http_client
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.gateway.conftest import ECHO, Behind, texts, until, web_server
 from tests.gateway.test_command import COMMAND, ENV, HELLO, WANTED, use
@@ -107,6 +109,40 @@ async def test_a_page_in_a_browser_cannot_reach_it_under_another_name(anyones):
     assert (rebound.status_code, crossed.status_code, own.status_code) == (421, 403, 200)
 
 
+async def test_it_says_that_it_is_alive_and_how_it_goes(anyones):
+    root = anyones.removesuffix("/mcp")
+    async with Client(anyones) as client:
+        await use(client)
+        await client.call_tool("call_tool", {"name": "nobody"})
+    async with httpx2.AsyncClient(base_url=root) as anyone:
+        alive = await anyone.get("/healthz")
+        told = await anyone.get("/metrics")
+        foreign = [
+            (await anyone.get(path, headers={"Host": "evil.example"})).status_code
+            for path in ("/healthz", "/metrics")
+        ]
+    samples = {
+        (each.name, *sorted(each.labels.values())): each.value
+        for family in text_string_to_metric_families(told.text)
+        for each in family.samples
+    }
+
+    assert alive.json() == {"status": "ok"}
+    assert samples["toolcrib_gateway_tools",] == 1
+    assert samples["toolcrib_gateway_servers",] == samples["toolcrib_gateway_servers_up",] == 1
+    assert samples["toolcrib_gateway_tools_held",] == 0
+    for tool, outcome in (
+        ("find_tools", "success"),
+        ("server", "success"),
+        ("call_tool", "failure"),
+    ):
+        assert samples["toolcrib_gateway_calls_total", *sorted((tool, outcome))] >= 1
+    assert samples["toolcrib_gateway_call_seconds_count", "server"] >= 1
+    assert "process_resident_memory_bytes" in told.text
+    assert not {"post", "echo", "nobody"} & set(re.findall(r"[a-z]+", told.text))
+    assert foreign == [421, 421]
+
+
 async def test_once_a_key_was_made_nobody_comes_in_without(guarded):
     url, ring, text = guarded
     _, elsewhere = ring.create("bob", Grant(namespaces=("other",)))
@@ -119,10 +155,15 @@ async def test_once_a_key_was_made_nobody_comes_in_without(guarded):
                 {"Authorization": f"Bearer {elsewhere}"},
             )
         ]
+        open_to_all = [
+            (await anyone.get(url.removesuffix("mcp") + path)).status_code
+            for path in ("healthz", "metrics")
+        ]
     async with with_key(url, text) as client:
         called = await client.call_tool("call_tool", {"name": "post_echo"})
 
     assert shown == [401, 401, 401]
+    assert open_to_all == [200, 200]
     assert called.structured_content == {"given": {}}
 
 

@@ -17,6 +17,7 @@ from tests.gateway.conftest import (
 from toolcrib import Crib
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
+from toolcrib.gateway.index import UNLOCKED
 from toolcrib.records import ToolSpec
 from toolcrib.tenants import DEFAULT
 
@@ -172,3 +173,17 @@ async def test_nothing_is_shown_that_was_not_judged(behind: Behind):
 
     assert echo.title == "Echo"
     assert "s3cret" not in echo.model_dump_json()
+
+
+async def test_a_lock_file_that_is_gone_is_not_made_anew_by_what_is_met_then(behind: Behind):
+    servers = {"post": behind.entry("post", ECHO)}
+    async with behind.client(servers, locks=True, pass_through=9) as client:
+        await until_listed(client, "post_echo")
+    kept = behind.lock.read_text()
+    behind.lock.unlink()
+    async with behind.client(servers, locks=True, pass_through=9) as client:
+        await until(lambda: held(behind) == {"post/echo": UNLOCKED})
+        assert not behind.lock.exists()
+        behind.lock.write_text(kept)
+        await until_listed(client, "post_echo")
+    assert held(behind) == {}

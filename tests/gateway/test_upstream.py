@@ -24,7 +24,8 @@ async def running(behind: Behind, *tools, options=(), is_shared=False, **interva
     """A server under watch, and what it listed."""
     listed: list = []
 
-    async def take(name, found):
+    async def take(name, found, instructions):
+        assert instructions == ""
         listed.append([tool["name"] for tool in found])
 
     (config,) = read_config(behind.config(post=behind.entry("post", *tools, options=options)), {})

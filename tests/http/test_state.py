@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from toolcrib.http.state import Workers
+from toolcrib.http.workers import Workers
 
 
 @pytest.fixture

@@ -420,3 +420,18 @@ def test_without_pruning_each_document_is_what_the_last_run_that_read_it_says(sh
         last |= {name: parts(name, *texts) for name, texts in read.items() if texts}
         shared.run(*(part for name, texts in read.items() for part in parts(name, *texts)))
     assert shared.held() == {part.id: part for told in last.values() for part in told}
+
+
+def test_a_tool_whose_number_another_has_is_refused_and_takes_no_ones_place(tmp_path, monkeypatch):
+    monkeypatch.setattr("toolcrib.indexers.sync.point_id", len)
+    monkeypatch.setattr("toolcrib.indexers.points.point_id", len)
+    bench = Bench(tmp_path, layout, lambda *parts: ToolSync(*parts, FieldWeights()), read_tool)
+    try:
+        first = bench.run(ToolSpec(name="aa"), ToolSpec(name="bb"))
+        assert (first.added, [each.place for each in first.refused]) == (("aa",), ["bb"])
+        again = bench.run(ToolSpec(name="cc", description="Another."), ToolSpec(name="ccc"))
+        assert again.added == ("ccc",)
+        assert "has the same number as 'aa'" in again.refused[0].reason
+        assert set(bench.held()) == {"aa", "ccc"}
+    finally:
+        bench.store.close()

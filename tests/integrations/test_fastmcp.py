@@ -86,7 +86,8 @@ async def test_what_is_found_comes_with_its_schema_and_can_be_called(office):
 
 async def test_some_tools_can_stay_listed_and_the_usual_number_be_set():
     mcp = server()
-    mcp.add_transform(ToolcribSearchTransform(k=1, always_visible=["add"], settings=PLAIN))
+    transform = ToolcribSearchTransform(k=1, always_visible=["add"], settings=PLAIN)
+    mcp.add_transform(transform)
     async with Client(mcp) as client:
         shown = [tool.name for tool in await client.list_tools()]
         assert shown == ["add", "find_tools", "call_tool"]
@@ -95,13 +96,16 @@ async def test_some_tools_can_stay_listed_and_the_usual_number_be_set():
         assert (
             await client.call_tool("call_tool", {"name": "add", "arguments": {"a": 1, "b": 2}})
         ).data == 3
+    transform.close()
 
 
 async def test_that_nothing_fits_is_said_in_so_many_words():
     mcp = server()
-    mcp.add_transform(ToolcribSearchTransform())
+    transform = ToolcribSearchTransform()
+    mcp.add_transform(transform)
     async with Client(mcp) as client:
         answer = await found(client, "who won the battle of Hastings in 1066")
+    transform.close()
 
     assert (answer["tools"], answer["verdict"]) == ([], "abstain")
     assert answer["confidence"] < 0.2
@@ -151,13 +155,13 @@ async def test_what_middleware_hides_from_one_is_found_by_another(office):
     assert names(with_it)[0] == "send_mail"
 
 
-async def test_auth_checks_of_tools_hold():
+async def test_auth_checks_of_tools_hold(transform):
     def never(context):
         return False
 
     mcp = server()
     mcp.add_tool(Tool.from_function(lambda: 1, name="secret", description="Secret.", auth=never))
-    mcp.add_transform(ToolcribSearchTransform(settings=PLAIN))
+    mcp.add_transform(transform)
     async with Client(mcp) as client:
         assert "secret" not in names(await found(client, "secret", k=9))
         called = await client.call_tool("call_tool", {"name": "secret"}, raise_on_error=False)

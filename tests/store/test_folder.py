@@ -44,7 +44,7 @@ def test_a_refused_write_leaves_the_old_document(tmp_path):
 
 
 def test_a_missing_document_is_damage(tmp_path):
-    with pytest.raises(StoreDamagedError, match="index the sources again into a new folder"):
+    with pytest.raises(StoreDamagedError, match="index the sources again: `toolcrib index"):
         read_json(tmp_path / "meta.json")
 
 

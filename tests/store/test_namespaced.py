@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.store.contract_filtering import Filtering
 from tests.store.contract_searching import Searching
 from tests.store.contract_writing import Writing
 from tests.store.samples import LAYOUT, a_full_point, dense_leg, point, sparse, sparse_leg, unit
-from toolcrib.errors import StoreError
+from toolcrib.errors import BadPointError, StoreError
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Equals, HasId, Not
 from toolcrib.store.namespaced import NamespacedStore, namespaces_of
@@ -172,3 +173,23 @@ class Tenants(RuleBasedStateMachine):
 
 def test_tenants_never_see_each_other() -> None:
     run_state_machine_as_test(Tenants, settings=settings(max_examples=4, stateful_step_count=12))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda store, foreign: store.upsert([point("new"), replace(point("x"), id=foreign)]),
+        lambda store, foreign: store.set_sparse("lexical", {foreign: sparse({9: 1.0})}),
+        lambda store, foreign: store.delete([foreign]),
+    ],
+)
+def test_an_id_with_the_number_of_a_neighbours_point_does_not_reach_it(shared, write):
+    acme, zoo = (NamespacedStore(shared, name) for name in NEIGHBOURS)
+    acme.upsert([a_full_point("theirs")])
+    (kept,) = shared.scroll(Equals("namespace", "acme"))
+    # What zoo calls by this number lies where acme's point is.
+    with pytest.raises(BadPointError, match="namespace 'zoo': an id has the number of something"):
+        write(zoo, zoo._moved(kept.id))
+    assert [record.payload["name"] for record in acme.scroll()] == ["theirs"]
+    assert [len(hits) for hits in acme.search([dense_leg(unit(1)), sparse_leg({1: 1.0})])] == [1, 1]
+    assert zoo.count() == 0

@@ -26,8 +26,9 @@ from tests.store.samples import (
 from toolcrib.encoders.base import FloatArray
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import Layout, Store, point_id
+from toolcrib.store.edge_shard import guard
 from toolcrib.store.filters import And
-from toolcrib.store.qdrant_edge import EdgeStore, guard
+from toolcrib.store.qdrant_edge import EdgeStore
 
 MEMORY = Path("/dev/shm")
 
@@ -120,7 +121,7 @@ def raised(error: BaseException) -> BaseException:
             "the engine refused a request on store: Not",
         ),
         (OSError(28, "No space left"), StoreWriteError, "store: No space left"),
-        (PanicException("bounds"), StoreDamagedError, "the engine failed on store: bounds; the in"),
+        (PanicException("bounds"), StoreDamagedError, "the engine failed on store: bounds; index"),
     ],
 )
 def test_what_the_engine_raises_is_ours(error, kind, said):

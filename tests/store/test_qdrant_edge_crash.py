@@ -162,6 +162,7 @@ def test_somebody_elses_folder_is_left_alone(tmp_path):
 
 def test_a_folder_that_cannot_be_read_is_an_error(tmp_path):
     EdgeStore.open(tmp_path, layout(4)).close()
+    next(tmp_path.glob("g*/checksums.json")).unlink()
     next(tmp_path.glob("g*/layout.json")).write_text("{")
     with pytest.raises(StoreDamagedError, match=r"layout\.json cannot be read"):
         EdgeStore.open(tmp_path, layout(4))
@@ -194,7 +195,7 @@ def test_searches_go_on_while_the_graph_is_built_elsewhere(tmp_path, monkeypatch
 
 def test_a_failed_optimisation_leaves_the_index_as_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM", 1)
-    monkeypatch.setattr("toolcrib.store.qdrant_edge.sys.executable", "/bin/false")
+    monkeypatch.setattr("toolcrib.store.edge_shard.sys.executable", "/bin/false")
     with EdgeStore.open(tmp_path, layout(4)) as store:
         store.upsert([Point(point_id(str(n)), {}, {"dense": GOOD}) for n in range(5)])
         with pytest.raises(Exception, match="optimising a copy of"):

@@ -58,6 +58,7 @@ class Quarantine:
         self._records = records_db
         self._held = f"quarantine/{namespace}"
         self._approved = f"approved/{namespace}"
+        self._locked = f"locked/{namespace}"
         self._now = now
 
     def screen(
@@ -156,6 +157,15 @@ class Quarantine:
         """
         if not self._records.delete(self._held, tool_id):
             raise UnknownToolError(tool_id)
+
+    def locked(self, lock: str, servers: Iterable[str]) -> frozenset[str]:
+        """Keep that a lock file names these servers; all that it ever named."""
+        entry = self._records.get(self._locked, lock)
+        before = frozenset(entry.body["servers"] if entry else ())
+        found = before.union(servers)
+        if found != before:
+            self._records.put(self._locked, DbRow(lock, self._now(), {"servers": sorted(found)}))
+        return found
 
     def approved(self, tool_id: str) -> str | None:
         """The digest that was approved last for this id, None where none was."""

@@ -30,6 +30,7 @@ from toolcrib.errors import (
     IndexMismatchError,
     MissingExtraError,
     QueryError,
+    StoreDamagedError,
     ToolChangedError,
     ToolcribError,
     UnknownToolError,
@@ -371,6 +372,9 @@ def _say(tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal])
     out.print(f"{len(tools):,} tools: {counted or 'nothing was found'}")
 
 
+REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
+SEE = "see the message"
+
 PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")
 EXTRAS = (
     "mcp",
@@ -394,7 +398,14 @@ class Health:
         self.problems.append({"what": what, "mend": mend})
 
 
-def doctor(context: typer.Context, store: StoreOption = None, json: Json = False) -> None:
+def doctor(
+    context: typer.Context,
+    store: StoreOption = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Encode all anew, and compare it with what is stored.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Check engine, models and index, and say what is wrong; exits with 1 when something is."""
     health = Health()
     health.facts["versions"] = {"python": platform.python_version(), **_versions()}
@@ -405,7 +416,7 @@ def doctor(context: typer.Context, store: StoreOption = None, json: Json = False
     else:
         _check_models(settings, health)
         _check_context(settings, health)
-        _check_index(store or settings.store, settings, health)
+        _check_index(store or settings.store, settings, health, deep=deep)
     if json:
         print_json({"healthy": not health.problems, "problems": health.problems, **health.facts})
     else:
@@ -487,7 +498,19 @@ def _check_knowledge(crib: Crib, health: Health) -> None:
         )
 
 
-def _check_index(location: str, settings: Settings, health: Health) -> None:
+def _check_faults(crib: Crib, health: Health) -> None:
+    for kind, found, mend in (
+        ("tool", crib.tools.faults(), REMAKE),
+        ("passage", crib.knowledge.faults(), "toolcrib index-docs PATH... --store NEW_FOLDER"),
+    ):
+        faults = list(found)
+        for name, why in faults[:MAX_SHOWN]:
+            health.problem(f"the {kind} {name!r}: {why}", mend)
+        if len(faults) > MAX_SHOWN:
+            health.problem(f"{len(faults) - MAX_SHOWN} more of them: {kind}", mend)
+
+
+def _check_index(location: str, settings: Settings, health: Health, *, deep: bool) -> None:
     health.facts["index"] = {"location": location}
     if not build.has_index(location):
         health.problem(f"there is no index in {location}", "toolcrib index SOURCE...")
@@ -498,11 +521,13 @@ def _check_index(location: str, settings: Settings, health: Health) -> None:
             _check_calibration(crib, health)
             if build.has_passages(location, settings):
                 _check_knowledge(crib, health)
+            if deep:
+                _check_faults(crib, health)
     except IndexMismatchError as error:
         health.problem(str(error), "toolcrib index --rebuild")
         return
     except ToolcribError as error:
-        health.problem(str(error), "see the message")
+        health.problem(str(error), REMAKE if isinstance(error, StoreDamagedError) else SEE)
         return
     health.facts["index"] |= {
         "engine": info.engine,

@@ -174,10 +174,10 @@ class RemoteCrib:
         from toolcrib.settings import DocumentSettings
 
         preset(collection)
-        size = DocumentSettings().max_tokens
-        found = [
-            entry for source in sources for entry in passages(source, collection, max_tokens=size)
-        ]
+        how = DocumentSettings()
+        found = list(
+            passages(*sources, collection=collection, max_tokens=how.max_tokens, limits=how.limits)
+        )
         query = {"prune": collection if prune else None}
         return upload(self._transport, "/v1/documents", found, query, progress)
 

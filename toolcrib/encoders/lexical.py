@@ -46,7 +46,7 @@ WHOLE_RUN_PARTS = 3
 
 _ASCII_RUNS = re.compile(r"[A-Za-z0-9]+")
 _ASCII_PARTS = re.compile(r"[A-Z]{2,}s(?![a-z0-9])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_ABBREVIATIONS = re.compile(r"[A-Z]{2,}s")
+_ABBREVIATIONS = re.compile(r"\A[A-Z]{2,}s")
 """The plural of an abbreviation: `VMs`, `URLs`."""
 
 _MARKS = re.compile(
@@ -54,7 +54,7 @@ _MARKS = re.compile(
 )
 """Accents of Latin, Greek and Cyrillic, and the optional vowel points of Hebrew and Arabic."""
 
-_CONSONANTS_AND_S = re.compile(r"[b-df-hj-np-tv-xz]{2,}[b-df-hj-np-rtv-xz]s")
+_CONSONANTS_AND_S = re.compile(r"\A[b-df-hj-np-tv-xz]{2,}[b-df-hj-np-rtv-xz]s")
 """`pdfs`, `csvs`: abbreviations in the plural, which Snowball leaves as words without a vowel."""
 
 _SPACELESS = re.compile(

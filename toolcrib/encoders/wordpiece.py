@@ -133,7 +133,7 @@ class WordPiece:
         self._longest = max(map(len, self._ids))
         self._named = {each["content"]: each["id"] for each in document["added_tokens"]}
         longest_first = sorted(self._named, key=len, reverse=True)
-        self._names = re.compile(f"({'|'.join(map(re.escape, longest_first))})")
+        self._names = re.compile(f"({'|'.join(map(re.escape, longest_first)) or '(?!)'})")
         self._first, self._last = _ends(document["post_processor"]) or (0, 0)
         self._max_tokens = max_tokens
         self._pieces = lru_cache(CACHED_WORDS)(self._cut)
@@ -168,7 +168,9 @@ class WordPiece:
             origin = [start + at for at, length in enumerate(lengths) for _ in range(length)]
         for word in _WORD.finditer(made):
             at = word.start()
-            for token, length in self._pieces(word[0]):
+            # What is no word is not kept either: it may be as long as the text.
+            cut = self._pieces if len(word[0]) <= MAX_WORD_CHARS else self._whole
+            for token, length in cut(word[0]):
                 yield token, origin[at], origin[at + length - 1] + 1
                 at += length
 
@@ -176,17 +178,20 @@ class WordPiece:
         """A word's tokens and their lengths: the longest that fits first; all or none."""
         found: list[tuple[int, int]] = []
         start = 0
-        while start < len(word) <= MAX_WORD_CHARS:
+        while start < len(word):
             prefix = PREFIX if start else ""
             for end in range(min(len(word), start + self._longest), start, -1):
                 token = self._ids.get(prefix + word[start:end])
                 if token is not None:
                     break
             else:
-                break
+                return self._whole(word)
             found.append((token, end - start))
             start = end
-        return tuple(found) if start == len(word) else ((self._unknown, len(word)),)
+        return tuple(found)
+
+    def _whole(self, word: str) -> tuple[tuple[int, int], ...]:
+        return ((self._unknown, len(word)),)
 
 
 def _shortened(first: list[_Token], second: list[_Token], room: int | None) -> list[list[_Token]]:

@@ -18,12 +18,12 @@ from mcp import MCPError
 from mcp.types import CallToolResult, InputRequiredResult, TextContent
 
 from toolcrib.errors import DeadlineError, ServiceError, ToolcribError
-from toolcrib.gateway.arguments import argument_errors, describe_parameters
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.connection import PendingCall, UpstreamConnection
 from toolcrib.gateway.downstream import ClientRequest, conversation_key
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import UpstreamPool
+from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.integrations.fastmcp import failure
 from toolcrib.records import Outcome, Scope, ToolHit
 from toolcrib.router.alternates import alternates

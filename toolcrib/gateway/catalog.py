@@ -15,6 +15,7 @@ from fastmcp.server.providers import Provider
 from fastmcp.tools.base import Tool, ToolResult
 from fastmcp.utilities.authorization import AuthContext
 from fastmcp.utilities.versions import VersionSpec
+from mcp.types import Tool as McpTool
 from mcp.types import ToolAnnotations
 from pydantic import PrivateAttr, ValidationError
 
@@ -170,6 +171,10 @@ class GatewayTool(Tool):
             tool.annotations = ToolAnnotations.model_validate(spec.annotations or None)
         tool._entry, tool._call = entry, run
         return tool
+
+    def to_mcp_tool(self, **overrides: Any) -> McpTool:
+        """As clients are listed it: FastMCP would make up a title for a tool that has none."""
+        return super().to_mcp_tool(**{"title": self.title, **overrides})
 
     @property
     def entry(self) -> CatalogEntry:

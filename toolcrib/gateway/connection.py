@@ -25,6 +25,7 @@ from mcp.types import (
     METHOD_NOT_FOUND,
     CallToolResult,
     CreateMessageRequest,
+    ElicitCompleteNotification,
     ElicitRequest,
     ErrorData,
     Implementation,
@@ -32,6 +33,7 @@ from mcp.types import (
     InputRequiredResult,
     InputResponse,
     ListRootsRequest,
+    LoggingMessageNotification,
     ToolListChangedNotification,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -68,6 +70,10 @@ BETWEEN_ROUNDS_S = 0.25
 TAIL_BYTES = 8192
 READ_BYTES = 65_536
 MAX_QUOTE_CHARS = 200
+
+RELAYED = (LoggingMessageNotification, ElicitCompleteNotification)
+"""What is told to clients as a server tells it. Progress is not: it goes to who asked for it, under
+their own token. All else is of requests between the server and us, or of what we do not serve."""
 
 MADE_UP = ("Server returned an error response", "Not Found", "Session terminated")
 """What the SDK says for a server that answers with an HTTP status instead of an error."""
@@ -215,13 +221,15 @@ class UpstreamConnection:
     but one call.
 
     `changed` is set when the server says that its tools are others; `ended` when the session is
-    over, and then `reason` says why. `used_at` is when the last call began or ended.
+    over, and then `reason` says why. `instructions` are what the server says of how to use it.
+    `used_at` is when the last call began or ended.
     """
 
     def __init__(self, target: Target, *, has_one_caller: bool) -> None:
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
         self.reason = ""
+        self.instructions = ""
         self.used_at = monotonic()
         self._has_one_caller = has_one_caller
         self._calls: list[PendingCall] = []
@@ -285,6 +293,8 @@ class UpstreamConnection:
                     async with self._relaying(watched, outgoing) as session:
                         await initialize(session)
                         self._session = session
+                        hello = session.initialize_result or session.discover_result
+                        self.instructions = (hello and hello.instructions) or ""
                         self._ready.set()
                         await self._until_stopped(session)
                 is_process = isinstance(self._state.target, StdioTarget)
@@ -349,7 +359,7 @@ class UpstreamConnection:
     async def _notice(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
             self.changed.set()
-        elif not isinstance(message, Exception) and (call := self._meant) is not None:
+        elif isinstance(message, RELAYED) and (call := self._meant) is not None:
             await call.request.notify(message)
 
     @property

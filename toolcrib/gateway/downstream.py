@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 from fastmcp import FastMCP
 from fastmcp.server.context import Context
@@ -23,6 +23,7 @@ from mcp.types import (
     CreateMessageRequest,
     CreateMessageResult,
     CreateMessageResultWithTools,
+    DiscoverResult,
     ElicitRequest,
     ElicitResult,
     ErrorData,
@@ -35,6 +36,7 @@ from mcp.types import (
     LoggingMessageNotification,
     LoggingMessageNotificationParams,
     RequestId,
+    ServerCapabilities,
     SubscriptionsListenRequestParams,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -42,6 +44,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 __all__ = [
     "SHARED",
     "ClientRequest",
+    "Handshake",
     "InputAnswer",
     "Level",
     "Notifications",
@@ -51,6 +54,8 @@ __all__ = [
 
 SHARED = ""
 """The key of those who cannot be told from one another."""
+
+Hello = TypeVar("Hello", InitializeResult, DiscoverResult)
 
 InputAnswer: TypeAlias = InputResponse | ErrorData
 
@@ -154,6 +159,40 @@ class ClientRequest:
         ):
             return
         await self.session.send_notification(note, self.request_id)
+
+
+class Handshake(Middleware):
+    """Handshake: what a client is told of this server when it comes.
+
+    `instructions` gives them for a conversation, by its key. FastMCP announces prompts, resources
+    and more that there are none of.
+    """
+
+    def __init__(self, instructions: Callable[[str], Awaitable[str]]) -> None:
+        self._instructions = instructions
+
+    async def on_initialize(
+        self,
+        context: MiddlewareContext[InitializeRequest],
+        call_next: CallNext[InitializeRequest, InitializeResult | None],
+    ) -> InitializeResult | None:
+        """The answer to a client of the handshake era."""
+        result = await call_next(context)
+        return None if result is None else await self._told(context, result)
+
+    async def on_discover(
+        self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]
+    ) -> Any:
+        """The answer to a client since 2026."""
+        result = await call_next(context)
+        return await self._told(context, result) if isinstance(result, DiscoverResult) else result
+
+    async def _told(self, context: MiddlewareContext[Any], result: Hello) -> Hello:
+        asked, able = context.fastmcp_context, result.capabilities
+        key = SHARED if asked is None else conversation_key(asked)
+        served = ServerCapabilities(tools=able.tools, logging=able.logging)
+        update = {"capabilities": served, "instructions": await self._instructions(key)}
+        return result.model_copy(update=update)
 
 
 class Notifications(Middleware):

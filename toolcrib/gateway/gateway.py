@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from toolcrib import __version__
 from toolcrib.gateway.calls import Alternatives, CallBudgets, CallRunner
 from toolcrib.gateway.catalog import CatalogProvider
 from toolcrib.gateway.config import ServerConfig
-from toolcrib.gateway.downstream import Level, Notifications, Reporter
+from toolcrib.gateway.downstream import Handshake, Level, Notifications, Reporter
 from toolcrib.gateway.index import GatewayIndex, Storage, StoreThread
 from toolcrib.gateway.search import GatewaySearch, UnknownTools
 from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
@@ -27,11 +27,6 @@ from toolcrib.records import Scope, Sensitivity
 from toolcrib.settings import Settings
 
 __all__ = ["Gateway", "GatewayOptions"]
-
-INSTRUCTIONS = (
-    "Tools of several servers. Where you do not see the one that you need, call find_tools with "
-    "what it must do, then call_tool with a name that it gave."
-)
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +74,7 @@ class Gateway:
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._changed = asyncio.Event()
+        self._changed, self._recalled = asyncio.Event(), asyncio.Event()
         self._store = StoreThread()
         self._notifications = Notifications(self._leave)
         overlays = {config.name: config.overlay for config in configs}
@@ -109,7 +104,6 @@ class Gateway:
         self.server = FastMCP(
             name="toolcrib",
             version=__version__,
-            instructions=INSTRUCTIONS,
             auth=auth,
             lifespan=self._lifespan,
             providers=[self._provider],
@@ -119,6 +113,8 @@ class Gateway:
             mask_error_details=True,
         )
         self._notifications.join(self.server)
+        # Innermost: nobody is told of anything before they have their answer.
+        self.server.add_middleware(Handshake(self._instructions))
 
     # -- running -------------------------------------------------------------------------------
 
@@ -157,6 +153,10 @@ class Gateway:
         await self._store.close()
 
     async def _open(self) -> None:
+        try:
+            await self.index.recall()
+        finally:
+            self._recalled.set()
         crib = await self._store.open(
             self._storage.location, self._settings, self._report, self._options.progress
         )
@@ -189,9 +189,19 @@ class Gateway:
             self._report("warning", f"{upstream.name}: down: {health.reason}; it is tried again")
         self._changed.set()
 
+    async def _instructions(self, key: str) -> str:
+        """What a conversation is told to begin with, once servers new to us had time to speak."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._options.intervals.handshake_s):
+                await self._recalled.wait()
+                new = (each for each in self.pool if not self.index.knows(each.name))
+                await asyncio.gather(*(each.settled.wait() for each in new))
+        return self._search.instructions(key)
+
     async def _leave(self, key: str) -> None:
         """A conversation is over: what it used is closed."""
         self._calls.leave(key)
+        self._search.leave(key)
         await self.pool.leave(key)
 
     def _report(self, level: Level, text: str) -> None:

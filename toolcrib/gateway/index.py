@@ -22,6 +22,7 @@ from toolcrib.gateway.catalog import ToolCatalog
 from toolcrib.gateway.config import Overlay
 from toolcrib.gateway.downstream import Reporter
 from toolcrib.indexers.audit import Finding, audit_all, blocks
+from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp import tool_specs
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import Refusal, ToolSpec
@@ -34,8 +35,14 @@ __all__ = ["Approval", "GatewayIndex", "Screening", "Storage", "StoreThread"]
 LISTINGS = "listings/default"
 """What each server listed last: what is served before it is connected to again."""
 
+INSTRUCTIONS = "#instructions"
+"""Ends the id under which what a server says of how to use it is judged, as a tool's text is."""
+
+MAX_INSTRUCTIONS = 4_000
+
 NEW = "new on a locked server"
 CHANGED = "changed since it was locked"
+UNLOCKED = "its server was locked, and the lock file names it no more; restore that, or approve it"
 DANGEROUS = "its text is dangerous to a model"
 
 Specs: TypeAlias = tuple[ToolSpec, ...]
@@ -57,9 +64,9 @@ class Screening:
 class Approval:
     """Approval of tools by the lock file, by hand, or by the audit.
 
-    A server that is in the lock file is locked: what of it is not there with its very digest is
-    held back. Of any other, what the audit lets pass is served; `locks` then locks that. All
-    servers are looked at side by side: a tool may meddle with another server's.
+    A server that is, or ever was, in the lock file is locked: what of it is not there with its
+    very digest is held back. Of any other, what the audit lets pass is served; `locks` then
+    locks that. All servers are looked at side by side: a tool may meddle with another server's.
     Safe for several threads.
     """
 
@@ -80,9 +87,12 @@ class Approval:
             found: dict[str, list[Finding]] = {}
             for finding in audit_all(spec for specs in listings.values() for spec in specs):
                 found.setdefault(finding.tool, []).append(finding)
+            locked = self._ever_locked()
             screened = {
-                name: self._screened(name, specs, found) for name, specs in listings.items()
+                name: self._screened(name, specs, found, is_locked=name in locked)
+                for name, specs in listings.items()
             }
+            self._ever_locked()
             self._held = {h.tool_id: h.digest for one in screened.values() for h in one.held}
             for stale in held_before:
                 if stale.server in listings and stale.tool_id not in self._held:
@@ -91,10 +101,18 @@ class Approval:
                         self._quarantine.reject(stale.tool_id)
             return screened
 
+    def _ever_locked(self) -> frozenset[str]:
+        return self._quarantine.locked(str(self._lock.path.absolute()), self._lock.servers())
+
     def _screened(
-        self, server: str, specs: Sequence[ToolSpec], found: Mapping[str, list[Finding]]
+        self,
+        server: str,
+        specs: Sequence[ToolSpec],
+        found: Mapping[str, list[Finding]],
+        *,
+        is_locked: bool,
     ) -> Screening:
-        is_locked = server in self._lock.servers()
+        unknown = NEW if server in self._lock.servers() else UNLOCKED
         served: list[ToolSpec] = []
         held: list[Held] = []
         for spec in specs:
@@ -104,12 +122,12 @@ class Approval:
             if may_pass or self._quarantine.approved(spec.id) == spec.digest:
                 served.append(spec)
             else:
-                why = (CHANGED if pinned else NEW) if is_locked else DANGEROUS
+                why = (CHANGED if pinned else unknown) if is_locked else DANGEROUS
                 held.append(self._hold(spec, why, findings, pinned))
         locks = self._locks and not is_locked and bool(served)
         if locks:
             self._lock.approve(served)
-        return Screening(tuple(served), tuple(held), len(served) if locks else 0)
+        return Screening(tuple(served), tuple(held), len(_tools(served)) if locks else 0)
 
     def _hold(self, spec: ToolSpec, why: str, findings: list[Finding], pinned: str | None) -> Held:
         known = self._quarantine.held(spec.id)
@@ -178,8 +196,9 @@ class GatewayIndex:
     """Judges what servers list, offers what passes, and keeps the index equal to that.
 
     A tool that must not be served any more is off the `catalog` before anything else happens;
-    a new one is on it once it can be found. `changed` is called after every change. `problem`
-    says why the last judging failed, None where it did not.
+    a new one is on it once it can be found. `instructions` are what servers say of how to use
+    them, as far as it passes. `changed` is called after every change. `problem` says why the last
+    judging failed, None where it did not.
     """
 
     def __init__(
@@ -191,6 +210,7 @@ class GatewayIndex:
         progress: Listener | None = None,
     ) -> None:
         self.catalog = ToolCatalog()
+        self.instructions: dict[str, str] = {}
         self.is_open = asyncio.Event()
         self.problem: str | None = None
         self._overlays, self._storage = overlays, storage
@@ -198,6 +218,7 @@ class GatewayIndex:
         self._crib: Crib | None = None
         self._listed: dict[str, Specs] = {}
         self._screened: dict[str, Screening] = {}
+        self._gone: list[str] = []
         self._asked = self._done = 0
         self._one_at_a_time = asyncio.Lock()
         self._threads: set[asyncio.Task[Any]] = set()
@@ -220,29 +241,40 @@ class GatewayIndex:
         assert self._crib is not None
         return self._crib
 
+    @property
+    def held(self) -> int:
+        """How many tools are held back."""
+        return sum(len(each.held) for each in self._screened.values())
+
     def knows(self, server: str) -> bool:
         """Whether the server's tools were ever listed."""
         return server in self._screened
 
+    async def recall(self) -> None:
+        """Offer what the servers listed last time."""
+        for server, specs in (await self.work(self._remembered)).items():
+            if server in self._overlays:
+                self._listed.setdefault(server, specs)
+            else:
+                self._gone.append(server)
+        await self.review()
+
     async def open(self, crib: Crib) -> None:
-        """Find with this crib from now on; offer what the servers listed last time."""
-        remembered = await self.work(self._remembered)
+        """Find with this crib from now on."""
         async with self._one_at_a_time:
             self._crib = crib
             for server in self._screened:
                 await self._index(server, [entry.spec for entry in self.catalog.of(server)])
-        for server, specs in remembered.items():
-            if server in self._overlays:
-                self._listed.setdefault(server, specs)
-            else:
-                await self.work(self._forget, server)
-        await self.review()
+        for server in self._gone:
+            await self.work(self._forget, server)
         self.is_open.set()
         self._changed()
 
-    async def receive(self, server: str, tools: Sequence[Any]) -> None:
-        """Take what a server lists, as it came."""
+    async def receive(self, server: str, tools: Sequence[Any], instructions: str = "") -> None:
+        """Take what a server lists and says of how to use it, as it came."""
         specs = self._read(server, tools)
+        if text := instructions.strip()[:MAX_INSTRUCTIONS]:
+            specs = (*specs, _instructions(server, text))
         if self._listed.get(server) == specs:
             return
         self._listed[server] = specs
@@ -272,13 +304,19 @@ class GatewayIndex:
         for server in changed:
             await self._index(server, offers[server])
         self.catalog = await self.work(self.catalog.replaced, offers)
+        self.instructions = {
+            server: spec.description
+            for server, each in screened.items()
+            for spec in each.served
+            if _is_instructions(spec)
+        }
         self._screened = dict(screened)
         for server in changed:
             self._tell(server, screened[server])
 
     def _overlaid(self, screened: Mapping[str, Screening]) -> dict[str, list[ToolSpec]]:
         return {
-            server: [self._overlays[server].on(spec) for spec in each.served]
+            server: [self._overlays[server].on(spec) for spec in _tools(each.served)]
             for server, each in screened.items()
         }
 
@@ -313,16 +351,19 @@ class GatewayIndex:
     def _read(self, server: str, tools: Sequence[Any]) -> Specs:
         """What a server's list says, a wrong tool left out; of two of one name, the first."""
         specs: dict[str, ToolSpec] = {}
-        for item in tool_specs(server, "tools", list(tools), server):
+        for tool, item in zip(tools, tool_specs(server, "tools", list(tools), server), strict=True):
             if isinstance(item, Refusal):
                 self._report("warning", f"{server}: {item.place} is left out: {item.reason}")
+            elif _needs_a_task(tool):
+                text = f"{server}: {item.name!r} is left out: it can be called as a task only"
+                self._report("warning", text)
             elif specs.setdefault(item.id, item) is not item:
                 text = f"{server}: it lists {item.name!r} twice; the first is taken"
                 self._report("warning", text)
         return tuple(specs.values())
 
     def _tell(self, server: str, screened: Screening) -> None:
-        served, held = len(screened.served), len(screened.held)
+        served, held = len(_tools(screened.served)), len(screened.held)
         text = f"{server}: {served} tool{'' if served == 1 else 's'}"
         text += f", {screened.locked} locked" if screened.locked else ""
         if held:
@@ -373,3 +414,28 @@ class GatewayIndex:
             self._storage.records_db.delete(LISTINGS, server)
         except StoreError as error:
             self._report("warning", f"{server}: what is left of it stays: {error}")
+
+
+# -- what a server says of how to use it --------------------------------------------------------
+
+
+def _instructions(server: str, text: str) -> ToolSpec:
+    """Instructions as they are judged: what is done with tools' texts is done with them."""
+    name = f"{server} instructions"
+    return ToolSpec(
+        id=server + INSTRUCTIONS, name=name, server=server, description=text, enabled=False
+    )
+
+
+def _is_instructions(spec: ToolSpec) -> bool:
+    return spec.id == spec.server + INSTRUCTIONS
+
+
+def _tools(specs: Sequence[ToolSpec]) -> list[ToolSpec]:
+    return [spec for spec in specs if not _is_instructions(spec)]
+
+
+def _needs_a_task(tool: Any) -> bool:
+    """Whether a tool can only be called as a task, which the protocol had from 2025 to 2026."""
+    execution = tool.get("execution")
+    return is_object(execution) and execution.get("taskSupport") == "required"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import Annotated, Any
+from typing import Any
 
 from fastmcp.exceptions import NotFoundError
 from fastmcp.server.context import Context
@@ -24,12 +24,13 @@ from toolcrib.errors import QueryError, StoreError
 from toolcrib.gateway.auth import reach
 from toolcrib.gateway.calls import CallBudgets
 from toolcrib.gateway.catalog import RESERVED, CatalogEntry, GatewayTool
-from toolcrib.gateway.downstream import conversation_key
+from toolcrib.gateway.downstream import SHARED, conversation_key
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import UpstreamPool
 from toolcrib.integrations.fastmcp import (
     MAX_FOUND,
     SEARCHES,
+    SearchTool,
     ToolcribSearchTransform,
     definition,
     failure,
@@ -46,7 +47,21 @@ __all__ = ["GatewaySearch", "UnknownTools", "summary"]
 
 FIND, _, KNOWLEDGE = RESERVED
 
-Question = Annotated[str, "What is to be known, as a question or in a few words"]
+SEARCHING = (
+    "Tools of several servers. Where you do not see the one that you need, call find_tools with "
+    "what it must do, then call_tool with a name that it gave."
+)
+LISTING = (
+    "Tools of several servers. If a search for tools is listed among them, use it before you say "
+    "that something cannot be done."
+)
+
+MAX_INSTRUCTIONS = 16_000
+"""Characters of servers' own instructions that a conversation begins with; more come with what is
+found."""
+
+KNOWLEDGE_SAYS = "Find passages of documents that answer a question, each with where it stands."
+ASKED = "What is to be known, as a question or in a few words"
 
 
 class GatewaySearch(ToolcribSearchTransform):
@@ -70,6 +85,7 @@ class GatewaySearch(ToolcribSearchTransform):
         self._scope, self._pinned = scope, pinned
         self._pass_through = settings.pass_through
         self._crib: Crib | None = None
+        self._told: dict[str, set[str]] = {}
         self._with_passages = frozenset[str]()
         self._knowledge_search = self._make_knowledge_search()
 
@@ -81,6 +97,42 @@ class GatewaySearch(ToolcribSearchTransform):
     def scope(self) -> Scope:
         """What whoever is being answered may use."""
         return reach(get_access_token(), self._scope)
+
+    # -- instructions ------------------------------------------------------------------------
+
+    def instructions(self, key: str) -> str:
+        """What a conversation is told to begin with: how to find tools, and what servers say.
+
+        Tools of ours are named only where there are so many others that they are surely listed.
+        """
+        offered = self._tools.catalog.within(self.scope())
+        searches = len(offered) > self._pass_through or not self._pass_through
+        parts, left = [SEARCHING if searches else LISTING], MAX_INSTRUCTIONS
+        for server in dict.fromkeys(each.spec.server for each in offered):
+            text = self._tools.instructions.get(server)
+            if text is not None and len(text) <= left:
+                left -= len(text)
+                parts.append(f"The server {server} says of its tools:\n{text}")
+                self._told_to(key).add(text)
+        return "\n\n".join(parts)
+
+    def _untold(self, key: str, entries: Iterable[CatalogEntry]) -> dict[str, str]:
+        """What the servers of these tools say, as far as a conversation was not told it yet."""
+        servers, told = {each.spec.server for each in entries}, self._told_to(key)
+        known = self._tools.instructions
+        here = sorted(servers & known.keys())
+        new = {each: known[each] for each in here if known[each] not in told}
+        told.update(new.values())
+        return new
+
+    def _told_to(self, key: str) -> set[str]:
+        # Nobody knows what those have heard who cannot be told from one another.
+        is_known = key != SHARED or self._pool.is_shared
+        return self._told.setdefault(key, set()) if is_known else set()
+
+    def leave(self, key: str) -> None:
+        """A conversation is over."""
+        self._told.pop(key, None)
 
     # -- what is shown -----------------------------------------------------------------------
 
@@ -137,11 +189,11 @@ class GatewaySearch(ToolcribSearchTransform):
         )
 
     def _make_knowledge_search(self) -> Tool:
-        async def find_knowledge(query: Question) -> ToolResult:
-            """Find passages of documents that answer a question, each with where it stands."""
-            return await self._ask(query)
+        async def find_knowledge(given: dict[str, Any], _context: Context) -> ToolResult:
+            return await self._ask(given["query"])
 
-        return Tool.from_function(fn=find_knowledge, name=KNOWLEDGE, annotations=SEARCHES)
+        takes = {"query": {"type": "string", "description": ASKED}}
+        return SearchTool.of(KNOWLEDGE, KNOWLEDGE_SAYS, takes, find_knowledge, SEARCHES)
 
     # -- what they do ------------------------------------------------------------------------
 
@@ -159,12 +211,11 @@ class GatewaySearch(ToolcribSearchTransform):
             return failure(f"{error}.")
         except StoreError as error:
             return failure(f"The search does not work at the moment: {error}.")
-        self._budgets.begin(conversation_key(ctx), query)
+        self._budgets.begin(key := conversation_key(ctx), query)
         entries = [self._tools.catalog.get(hit.id) for hit in result.tools]
-        here = [
-            self._defined(each) for each in entries if each is not None and each.name in visible
-        ]
-        return found(result, here, missing=self._pool.missing(scope))
+        here = [each for each in entries if each is not None and each.name in visible]
+        notes = {"missing": self._pool.missing(scope), "instructions": self._untold(key, here)}
+        return found(result, [self._defined(each) for each in here], **notes)
 
     def _defined(self, entry: CatalogEntry) -> dict[str, Any]:
         spec, note = entry.spec, self._pool.note(entry.spec.server)
@@ -178,12 +229,15 @@ class GatewaySearch(ToolcribSearchTransform):
             entry = self._tools.catalog.named(name)
             if entry is not None and entry.name in names:
                 return await ctx.fastmcp.call_tool(entry.name, dict(arguments or {}))
-            if not is_last and not await self.wait(ctx):
+            if not is_last and not await self.wait():
                 break
         return await self.unknown(ctx, name)
 
-    async def wait(self, ctx: Context) -> bool:
-        """Wait a little for the index and for servers that are starting; False if for nothing."""
+    async def wait(self, ctx: Context | None = None) -> bool:
+        """Wait a little for the index and for servers that are starting; False if for nothing.
+
+        Progress of it is told for a search alone: that of a call is its tool's.
+        """
         return await self._pool.wait(ctx, self._tools.is_open)
 
     async def unknown(self, ctx: Context, name: str) -> ToolResult:
@@ -238,7 +292,7 @@ class UnknownTools(Middleware):
         except NotFoundError:
             if asked is None:
                 raise
-        if await self._search.wait(asked):
+        if await self._search.wait():
             with suppress(NotFoundError):
                 return await call_next(context)
         return await self._search.unknown(asked, context.message.name)

@@ -28,6 +28,7 @@ from toolcrib.gateway.config import read_config
 from toolcrib.gateway.downstream import Level, Reporter
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Approval, Storage
+from toolcrib.gateway.monitoring import monitor
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
 from toolcrib.settings import Settings
 from toolcrib.store.records_db.base import DbRow, RecordsDb
@@ -145,6 +146,7 @@ async def _http(gateway: Gateway, host: str, port: int, report: Reporter) -> Non
     reach it under a name of its own.
     """
     listener = _listen(host, port)
+    monitor(gateway)
     app = gateway.server.http_app(
         path=PATH,
         host_origin_protection=host in LOOPBACK,

@@ -26,6 +26,8 @@ __all__ = ["Intervals", "Upstream", "UpstreamHealth", "UpstreamPool", "UpstreamS
 
 UpstreamState: TypeAlias = Literal["starting", "up", "down", "unusable"]
 
+Listed: TypeAlias = Callable[[str, list[Any], str], Awaitable[None]]
+
 AT_ONCE = 8
 """Servers that are connected to at the same time."""
 
@@ -51,7 +53,8 @@ class Intervals:
     with `pong_s` to give it; one that does not tell of changes is asked for its tools every
     `refresh_s`. Approvals are looked for every `poll_s`. A search waits `patience_s` for servers
     that are still starting. A conversation's own connections are closed after `idle_s` without a
-    call, and an open question after that too.
+    call, and an open question after that too. A handshake waits `handshake_s` for servers that were
+    never met before.
     """
 
     connect_s: float = 20.0
@@ -62,6 +65,7 @@ class Intervals:
     poll_s: float = 1.0
     patience_s: float = 5.0
     idle_s: float = 600.0
+    handshake_s: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +80,16 @@ class UpstreamHealth:
 class Upstream:
     """Keeps a connection to a server; `run` never ends by itself and raises nothing.
 
-    `is_shared`: there is but one client, so that all calls may go over the one connection.
-    `listed` gets the server's name and its tools as they came whenever they may have changed,
-    `changed` is called when the health has. `settled` is set once it was connected to, or tried.
+    `is_shared`: there is but one client, so that all calls may go over the one connection. `listed`
+    gets the server's name, its tools as they came, and its instructions, whenever they may have
+    changed. `changed` is called when the health has. `settled` is set once it was connected to, or
+    tried.
     """
 
     def __init__(
         self,
         config: ServerConfig,
-        listed: Callable[[str, list[Any]], Awaitable[None]],
+        listed: Listed,
         changed: Callable[[Upstream], None],
         intervals: Intervals,
         *,
@@ -137,7 +142,7 @@ class Upstream:
                 tools = await self._tools(connection)
             self._main, up_at = connection, monotonic()
             self._turn("up", "")
-            await self._listed(self.name, tools)
+            await self._listed(self.name, tools, connection.instructions)
             self.settled.set()
             await self._watch(connection)
         except Exception as error:
@@ -161,7 +166,8 @@ class Upstream:
             is_due = monotonic() - listed_at >= self._intervals.refresh_s
             if connection.changed.is_set() or (is_due and not connection.tells_changes):
                 listed_at = monotonic()
-                await self._listed(self.name, await self._tools(connection))
+                tools = await self._tools(connection)
+                await self._listed(self.name, tools, connection.instructions)
             elif not connection.ended.is_set():
                 await self._check(connection)
             await self._close_idle()
@@ -265,14 +271,14 @@ class UpstreamPool:
     def __init__(
         self,
         configs: Iterable[ServerConfig],
-        listed: Callable[[str, list[Any]], Awaitable[None]],
+        listed: Listed,
         changed: Callable[[Upstream], None],
         intervals: Intervals,
         *,
         is_shared: bool = False,
     ) -> None:
         at_once = asyncio.Semaphore(AT_ONCE)
-        self.intervals = intervals
+        self.intervals, self.is_shared = intervals, is_shared
         self._upstreams = {
             each.name: Upstream(
                 each, listed, changed, intervals, is_shared=is_shared, at_once=at_once
@@ -308,8 +314,8 @@ class UpstreamPool:
             if each.health.state != "up" and (scope.servers is None or each.name in scope.servers)
         ]
 
-    async def wait(self, context: Context, *others: asyncio.Event) -> bool:
-        """Wait for what is still starting, a bounded time, and tell the caller how far it is.
+    async def wait(self, context: Context | None, *others: asyncio.Event) -> bool:
+        """Wait for what is still starting, a bounded time, and tell in the context how far it is.
 
         Whether there was anything to wait for.
         """
@@ -319,7 +325,8 @@ class UpstreamPool:
         try:
             while waits and (left := until - monotonic()) > 0:
                 done = len(events) - len(waits)
-                await context.report_progress(done, len(events), "connecting to servers")
+                if context is not None:
+                    await context.report_progress(done, len(events), "connecting to servers")
                 _, waits = await asyncio.wait(
                     waits, timeout=left, return_when=asyncio.FIRST_COMPLETED
                 )

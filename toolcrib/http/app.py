@@ -23,9 +23,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from toolcrib.access.keys import ANYONE
 from toolcrib.errors import (
     DeadlineError,
     OverloadedError,
+    RateLimitedError,
     ServiceUnavailableError,
     TooLargeError,
     ToolcribError,
@@ -36,7 +38,8 @@ from toolcrib.http.errors import on_error, on_http, problem_response
 from toolcrib.http.openapi import document
 from toolcrib.http.routes import admin, health, knowledge, tools, turns
 from toolcrib.http.routing import JSON, Endpoint, make_routes, template_of
-from toolcrib.http.state import ServiceState
+from toolcrib.http.state import UPLOAD_FACTOR, ServiceState
+from toolcrib.http.workers import Shares
 from toolcrib.settings import Settings
 from toolcrib.telemetry import UNMATCHED, Telemetry
 from toolcrib.tenants import Tenants, check_name
@@ -101,8 +104,7 @@ def make_app(
 async def _life(state: ServiceState) -> AsyncGenerator[None]:
     yield
     state.draining = True
-    state.workers.close()
-    state.telemetry.close()
+    state.close()
 
 
 @cache
@@ -151,8 +153,11 @@ def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
 GUARDED = "/v1/"
 """What needs a key, and counts as work."""
 
-UPLOAD_FACTOR = 32
-"""Times `service.max_body_bytes`: the most in a body of JSON Lines."""
+PARSED = 8
+"""What a body takes once it is parsed as a whole, in times of its bytes; lines are not."""
+
+BODY_BYTES_PER_S = 16 * 1024
+"""How fast a body must come at least."""
 
 PLAIN = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 """What is said of every answer that says nothing else of itself."""
@@ -211,18 +216,19 @@ class _Admission:
             try:
                 async with deadline:
                     await self._admit(scope, context)
-                    # Of JSON Lines each is read by itself, so that many may come.
-                    times = UPLOAD_FACTOR if is_upload(scope) else 1
-                    bounded = _bounded(scope, receive, times * self._service.max_body_bytes)
-                    await self._app(scope, bounded, send)
+                    with self._share(context, scope) as body:
+                        bounded = self._bounded(scope, receive, body)
+                        await self._app(scope, bounded, send)
             except TimeoutError:
                 if not deadline.expired():
                     raise
                 context.turned_away = "deadline"
                 raise DeadlineError(
-                    f"no answer within {self._service.timeout_s:g} s; what was to be written may "
-                    "still be, and can be sent again"
+                    f"no answer within {self._service.timeout_s:g} s; what was written by then "
+                    "stays, and all of it can be sent again"
                 ) from None
+            finally:
+                context.is_over = True
 
     async def _admit(self, scope: Scope, context: RequestContext) -> None:
         """Find out who asks and of which namespace; raises for whom is turned away."""
@@ -258,6 +264,100 @@ class _Admission:
             if state.under_way <= self._service.concurrent // 2:
                 state.switch_interval.restore()
 
+    @contextmanager
+    def _share(self, context: RequestContext, scope: Scope) -> Generator[_Held]:
+        """A part of what the caller's key and tenant may have; raises where they have enough."""
+        places, owner = self._state.places, context.owner
+        if context.caller is not ANYONE and not places.has_room(owner, 1):
+            context.turned_away = "share"
+            raise RateLimitedError(
+                "this key, or its namespace, has as many requests under way as are not kept for "
+                "others; wait for their answers",
+                retry_after_s=1.0,
+            )
+        held = _Held(context, self._state.bytes, 1 if is_upload(scope) else PARSED)
+        places.take(owner, 1)
+        try:
+            yield held
+        finally:
+            held.give_back()
+            places.take(owner, -1)
+
+    def _bounded(self, scope: Scope, receive: Receive, held: _Held) -> Receive:
+        """Receive no more than a body may have, at once where the header tells, nor too slowly.
+
+        Raises:
+            TooLargeError: it has more.
+            DeadlineError: its bytes do not come.
+        """
+        service = self._service
+        # Of JSON Lines each is read by itself, so that many may come.
+        most = service.max_body_bytes * (UPLOAD_FACTOR if is_upload(scope) else 1)
+        declared = header(scope, b"content-length") or b"0"
+        if declared.isdigit():
+            if int(declared[:20]) > most:
+                raise _too_large(most)
+            held.hold(int(declared[:20]))
+        received, waited_s, is_whole = 0, 0.0, False
+
+        async def bounded() -> Message:
+            nonlocal received, waited_s, is_whole
+            if is_whole:
+                return await receive()
+            began = time.monotonic()
+            allowed = asyncio.timeout(service.body_s + received / BODY_BYTES_PER_S - waited_s)
+            try:
+                async with allowed:
+                    message = await receive()
+            except TimeoutError:
+                if not allowed.expired():
+                    raise
+                held.context.turned_away = "body"
+                raise DeadlineError("the body comes too slowly; send it again") from None
+            waited_s += time.monotonic() - began
+            received += len(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
+            if received > most:
+                raise _too_large(most)
+            held.hold(received)
+            return message
+
+        return bounded
+
+
+class _Held:
+    """The bytes of memory that a body takes of its owner's share, for each of its own `times`."""
+
+    def __init__(self, context: RequestContext, shares: Shares, times: int) -> None:
+        self.context = context
+        self._shares = shares
+        self._times = times
+        self._bytes = 0
+
+    def hold(self, received: int) -> None:
+        """Hold what this many bytes of the body take.
+
+        Raises:
+            RateLimitedError: the bodies of its key or tenant take as much as is not for others.
+        """
+        more = received * self._times - self._bytes
+        if more <= 0:
+            return
+        if not self._shares.has_room(self.context.owner, more):
+            self.context.turned_away = "share"
+            raise RateLimitedError(
+                "the bodies under way take as much memory as there is for this key and its "
+                "namespace; send one after the other",
+                retry_after_s=1.0,
+            )
+        self._bytes += more
+        self._shares.take(self.context.owner, more)
+
+    def give_back(self) -> None:
+        """Hold nothing any more."""
+        self._shares.take(self.context.owner, -self._bytes)
+        self._bytes = 0
+
 
 class _Out:
     """Sends, adds what every answer has, and remembers the status."""
@@ -276,24 +376,6 @@ class _Out:
             headers += [pair for pair in PLAIN if pair[0] not in present]
             headers.append((b"x-request-id", self._context.request_id.encode("ascii")))
         await self._send(message)
-
-
-def _bounded(scope: Scope, receive: Receive, most: int) -> Receive:
-    """Receive no more than so many bytes; raises TooLargeError, at once where the header tells."""
-    declared = header(scope, b"content-length") or b"0"
-    if declared.isdigit() and int(declared[:20]) > most:
-        raise _too_large(most)
-    received = 0
-
-    async def bounded() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        if received > most:
-            raise _too_large(most)
-        return message
-
-    return bounded
 
 
 def _too_large(most: int) -> TooLargeError:

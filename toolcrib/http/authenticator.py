@@ -15,7 +15,7 @@ from toolcrib.access.keys import ANYONE, Caller
 from toolcrib.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
 from toolcrib.extras import import_extra
 from toolcrib.http.context import header
-from toolcrib.http.state import Workers
+from toolcrib.http.workers import Workers
 
 __all__ = ["Anyone", "Authenticator", "Callers", "RateLimiter", "is_loopback"]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
+import time
 import uuid
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -15,9 +17,11 @@ from starlette.requests import Request
 from toolcrib.access.keys import ANYONE, Caller, within
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.crib import Crib
-from toolcrib.errors import ForbiddenError
+from toolcrib.errors import DeadlineError, ForbiddenError
 from toolcrib.http.state import ServiceState
-from toolcrib.records import Scope
+from toolcrib.http.workers import Owner
+from toolcrib.indexers.documents.sources import RawDocument
+from toolcrib.records import Passage, Refusal, Scope
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.telemetry import UNMATCHED, RequestSummary
 
@@ -37,7 +41,8 @@ class RequestContext:
     """A request, with what is to be counted, traced and logged of it when it is answered.
 
     `caller` and `namespace` are known once it is admitted. `turned_away` is the reason where
-    it was not worked on. Stages, verdict and what was degraded are those of the answer.
+    it was not worked on. When it `is_over`, nobody waits for what is still done for it. Stages,
+    verdict and what was degraded are those of the answer.
     """
 
     state: ServiceState
@@ -48,6 +53,7 @@ class RequestContext:
     status: int = 500
     turned_away: str | None = None
     deadline: asyncio.Timeout | None = None
+    is_over: bool = False
     took_ms: Mapping[str, float] = field(default_factory=dict[str, float])
     verdict: str | None = None
     degraded: tuple[str, ...] = ()
@@ -85,17 +91,49 @@ class RequestContext:
         """The decisions of the namespace."""
         return self.state.namespaces.log(self.namespace)
 
+    @property
+    def owner(self) -> Owner:
+        """Whose work it is."""
+        return Owner(self.namespace, self.caller.key_id)
+
     async def read(self, work: Callable[[Crib], _Made]) -> _Made:
         """Do something with the namespace's crib, in a thread."""
-        return await self.state.workers.read(partial(self._work, work))
+        return await self.run(partial(self._work, work))
 
     async def run(self, work: Callable[[], _Made]) -> _Made:
         """Do something else that only reads, in a thread."""
-        return await self.state.workers.read(work)
+        return await self.state.workers.read(work, self.owner)
 
     async def write(self, work: Callable[[Crib], _Made]) -> _Made:
         """Do something that writes, in a thread; other processes hear of it."""
-        return await self.state.workers.write(partial(self._work_and_tell, work))
+        return await self.state.workers.write(partial(self._work_and_tell, work), self.owner)
+
+    async def convert(
+        self, document: RawDocument, collection: str, max_tokens: int
+    ) -> list[Passage | Refusal]:
+        """What a document is split into by a process of its own, which ends with the deadline."""
+        when = None if self.deadline is None else self.deadline.when()
+        now = asyncio.get_running_loop().time()
+        until = time.monotonic() + (math.inf if when is None else when - now)
+        converters = self.state.converters
+
+        def work() -> list[Passage | Refusal]:
+            left_s = max(0.0, until - time.monotonic())
+            return list(
+                document.passages(collection, converters, max_tokens=max_tokens, timeout_s=left_s)
+            )
+
+        return await self.state.workers.convert(work, self.owner)
+
+    def checkpoint(self) -> None:
+        """Within a write, let other tenants go first, and stop what nobody waits for any more.
+
+        Raises:
+            DeadlineError: the request is over.
+        """
+        self.state.workers.give_way(self.owner)
+        if self.is_over:
+            raise DeadlineError("nobody waits for this any more")
 
     def extend(self, seconds: float) -> None:
         """Give the request so many seconds from now."""

@@ -264,7 +264,7 @@ async def _body(kind: Any, context: RequestContext, request: Request) -> Any:
         _require_json(request)
     if len(content) <= LARGE:
         return _parsed(kind, content)
-    return await context.state.workers.read(lambda: _parsed(kind, content))
+    return await context.run(lambda: _parsed(kind, content))
 
 
 def _parsed(kind: Any, content: bytes) -> Any:

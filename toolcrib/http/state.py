@@ -8,24 +8,27 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
-from weakref import WeakSet
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+from weakref import WeakSet, WeakValueDictionary
 
 from toolcrib.errors import EncoderError, ServiceUnavailableError
+from toolcrib.http.workers import Shares, Workers
+from toolcrib.indexers.documents.converter import Converters
 from toolcrib.records import ServiceInfo
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings
 from toolcrib.telemetry import Telemetry
 from toolcrib.tenants import Tenants
 
-__all__ = ["Readiness", "ServiceState", "SwitchInterval", "Workers"]
+__all__ = ["UPLOAD_FACTOR", "Readiness", "ServiceState", "SwitchInterval"]
 
-_Made = TypeVar("_Made")
+UPLOAD_FACTOR = 32
+"""Times `service.max_body_bytes`: the most in a body of JSON Lines."""
 
-LOCKS = 64
-"""Locks for all namespaces: a few share one, as there is no end to their names."""
+HELD_FACTOR = 48
+"""Times `service.max_body_bytes`: what all bodies under way may hold of memory."""
 
 FRESH_S = 0.5
 """How long readiness stands: whoever asks needs no key, and is not to keep us busy."""
@@ -35,35 +38,67 @@ SHORT_S = 0.0005
 
 
 class ServiceState:
-    """Tenants, threads, telemetry and readiness of one service.
+    """Tenants, threads, processes, telemetry and readiness of one service.
 
     `under_way` counts requests that are worked on or wait; while `draining` no new one is taken.
+    `places` and `bytes` are who holds them.
     """
 
     def __init__(self, namespaces: Tenants, settings: Settings, telemetry: Telemetry) -> None:
         self.namespaces = namespaces
         self.settings = settings
         self.telemetry = telemetry
-        self.workers = Workers(settings.service.workers)
+        service = settings.service
+        self.workers = Workers(service.workers, service.concurrent)
+        self.places = Shares(service.concurrent, service.share)
+        self.bytes = Shares(HELD_FACTOR * service.max_body_bytes, service.share)
+        # An answer is due: a document may take half of that, and text that fits beside others.
+        limits = settings.documents.limits
+        self.converters = Converters(
+            replace(
+                limits,
+                timeout_s=min(limits.timeout_s, service.timeout_s / 2),
+                text_chars=2 * service.max_body_bytes,
+            )
+        )
         self.readiness = Readiness(namespaces, self.workers)
         self.switch_interval = SwitchInterval()
         self.under_way = 0
         self.draining = False
         self.logs: WeakSet[DatabaseLog] = WeakSet()
-        self._locks = tuple(threading.Lock() for _ in range(LOCKS))
+        self._locks: WeakValueDictionary[str, _Lock] = WeakValueDictionary()
 
     def dropped(self) -> int:
         """How many decisions the logs that are open could not keep."""
         return sum(log.dropped for log in list(self.logs))
 
-    def lock(self, namespace: str) -> threading.Lock:
-        """What is held while a namespace is looked at and then written to."""
-        return self._locks[hash(namespace) % LOCKS]
+    def lock(self, namespace: str) -> AbstractContextManager[Any]:
+        """What is held while a namespace is looked at and then written to, by no other one."""
+        return self._locks.setdefault(namespace, _Lock())
+
+    def close(self) -> None:
+        """Let go of threads and processes when what was begun is done."""
+        self.workers.close()
+        self.converters.close()
+        self.telemetry.close()
 
     @property
     def is_busy(self) -> bool:
         """Whether anything is still worked on."""
         return bool(self.under_way or self.workers.abandoned)
+
+
+class _Lock:
+    """A lock that ends with its last user."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class SwitchInterval:
@@ -87,56 +122,6 @@ class SwitchInterval:
         if self._usual is not None:
             sys.setswitchinterval(self._usual)
             self._usual = None
-
-
-class Workers:
-    """A pool of threads for reading, and a smaller one for writing.
-
-    Two, because writers of one namespace wait for each other: in one pool they would take all
-    threads, and searches would wait with them. `abandoned` are pieces of work that go on though
-    nobody waits for them any more.
-    """
-
-    def __init__(self, threads: int) -> None:
-        self._reading = ThreadPoolExecutor(threads, "toolcrib-read")
-        self._writing = ThreadPoolExecutor(max(1, threads // 2), "toolcrib-write")
-        self.abandoned = 0
-
-    async def read(self, work: Callable[[], _Made]) -> _Made:
-        """Do what only reads; raises what it raises."""
-        return await self._run(self._reading, work)
-
-    async def write(self, work: Callable[[], _Made]) -> _Made:
-        """Do what may write; raises what it raises."""
-        return await self._run(self._writing, work)
-
-    def close(self) -> None:
-        """Wait until all that was begun is done."""
-        self._reading.shutdown()
-        self._writing.shutdown()
-
-    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], _Made]) -> _Made:
-        job = pool.submit(work)
-        try:
-            return await asyncio.wrap_future(job)
-        except asyncio.CancelledError:
-            # Whoever waited has given up; what waits for a thread is dropped, the rest goes on.
-            if not job.cancelled():
-                self._abandon(job)
-            raise
-
-    def _abandon(self, job: Future[_Made]) -> None:
-        loop = asyncio.get_running_loop()
-
-        def finished() -> None:
-            self.abandoned -= 1
-
-        def done(_job: Future[_Made]) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(finished)
-
-        self.abandoned += 1
-        job.add_done_callback(done)
 
 
 class Readiness:

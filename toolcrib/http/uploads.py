@@ -8,12 +8,12 @@ then one with `report`, or with `problem` where the work failed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -27,7 +27,7 @@ from toolcrib.records import IndexProgress, IndexReport, Refusal
 from toolcrib.records.codec import adapter, dump
 from toolcrib.records.validation import in_words
 
-__all__ = ["UploadWork", "in_parts", "read_upload", "respond"]
+__all__ = ["Line", "UploadWork", "in_parts", "read_upload", "respond"]
 
 _Item = TypeVar("_Item")
 
@@ -40,20 +40,47 @@ STALL_S = 300.0
 PART = 256
 """Entries that are written in one go: a second or two of work, after which others may write."""
 
+PART_BYTES = 512 * 1024
+"""As JSON; what is written is also looked through."""
+
 Entries: TypeAlias = list[tuple[str, _Item | Refusal]]
 
 
-class _Body(Generic[_Item]):
-    """The lines of one body, each an entry of this kind."""
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An entry that waits to be written, as the JSON that it came as: its object takes more.
 
-    def __init__(self, kind: Any, most: int) -> None:
-        self._adapter = adapter(kind)
+    `name` is what it is one of several entries of, such as a document; None for a refusal.
+    """
+
+    name: Hashable
+    content: bytes
+    kind: Any
+
+    @property
+    def entry(self) -> tuple[str, Any]:
+        """The entry itself."""
+        return adapter(self.kind).validate_json(self.content)
+
+    @classmethod
+    def of(cls, entry: tuple[str, object], name: Hashable, kind: Any) -> Line:
+        """The line of an entry."""
+        return cls(name, adapter(kind).dump_json(entry), kind)
+
+
+class _Body:
+    """The lines of one body, each an entry of this kind, called by `name`."""
+
+    def __init__(self, kind: Any, name: Callable[[Any], Hashable], most: int) -> None:
+        self._kind = kind
+        self._adapter: TypeAdapter[tuple[str, Any]] = adapter(kind)
+        self._name = name
         self._most = most
         self._rest = b""
         self._number = 0
 
-    def entries(self, piece: bytes) -> Iterator[tuple[str, _Item | Refusal]]:
-        """The entries that are complete with this piece; what is none is a refusal.
+    def lines(self, piece: bytes) -> Iterator[Line]:
+        """The lines that are complete with this piece; what is no entry is a refusal.
 
         Raises:
             TooLargeError: a line is longer than any may be.
@@ -63,53 +90,60 @@ class _Body(Generic[_Item]):
             raise TooLargeError(
                 f"a line is larger than {self._most:,} bytes, the most that is taken"
             )
-        yield from map(self._entry, filter(bytes.strip, lines))
+        yield from map(self._line, filter(bytes.strip, lines))
 
-    def _entry(self, line: bytes) -> tuple[str, _Item | Refusal]:
+    def _line(self, content: bytes) -> Line:
         self._number += 1
         try:
-            return self._adapter.validate_json(line)
+            _, item = self._adapter.validate_json(content)
         except ValidationError as error:
-            place = f"line {self._number}"
-            return "the request", Refusal("the request", place, in_words(error, "it"))
+            refused = Refusal("the request", f"line {self._number}", in_words(error, "it"))
+            return Line.of(("the request", refused), None, self._kind)
+        name = None if isinstance(item, Refusal) else self._name(item)
+        return Line(name, content, self._kind)
 
 
-async def read_upload(context: RequestContext, request: Request, kind: Any) -> Entries[Any]:
-    """All entries of a body, each as `kind` says.
+async def read_upload(
+    context: RequestContext, request: Request, kind: Any, name: Callable[[Any], Hashable]
+) -> list[Line]:
+    """All lines of a body, each an entry as `kind` says, of the thing that `name` gives.
 
     Raises:
         TooLargeError: a line or the whole is too large.
     """
     service = context.state.settings.service
-    upload: _Body[Any] = _Body(kind, service.max_body_bytes)
-    found: Entries[Any] = []
+    upload = _Body(kind, name, service.max_body_bytes)
+    found: list[Line] = []
     async for piece in request.stream():
         context.extend(service.timeout_s)
-        found += await context.run(lambda piece=piece: list(upload.entries(piece)))
-    return found + list(upload.entries(b"\n"))
+        found += await context.run(lambda piece=piece: list(upload.lines(piece)))
+    return found + list(upload.lines(b"\n"))
 
 
-def in_parts(entries: Entries[_Item], key: Callable[[_Item], object]) -> list[Entries[_Item]]:
-    """Entries in parts, between which others may write; those of one key are never divided."""
-    if len(entries) <= PART:
-        return [entries]
-    groups: dict[object, Entries[_Item]] = {}
-    for source, item in entries:
-        name = None if isinstance(item, Refusal) else key(item)
-        groups.setdefault(name, []).append((source, item))
-    parts: list[Entries[_Item]] = [[]]
-    for group in groups.values():
-        if parts[-1] and len(parts[-1]) + len(group) > PART:
+def in_parts(lines: Sequence[Line]) -> list[list[Line]]:
+    """Lines in parts, between which others may write; those of one name are never divided."""
+    groups: dict[Hashable, list[Line]] = {}
+    for line in lines:
+        groups.setdefault(line.name, []).append(line)
+    # What is one part stays in its order.
+    wholes = [lines] if _is_part(lines) else groups.values()
+    parts: list[list[Line]] = [[]]
+    for group in wholes:
+        if parts[-1] and not _is_part([*parts[-1], *group]):
             parts.append([])
         parts[-1] += group
     return parts
+
+
+def _is_part(lines: Sequence[Line]) -> bool:
+    return len(lines) <= PART and sum(len(line.content) for line in lines) <= PART_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class UploadWork(Generic[_Item]):
     """What is to be done: `write` for each part, then `finish` with the report of all of them."""
 
-    parts: list[Entries[_Item]]
+    parts: list[list[Line]]
     write: Callable[[Crib, Entries[_Item], Listener], IndexReport]
     finish: Callable[[Crib, IndexReport], IndexReport] = lambda _crib, report: report
 
@@ -120,6 +154,7 @@ class UploadWork(Generic[_Item]):
         for part in self.parts:
 
             def heard(progress: IndexProgress, done: int = done) -> None:
+                context.checkpoint()
                 listener(replace(progress, done=done + progress.done, total=total))
 
             report += await context.write(partial(self._write, part, heard))
@@ -127,8 +162,8 @@ class UploadWork(Generic[_Item]):
         listener(IndexProgress(total, total))
         return await context.write(lambda crib: self.finish(crib, report))
 
-    def _write(self, part: Entries[_Item], listener: Listener, crib: Crib) -> IndexReport:
-        return self.write(crib, part, listener)
+    def _write(self, part: list[Line], listener: Listener, crib: Crib) -> IndexReport:
+        return self.write(crib, [line.entry for line in part], listener)
 
 
 async def respond(context: RequestContext, work: UploadWork[Any]) -> Response:

@@ -25,7 +25,7 @@ from toolcrib.indexers.points import (
 )
 from toolcrib.indexers.writer import LexicalContext, Listener, Writer, ignore, shared_prefixes
 from toolcrib.records import IndexReport, Passage, Refusal, ToolSpec
-from toolcrib.store.base import Record, Store
+from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.payload import read_passage, read_tool
 
 __all__ = ["Entry", "PassageEntry", "PassageSync", "ToolSync"]
@@ -60,10 +60,23 @@ class _Plan(Generic[_Item]):
     removed: list[str] = field(default_factory=list[str])
     refused: list[Refusal] = field(default_factory=list[Refusal])
 
-    def compare(self, known: Mapping[str, _Known], digest: Callable[[_Item], str]) -> None:
-        """Tell what is new, changed and unchanged to a store."""
+    def compare(
+        self,
+        known: Mapping[str, _Known],
+        digest: Callable[[_Item], str],
+        source_of: Callable[[str], str],
+    ) -> None:
+        """Tell what is new, changed and unchanged to a store.
+
+        What has the number of another id would take its place, and is refused.
+        """
+        owners = {point_id(item_id): item_id for item_id in known}
         for item_id, item in self.items.items():
-            if item_id not in known:
+            owner = owners.setdefault(point_id(item_id), item_id)
+            if owner != item_id:
+                reason = f"has the same number as {owner!r}; give it another name"
+                self.refused.append(Refusal(source_of(item_id), item_id, reason))
+            elif item_id not in known:
                 self.added.append(item_id)
             elif known[item_id].digest != digest(item):
                 self.changed.append(item_id)
@@ -196,7 +209,7 @@ def _diff(entries: Iterable[Entry], known: Mapping[str, _KnownTool]) -> _Plan[To
                 "give one of them another name, server or id"
             )
             plan.refused.append(Refusal(source, item.id, reason))
-    plan.compare(known, lambda spec: spec.digest)
+    plan.compare(known, lambda spec: spec.digest, lambda item_id: origin[item_id])
     return plan
 
 
@@ -277,7 +290,7 @@ def _diff_passages(
                 "rename one of them, or give it another collection"
             )
             plan.refused.append(Refusal(source, f"part {item.position + 1}", reason))
-    plan.compare(known, digest_of)
+    plan.compare(known, digest_of, lambda item_id: plan.items[item_id].document)
     return plan
 
 

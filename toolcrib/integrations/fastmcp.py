@@ -6,22 +6,26 @@ import asyncio
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Any, TypeAlias
 
 from toolcrib.errors import MissingExtraError, QueryError
 
 try:
     from fastmcp.server.context import Context
+    from fastmcp.server.dependencies import get_context
     from fastmcp.server.transforms.search.base import BaseSearchTransform
     from fastmcp.tools.base import Tool, ToolResult
     from mcp.types import TextContent, ToolAnnotations
+    from pydantic import PrivateAttr
 except ImportError as missing:
     raise MissingExtraError("the search of a FastMCP server", "gateway") from missing
 
 from toolcrib.crib import Crib
+from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp import tool_specs
+from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.records import FindResult, ToolSpec
 from toolcrib.settings import Settings
 from toolcrib.store.base import point_id
@@ -30,6 +34,7 @@ from toolcrib.store.filters import HasId
 __all__ = [
     "MAX_FOUND",
     "SEARCHES",
+    "SearchTool",
     "ToolcribSearchTransform",
     "VisibleTools",
     "definition",
@@ -42,9 +47,22 @@ __all__ = [
 FIND = "find_tools"
 CALL = "call_tool"
 MAX_FOUND = 50
+MAX_DIGITS = 4
 
-_Query = Annotated[str, "What the tool must do, in a few words"]
-_Count = Annotated[int | None, "How many tools at most; leave it out for the usual number"]
+FIND_SAYS = """\
+Find tools by what they do. Answers with their names and arguments, best first.
+
+Use it before you say that something cannot be done. Then call the tool that fits by call_tool."""
+
+CALL_SAYS = "Call a tool that find_tools has named."
+CALL_TAKES = {
+    "name": {"type": "string", "description": "The tool's name, as find_tools gave it"},
+    "arguments": {
+        "type": "object",
+        "description": "What its inputSchema asks for",
+        "additionalProperties": True,
+    },
+}
 
 
 class ToolcribSearchTransform(BaseSearchTransform):
@@ -81,30 +99,21 @@ class ToolcribSearchTransform(BaseSearchTransform):
         return self._calling_tool
 
     def _searching(self) -> Tool:
-        async def find_tools(
-            query: _Query,
-            k: _Count = None,
-            ctx: Context = None,  # type: ignore[assignment]  # FastMCP puts it in
-        ) -> ToolResult:
-            """Find tools by what they do. Answers with their names and arguments, best first.
+        async def find_tools(given: dict[str, Any], context: Context) -> ToolResult:
+            return await self._find(context, given["query"], int(given.get("k", 0)) or None)
 
-            Use it before you say that something cannot be done. Then call the tool that fits
-            by call_tool.
-            """
-            return await self._find(ctx, query, k)
-
-        return Tool.from_function(fn=find_tools, name=FIND, annotations=SEARCHES)
+        most = f"How many tools at most, if not {self._max_results}"
+        takes = {
+            "query": {"type": "string", "description": "What the tool must do, in a few words"},
+            "k": {"type": "integer", "description": most},
+        }
+        return SearchTool.of(FIND, FIND_SAYS, takes, find_tools, SEARCHES)
 
     def _calling(self) -> Tool:
-        async def call_tool(
-            name: Annotated[str, "The tool's name, as find_tools gave it"],
-            arguments: Annotated[dict[str, Any] | None, "What its inputSchema asks for"] = None,
-            ctx: Context = None,  # type: ignore[assignment]  # FastMCP puts it in
-        ) -> ToolResult:
-            """Call a tool that find_tools has named."""
-            return await self._call(ctx, name, arguments)
+        async def call_tool(given: dict[str, Any], context: Context) -> ToolResult:
+            return await self._call(context, given["name"], given["arguments"])
 
-        return Tool.from_function(fn=call_tool, name=CALL)
+        return SearchTool.of(CALL, CALL_SAYS, CALL_TAKES, call_tool, meant=_call_meant)
 
     # -- what they do ------------------------------------------------------------------------
 
@@ -132,6 +141,72 @@ class ToolcribSearchTransform(BaseSearchTransform):
     async def _ranked(self, tools: Sequence[Tool], query: str, k: int | None = None) -> FindResult:
         most = min(max(1, k or self._max_results), MAX_FOUND)
         return await asyncio.to_thread(self._index.find, tools, query, most)
+
+
+# -- the tools of the search itself ----------------------------------------------------------------
+
+Act: TypeAlias = Callable[[dict[str, Any], Context], Awaitable[ToolResult]]
+
+
+class SearchTool(Tool):
+    """A tool of the search itself: what is wrong with a call of it is told as of any other tool."""
+
+    _act: Act = PrivateAttr()
+    _meant: Callable[[Mapping[str, Any]], dict[str, Any]] = PrivateAttr()
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        says: str,
+        takes: Mapping[str, Any],
+        act: Act,
+        annotations: ToolAnnotations | None = None,
+        *,
+        meant: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None,
+    ) -> SearchTool:
+        """A tool that needs the first of what it `takes`; `meant` reads what a model wrote."""
+        schema = {
+            "type": "object",
+            "properties": dict(takes),
+            "required": [next(iter(takes))],
+            "additionalProperties": False,
+        }
+        tool = cls(name=name, description=says, parameters=schema, annotations=annotations)
+        tool._act, tool._meant = act, meant or _meant
+        return tool
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        """Do it, or say what is wrong with the call."""
+        given = self._meant(arguments)
+        if wrong := argument_errors(self.parameters, given, "the call"):
+            listed = "\n".join(f"- {line}" for line in wrong)
+            return failure(
+                f"{self.name} cannot be called so.\n{listed}\n"
+                f"It takes: {describe_parameters(self.parameters)}."
+            )
+        return await self._act(given, get_context())
+
+
+def _meant(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given: models write null for what they leave out, and numbers as text."""
+    count = given.get("k")
+    if isinstance(count, str) and count.isdecimal() and len(count) <= MAX_DIGITS:
+        given = {**given, "k": int(count)}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _call_meant(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The name and the arguments, which models also write as JSON text, or beside the name."""
+    beside = {key: value for key, value in given.items() if key not in CALL_TAKES}
+    inner: Any = given.get("arguments")
+    try:
+        while isinstance(inner, str):
+            inner = json.loads(inner) if inner.strip() else None
+    except (ValueError, RecursionError):
+        inner = given["arguments"]
+    arguments = {**beside, **inner} if is_object(inner) else inner or beside
+    return _meant({"name": given.get("name"), "arguments": arguments})
 
 
 def _defined(tool: Tool) -> dict[str, Any]:

@@ -36,7 +36,7 @@ MAX_NAME_CHARS = 200
 MAX_NAME_WORDS = 8
 """Longer queries are sentences: only identifiers in them can be names."""
 
-_IDENTIFIER = re.compile(r"\w+(?:[_\-./:]\w+)+|\w*[a-z][A-Z]\w*")
+_IDENTIFIER = re.compile(r"(?<!\w)(?:\w+(?:[_\-./:]\w+)+|\w*[a-z][A-Z]\w*)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -124,7 +124,8 @@ _SQL = re.compile(
     re.IGNORECASE,
 )
 _TRACE = re.compile(
-    r"^Traceback \(most recent call last\)|^\s+at [\w.$<>]+\(|^panic: |\bCaused by: ", re.MULTILINE
+    r"^Traceback \(most recent call last\)|^[^\S\n]+at [\w.$<>]+\(|^panic: |\bCaused by: ",
+    re.MULTILINE,
 )
 _FENCE = re.compile(r"^```", re.MULTILINE)
 

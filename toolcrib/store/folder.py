@@ -2,17 +2,20 @@
 
     DIR/crib.lock   DIR/current   DIR/g0001/{shard/, layout.json, meta.json}   DIR/next/...
 
-Whatever takes long is done in a new generation and swapped in by one rename.
+Whatever takes long is done in a new generation and swapped in by one rename. A generation that
+is not open has a `checksums.json` too: of what it held when it was closed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +25,19 @@ from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
 from toolcrib.store.base import Layout
 
 __all__ = [
+    "AGAIN",
+    "Checksums",
     "Generations",
+    "allocated",
     "copy_sparsely",
+    "holds_store",
     "lock_folder",
     "read_json",
     "read_layout",
     "require_space",
+    "sync_file",
+    "sync_names",
+    "sync_tree",
     "write_atomically",
     "write_layout",
 ]
@@ -36,6 +46,16 @@ LOCK_NAME = "crib.lock"
 HOLDER_NAME = "crib.lock.pid"
 POINTER = "current"
 NEXT = "next"
+META = "meta.json"
+LAYOUT = "layout.json"
+CHECKSUMS = "checksums.json"
+
+BLOCK = 2**16
+"""Bytes that are copied or digested at once: where all are zero, a hole is as good."""
+
+ZEROS = bytes(BLOCK)
+
+AGAIN = "index the sources again: `toolcrib index SOURCE... --store NEW_FOLDER`"
 
 NEIGHBOURS = re.compile(r"library|tenants|ledger\.db.*")
 """What is kept beside a store of tools, and may be there before it."""
@@ -57,7 +77,9 @@ def lock_folder(folder: Path) -> FileLock:
         # Whoever closes a store may be another thread than who opened it.
         lock = FileLock(folder / LOCK_NAME, thread_local=False)
         lock.acquire(timeout=0)
-        holder.write_text(str(os.getpid()), encoding="ascii")
+        # On a full disk it stays empty: whoever meets the lock hears of "another process".
+        with suppress(OSError):
+            holder.write_text(str(os.getpid()), encoding="ascii")
     except Timeout:
         raise StoreLockedError(_locked(folder, holder)) from None
     except OSError as error:
@@ -106,13 +128,52 @@ def write_atomically(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
-        handle = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_file(path.parent)
     except OSError as error:
         raise StoreWriteError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def sync_file(path: Path) -> None:
+    """Have a file, or the names in a folder, on the disk, also what was written by way of memory.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(folder: Path, *, names_only: bool = False) -> None:
+    """Have every file of a folder on the disk, and every name in it.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    for inside, _, names in os.walk(folder, topdown=False):
+        for name in (".",) if names_only else (*names, "."):
+            sync_file(Path(inside, name))
+
+
+def sync_names(folder: Path) -> None:
+    """Have a folder's own name on the disk, and those of the folders that it was made in."""
+    for above in folder.absolute().parents:
+        # Others' folders may be closed to us, and were there before.
+        with suppress(OSError):
+            sync_file(above)
+
+
+def allocated(folder: Path) -> int:
+    """The bytes that a folder's files take of the disk, without their holes."""
+    found = [file.stat() for file in _files(folder)]
+    return sum(getattr(each, "st_blocks", -(-each.st_size // 512)) * 512 for each in found)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for inside, _, names in os.walk(folder):
+        yield from (Path(inside, name) for name in names)
 
 
 def read_json(path: Path) -> Mapping[str, Any]:
@@ -124,9 +185,7 @@ def read_json(path: Path) -> Mapping[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise StoreDamagedError(
-            f"{path} cannot be read ({error}); index the sources again into a new folder"
-        ) from error
+        raise StoreDamagedError(f"{path} cannot be read ({error}); {AGAIN}") from error
 
 
 def copy_sparsely(source: Path, target: Path) -> None:
@@ -150,8 +209,107 @@ def _copy_file(source: Path, target: Path) -> None:
                 return
             position = os.lseek(reading.fileno(), start, os.SEEK_HOLE)
             while start < position:
-                chunk = os.pread(reading.fileno(), min(position - start, 2**20), start)
-                start += os.pwrite(writing.fileno(), chunk, start)
+                chunk = os.pread(reading.fileno(), min(position - start, BLOCK), start)
+                # A file system in memory takes for data what was only looked at.
+                if chunk != ZEROS[: len(chunk)]:
+                    os.pwrite(writing.fileno(), chunk, start)
+                start += len(chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class Checksums:
+    """What a generation held when it was closed: its points, and by file a digest.
+
+    `written`: how many points were ever written to it, None where nobody counted.
+    """
+
+    points: int
+    written: int | None
+    files: Mapping[str, str]
+
+    @classmethod
+    def of(cls, generation: Path, points: int, written: int | None) -> Checksums:
+        """Digest every file of a generation: what is written by way of memory leaves no time.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        named = ((file.relative_to(generation).as_posix(), file) for file in _files(generation))
+        files = {
+            name: _digest(file)
+            for name, file in named
+            if name != CHECKSUMS and not name.startswith(".")
+        }
+        return cls(points, written, files)
+
+    @classmethod
+    def check(cls, generation: Path) -> Checksums | None:
+        """See that a generation is as it was when it was closed; None where it never was.
+
+        Raises:
+            StoreDamagedError: it is not; the error names the first file that differs.
+        """
+        path = generation / CHECKSUMS
+        if not path.exists():
+            return None
+        kept = read_json(path)
+        try:
+            found = cls.of(generation, int(kept["points"]), kept["written"])
+            files = dict(kept["files"])
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise StoreDamagedError(f"{generation} cannot be checked ({error}); {AGAIN}") from error
+        wrong = sorted(k for k in {*files, *found.files} if files.get(k) != found.files.get(k))
+        if wrong:
+            raise StoreDamagedError(
+                f"{generation / wrong[0]} is not as it was when the index was closed"
+                f"{f', nor are {len(wrong) - 1} more files' if wrong[1:] else ''}; {AGAIN}"
+            )
+        return found
+
+    def write(self, generation: Path) -> None:
+        """Keep them with the generation; nothing may be written to it afterwards.
+
+        Raises:
+            StoreWriteError: the disk refuses.
+        """
+        kept = {"points": self.points, "written": self.written, "files": self.files}
+        write_atomically(generation / CHECKSUMS, json.dumps(kept, sort_keys=True))
+
+    @staticmethod
+    def remove(generation: Path) -> None:
+        """Forget them, durably, before anything is written.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        (generation / CHECKSUMS).unlink(missing_ok=True)
+        sync_file(generation)
+
+
+def _digest(file: Path) -> str:
+    """The digest of a file's size and bytes, whichever of its zeros are holes."""
+    digest = hashlib.blake2b(digest_size=16)
+    with file.open("rb", buffering=0) as reading:
+        size = os.fstat(reading.fileno()).st_size
+        digest.update(size.to_bytes(8))
+        position = 0
+        while position < size:
+            try:
+                start = os.lseek(reading.fileno(), position, os.SEEK_DATA)
+            except OSError:  # ENXIO: only holes remain
+                break
+            position = start - start % BLOCK
+            block = os.pread(reading.fileno(), BLOCK, position)
+            if block != ZEROS[: len(block)]:
+                digest.update(position.to_bytes(8))
+                digest.update(block)
+            position += BLOCK
+    return digest.hexdigest()
+
+
+def holds_store(folder: Path) -> bool:
+    """Whether a store was ever made in a folder, whole or not."""
+    return (folder / POINTER).exists() or any(folder.glob(f"g*/{META}"))
 
 
 class Generations:
@@ -171,17 +329,30 @@ class Generations:
         Raises:
             StoreDamagedError: the folder is somebody else's, or points nowhere.
         """
+        pointer = self.folder / POINTER
         try:
-            name = (self.folder / POINTER).read_text(encoding="utf-8").strip()
+            name = pointer.read_text(encoding="ascii").strip()
         except FileNotFoundError:
             self._require_ours()
-            return None
-        if not (self.folder / name / "shard").is_dir():
-            raise StoreDamagedError(
-                f"{self.folder / POINTER} names {name!r}, which is not there; index the sources "
-                "again into a new folder"
-            )
+            return self._complete()
+        except (OSError, ValueError) as error:
+            raise StoreDamagedError(f"{pointer} cannot be read ({error}); {AGAIN}") from error
+        if not _is_generation(name) or not (self.folder / name / "shard").is_dir():
+            raise StoreDamagedError(f"{pointer} names {name!r}, which is not there; {AGAIN}")
         return self.folder / name
+
+    def _complete(self) -> Path | None:
+        """The one generation that was made whole, where nothing points to it."""
+        whole = sorted(path.parent for path in self.folder.glob(f"g*/{META}"))
+        if len(whole) > 1:
+            raise StoreDamagedError(
+                f"{self.folder / POINTER} is missing, and there are {len(whole)} generations; "
+                f"write the name of the one to use into it: `echo {whole[-1].name} > "
+                f"{self.folder / POINTER}`"
+            )
+        if whole:
+            self.make_current(whole[0])
+        return whole[0] if whole else None
 
     def _require_ours(self) -> None:
         ours = {LOCK_NAME, HOLDER_NAME, NEXT, f".{POINTER}.draft"}
@@ -218,10 +389,14 @@ def _is_generation(name: str) -> bool:
 
 def write_layout(generation: Path, layout: Layout) -> None:
     """Keep the layout beside the shard."""
-    write_atomically(generation / "layout.json", json.dumps(asdict(layout), sort_keys=True))
+    write_atomically(generation / LAYOUT, json.dumps(asdict(layout), sort_keys=True))
 
 
 def read_layout(generation: Path) -> Layout:
     """The layout that the shard was made with."""
-    kept: Any = read_json(generation / "layout.json")
-    return Layout(kept["dense"], kept["multi"], tuple(kept["sparse"]))
+    path = generation / LAYOUT
+    kept: Any = read_json(path)
+    try:
+        return Layout(dict(kept["dense"]), dict(kept["multi"]), tuple(kept["sparse"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreDamagedError(f"{path} is no layout ({error!r}); {AGAIN}") from error

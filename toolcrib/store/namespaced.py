@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from toolcrib.encoders.base import SparseVector
-from toolcrib.errors import StoreError
+from toolcrib.errors import BadPointError, StoreError
 from toolcrib.store.base import (
     MAX_POINT_ID,
     Layout,
@@ -54,13 +54,28 @@ class NamespacedStore(Store):
     # -- writing ---------------------------------------------------------------------------
 
     def upsert(self, points: Sequence[Point]) -> None:
-        self._shared.upsert([self._shared_point(point) for point in points])
+        moved = [self._shared_point(point) for point in points]
+        self._require_own([point.id for point in moved])
+        self._shared.upsert(moved)
 
     def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
-        self._shared.set_sparse(using, {self._moved(i): v for i, v in vectors.items()})
+        moved = {self._moved(i): vector for i, vector in vectors.items()}
+        self._require_own(moved)
+        self._shared.set_sparse(using, moved)
 
     def delete(self, ids: Iterable[int]) -> None:
-        self._shared.delete([self._moved(i) for i in ids if is_point_id(i)])
+        moved = [self._moved(i) for i in ids if is_point_id(i)]
+        self._require_own(moved)
+        self._shared.delete(moved)
+
+    def _require_own(self, ids: Iterable[int]) -> None:
+        """Stop what would write over another namespace's points: two ids may share a number."""
+        asked = HasId(frozenset(i for i in ids if is_point_id(i)))
+        if asked.ids and self._shared.count(And(asked, Not(self._own))):
+            raise BadPointError(
+                f"namespace {self._namespace!r}: an id has the number of something that is not "
+                "in it; give the tool or document another name"
+            )
 
     # -- reading ---------------------------------------------------------------------------
 

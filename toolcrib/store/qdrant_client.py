@@ -222,7 +222,7 @@ class QdrantConnection:
             StoreError: it is older than `MIN_SERVER`, or not a Qdrant server.
         """
         version = self.ask("asking for its version", self.client.info).version
-        numbers = re.match(r"(\d+)\.(\d+)", version)
+        numbers = re.match(r"\A(\d+)\.(\d+)", version)
         if numbers is None or (int(numbers[1]), int(numbers[2])) < MIN_SERVER:
             wanted = ".".join(map(str, MIN_SERVER))
             raise StoreError(

@@ -1,20 +1,19 @@
-"""Qdrant Edge: the embedded engine, in a folder. All use of it is in this module.
+"""Qdrant Edge: a store of the embedded engine in a folder.
 
-`python -m toolcrib.store.qdrant_edge SHARD` optimises the shard in a folder and ends: building a
-graph would stop every thread of the process that does it.
+All use of the engine is in this module and in `edge_shard`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
-import subprocess
-import sys
+import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import lru_cache
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -35,35 +34,43 @@ from toolcrib.store.base import (
     check_point,
     check_sparse,
     is_point_id,
-    named_vectors,
+)
+from toolcrib.store.edge_shard import (
+    MIN_FREE_BYTES,
+    create_shard,
+    guard,
+    optimise_beside,
+    roomy_folder,
+    size_of,
+    to_filter,
+    to_point,
+    to_query,
+    to_sparse,
 )
 from toolcrib.store.filters import (
-    KEYWORD_FIELDS,
-    NUMBER_FIELDS,
-    TENANT_FIELD,
     And,
-    AnyOf,
     Equals,
     Filter,
-    HasId,
     Not,
-    Or,
-    Range,
     all_of,
-    as_keyword,
 )
 from toolcrib.store.folder import (
+    AGAIN,
+    Checksums,
     Generations,
+    allocated,
     copy_sparsely,
     lock_folder,
     read_json,
     read_layout,
     require_space,
+    sync_file,
+    sync_names,
+    sync_tree,
     write_atomically,
-    write_layout,
 )
 
-__all__ = ["EdgeStore", "guard", "optimise_beside"]
+__all__ = ["EdgeStore"]
 
 SCROLL_PAGE = 1000
 FIRST_PAGE = 64  # who asks whether there is anything need not wait for a thousand
@@ -73,29 +80,38 @@ UPSERT_PAGE = 64
 OPTIMISE_FROM = 3000
 """Below this many unindexed points a plain scan is as fast as the graph (0.2 ms)."""
 
-MIN_FREE_BYTES = 64 * 2**20
-"""The engine writes through memory maps: on a full disk it would be killed, not refused."""
+CLOSED_FREE_BYTES = 4 * 2**20
+"""What the engine writes at most to read what was closed."""
+
+LEAST_WASTE = 4 * 2**20
+"""Bytes of the disk that are not worth a rewriting."""
 
 
 class EdgeStore(Store):
-    """A `Store` in a folder, for one process at a time."""
+    """A `Store` in a folder, for one process at a time; a forked child is refused."""
 
     def __init__(
         self,
         lock: FileLock,
         generation: Path,
+        *,
         min_free_bytes: int,
+        survives_power_cut: bool,
         on_close: Callable[[], None] | None,
+        written: int | None,
     ) -> None:
         self._lock = lock
         self._generations = Generations(generation.parent)
         self._min_free_bytes = min_free_bytes
+        self._survives_power_cut = survives_power_cut
         self._on_close = on_close
         self._writing = threading.RLock()
         self._shard: engine.EdgeShard | None = None
+        self._why_not = "is closed"
         self._writes = 0
         self._facts: dict[object, tuple[int, bool]] = {}
-        self._use(generation)
+        self._use(generation, written)
+        _OPEN.add(self)
 
     @classmethod
     def open(
@@ -104,39 +120,97 @@ class EdgeStore(Store):
         layout: Layout,
         *,
         min_free_bytes: int = MIN_FREE_BYTES,
+        survives_power_cut: bool = True,
         on_close: Callable[[], None] | None = None,
     ) -> EdgeStore:
         """Open the folder with the layout that it has, or make it with `layout`.
 
-        `on_close` is called once, after the store has been closed.
+        What a write acknowledged survives the end of the process in any case, and the end of
+        the machine unless `survives_power_cut` is off. `on_close` is called once, after the
+        store has been closed.
 
         Raises:
             StoreLockedError: another process has it open.
             StoreWriteError: the folder cannot be written to.
-            StoreDamagedError: it holds something that cannot be read as a store.
+            StoreDamagedError: it holds something that cannot be read as a store, or not what it
+                held when it was closed.
         """
         lock = lock_folder(path)
         try:
             generations = Generations(path)
             generation = generations.current()
+            written = None
             if generation is None:
+                written = 0
                 require_space(path, min_free_bytes)
                 generation = generations.unused()
-                _create(generation, layout)
+                create_shard(generation, layout)
+                if survives_power_cut:
+                    sync_tree(generation)
+                    sync_names(path)
                 generations.make_current(generation)
             generations.remove_others(generation)
-            return cls(lock, generation, min_free_bytes, on_close)
+            store = cls(
+                lock,
+                generation,
+                min_free_bytes=min_free_bytes,
+                survives_power_cut=survives_power_cut,
+                on_close=on_close,
+                written=written,
+            )
+            store.compact()
         except BaseException:
             lock.release()
             raise
+        return store
 
-    def _use(self, generation: Path) -> None:
+    def _use(self, generation: Path, written: int | None = None) -> None:
+        closed = Checksums.check(generation)
         layout = read_layout(generation)
+        copy = self._copy_for_reading(generation, is_closed=closed is not None)
         with guard(self._path):
-            shard = engine.EdgeShard.load(str(generation / "shard"))
+            if closed is not None and copy is None:
+                Checksums.remove(generation)
+            shard = engine.EdgeShard.load(str(Path(copy.name) if copy else generation / "shard"))
+        points = shard.info().points_count
+        if closed is not None and closed.points != points:
+            closed.write(generation)
+            raise StoreDamagedError(
+                f"{generation} held {closed.points} points when it was closed, and holds {points} "
+                f"now; {AGAIN}"
+            )
         # An old shard is dropped, not closed: another thread may be about to search it.
         self._generation, self._layout, self._shard = generation, layout, shard
+        self._copy = copy
+        # How many points were ever written here; nobody knows it of what was not closed.
+        self._written = closed.written if closed is not None else written
+        self._logs: set[Path] = set()
         self._writes += 1
+
+    def _copy_for_reading(
+        self, generation: Path, *, is_closed: bool
+    ) -> tempfile.TemporaryDirectory[str] | None:
+        """A copy of the shard on another disk, where its own is too full for the engine.
+
+        To read, it writes as well: a little, and all of its log where it was not closed.
+
+        Raises:
+            StoreWriteError: there is no other disk, and not even room for that.
+        """
+        free = shutil.disk_usage(self._path).free
+        if free >= self._min_free_bytes:
+            return None
+        place = roomy_folder(allocated(generation))
+        if place is None:
+            if free < (CLOSED_FREE_BYTES if is_closed else MIN_FREE_BYTES):
+                raise StoreWriteError(
+                    f"only {free // 2**20} MiB are free where {self._path} lies, too few to read "
+                    "it, and no other disk has room for a copy: free some space"
+                )
+            return None
+        copy = tempfile.TemporaryDirectory(prefix="toolcrib-", dir=place)
+        copy_sparsely(generation / "shard", Path(copy.name))
+        return copy
 
     @property
     def layout(self) -> Layout:
@@ -153,28 +227,54 @@ class EdgeStore(Store):
         for point in points:
             check_point(point, self._layout)
         for start in range(0, len(points), UPSERT_PAGE):
-            page = [_point(point) for point in points[start : start + UPSERT_PAGE]]
-            self._update(engine.UpdateOperation.upsert_points(page))
+            page = [to_point(point) for point in points[start : start + UPSERT_PAGE]]
+            self._update(engine.UpdateOperation.upsert_points(page), len(page))
+        self._sync()
 
     def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
         check_sparse(using, vectors, self._layout)
-        updates = [engine.PointVectors(i, {using: _sparse(v)}) for i, v in vectors.items()]
+        updates = [engine.PointVectors(i, {using: to_sparse(v)}) for i, v in vectors.items()]
         for start in range(0, len(updates), UPSERT_PAGE):
             page = updates[start : start + UPSERT_PAGE]
-            self._update(engine.UpdateOperation.update_vectors(page))
+            self._update(engine.UpdateOperation.update_vectors(page), len(page))
+        self._sync()
 
     def delete(self, ids: Iterable[int]) -> None:
         doomed: list[Any] = [i for i in ids if is_point_id(i)]
         if doomed:
-            self._update(engine.UpdateOperation.delete_points(doomed))
+            self._update(engine.UpdateOperation.delete_points(doomed), 0)
+            self._sync()
 
-    def _update(self, operation: engine.UpdateOperation) -> None:
+    def _update(self, operation: engine.UpdateOperation, points: int) -> None:
         with self._writing:
-            shard = self._open_shard()
-            require_space(self._path, self._min_free_bytes)
+            shard = self._require_writable()
             with guard(self._path):
                 shard.update(operation)
             self._writes += 1
+            if self._written is not None:
+                self._written += points
+
+    def _require_writable(self) -> engine.EdgeShard:
+        shard = self._open_shard()
+        require_space(self._path, self._min_free_bytes)
+        if self._copy is not None:
+            raise StoreWriteError(
+                f"{self._path} was opened when its disk was full, to be read alone; open it again"
+            )
+        return shard
+
+    def _sync(self) -> None:
+        """Have the log on the disk: what else a power cut takes is made again from it."""
+        if not self._survives_power_cut:
+            return
+        with self._writing, guard(self._path):
+            folder = self._generation / "shard" / "wal"
+            # The engine makes the next log under another name, in a thread of its own.
+            logs = {path for path in folder.glob("[!t]*") if path not in self._logs}
+            for path in logs:
+                sync_file(path)
+            sync_file(folder)
+            self._logs |= {path for path in logs if path.name.startswith("closed-")}
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -186,7 +286,7 @@ class EdgeStore(Store):
             # One by one: the engine's batch call is no faster (measured 2.0 ms against 1.3 ms).
             for query in queries:
                 where = self._narrowing(query.where)
-                hits = shard.query(_query(query, where)) if self._holds(query.using) else []
+                hits = shard.query(to_query(query, where)) if self._holds(query.using) else []
                 answers.append([Scored(_number(hit.id), hit.score) for hit in hits])
         return answers
 
@@ -230,7 +330,7 @@ class EdgeStore(Store):
     ) -> Iterator[Record]:
         offset: Any = None if after is None else after + 1
         limit = FIRST_PAGE
-        narrowed, shown = _condition(where), True if fields is None else list(fields)
+        narrowed, shown = to_filter(where), True if fields is None else list(fields)
         while True:
             asked = engine.ScrollRequest(offset, limit, narrowed, shown, with_vector=False)
             with guard(self._path):
@@ -243,7 +343,7 @@ class EdgeStore(Store):
 
     def count(self, where: Filter | None = None) -> int:
         with guard(self._path):
-            request = engine.CountRequest(exact=True, filter=_condition(where))
+            request = engine.CountRequest(exact=True, filter=to_filter(where))
             return self._open_shard().count(request)
 
     def _count_with(self, vector: str) -> int:
@@ -258,24 +358,70 @@ class EdgeStore(Store):
 
     def write_meta(self, meta: Mapping[str, Any]) -> None:
         with self._writing:
+            self._require_writable()
             write_atomically(self._generation / "meta.json", json.dumps(meta, sort_keys=True))
 
     def optimise(self) -> None:
-        """Index what was written since the last time, in another process, and swap it in."""
+        """Drop what was overwritten, index what was written, and swap that in.
+
+        The graph is built in another process; both only when there is enough of it.
+        """
         with self._writing:
+            self.compact()
             if self._unindexed() < OPTIMISE_FROM:
                 return
             with guard(self._path):
                 self._open_shard().flush()
             fresh = self._generations.unused()
             optimise_beside(self._generation, fresh)
-            self._swap(fresh)
+            self._swap(fresh, self._open_shard().info().points_count)
+
+    def compact(self) -> None:
+        """Write what is live anew, and drop the rest, once that is more and not little.
+
+        The engine takes no space back: every change stays in its log and in its segments.
+        """
+        with self._writing:
+            points = self._open_shard().info().points_count
+            if self._written is not None and self._written <= 2 * points:
+                return
+            page, _ = self._whole_points(None, FIRST_PAGE)
+            each = sum(map(size_of, page)) // max(len(page), 1)
+            live = points * each
+            # What was not counted is still in the log.
+            logged = self._generation / "shard" / "wal"
+            written = allocated(logged) if self._written is None else self._written * each
+            room = shutil.disk_usage(self._path).free - self._min_free_bytes
+            if written - live > max(live, LEAST_WASTE) and room > live:
+                # What is stored is whole without it.
+                with suppress(StoreWriteError):
+                    self._rewrite()
+
+    def _rewrite(self) -> None:
+        with self.renew(self._layout) as beside:
+            offset = None
+            while True:
+                page, offset = self._whole_points(offset, UPSERT_PAGE)
+                points = [engine.Point(r.id, r.vector or {}, r.payload) for r in page]
+                beside._update(  # noqa: SLF001 -- of this class
+                    engine.UpdateOperation.upsert_points(points), len(points)
+                )
+                if offset is None:
+                    break
+            beside.write_meta(self.read_meta())
+
+    def _whole_points(self, offset: Any, limit: int) -> tuple[list[engine.Record], Any]:
+        """Points with all that they have, and where to go on; None at the end."""
+        asked = engine.ScrollRequest(offset, limit, None, with_payload=True, with_vector=True)
+        with guard(self._path):
+            return self._open_shard().scroll(asked)
 
     @contextmanager
     def renew(self, layout: Layout) -> Generator[EdgeStore]:
         with self._writing:
             shutil.rmtree(self._generations.next_folder, ignore_errors=True)
-            beside = EdgeStore.open(self._generations.next_folder, layout)
+            place = self._generations.next_folder
+            beside = EdgeStore.open(place, layout, survives_power_cut=False)
             try:
                 yield beside
             finally:
@@ -285,9 +431,11 @@ class EdgeStore(Store):
             beside._generation.rename(fresh)  # noqa: SLF001
             self._swap(fresh)
 
-    def _swap(self, generation: Path) -> None:
+    def _swap(self, generation: Path, written: int | None = None) -> None:
+        with guard(self._path):
+            sync_tree(generation)
         self._generations.make_current(generation)
-        self._use(generation)
+        self._use(generation, written)
         self._generations.remove_others(generation)
 
     def info(self) -> StoreInfo:
@@ -311,12 +459,27 @@ class EdgeStore(Store):
                 return
             try:
                 with guard(self._path):
+                    points = shard.info().points_count
                     shard.flush()
                     shard.close()
+                    # What drops it writes once more.
+                    del shard
+                    self._end_generation(points)
             finally:
                 self._lock.release()
                 if self._on_close is not None:
                     self._on_close()
+
+    def _end_generation(self, points: int) -> None:
+        """Leave the files of a closed shard as they are to be found."""
+        if self._copy is not None:
+            self._copy.cleanup()
+            return
+        # The engine has synced its files, but not that others are gone.
+        sync_tree(self._generation, names_only=True)
+        # Without room for them the next one to open it goes without.
+        with suppress(StoreWriteError):
+            Checksums.of(self._generation, points, self._written).write(self._generation)
 
     def __enter__(self) -> Self:
         return self
@@ -326,8 +489,16 @@ class EdgeStore(Store):
 
     def _open_shard(self) -> engine.EdgeShard:
         if self._shard is None:
-            raise StoreError(f"the store {self._path} is closed")
+            raise StoreError(f"the store {self._path} {self._why_not}")
         return self._shard
+
+    def leave_to_parent(self) -> None:
+        """Do nothing more, in a forked child: what it wrote would be lost, or harm the parent's."""
+        if self._shard is not None:
+            # Kept for good: an engine that is dropped writes to the parent's files.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._shard))
+            self._shard, self._why_not = None, _FORKED
+        self._writing = threading.RLock()
 
 
 def _number(point: Any) -> int:
@@ -335,186 +506,17 @@ def _number(point: Any) -> int:
     return point
 
 
-def _create(generation: Path, layout: Layout) -> None:
-    shard = generation / "shard"
-    with guard(generation.parent):
-        shard.mkdir(parents=True)
-        created = engine.EdgeShard.create(str(shard), _config(layout))
-        for operation in _payload_indexes():
-            created.update(operation)
-        created.flush()
-        created.close()
-    write_layout(generation, layout)
-    write_atomically(generation / "meta.json", "{}")
+_OPEN: weakref.WeakSet[EdgeStore] = weakref.WeakSet()
+_FORKED = (
+    "was opened before this process was forked from another, which holds it; open it in one "
+    'process alone, or start processes by "spawn"'
+)
 
 
-def _config(layout: Layout) -> engine.EdgeConfig:
-    """The shard's configuration; the write-ahead log is named, never left to a default."""
-    max_sim = engine.MultiVectorConfig(comparator=engine.MultiVectorComparator.MaxSim)
-    vectors = {
-        name: engine.EdgeVectorParams(
-            size=width,
-            distance=engine.Distance.Cosine,
-            quantization_config=engine.ScalarQuantizationConfig(type=engine.ScalarType.Int8),
-        )
-        for name, width in layout.dense.items()
-    }
-    vectors |= {
-        # An optimised segment keeps a placeholder for every point without such a vector: in
-        # float16 it is half as large, and int8 copies would be a quarter more.
-        name: engine.EdgeVectorParams(
-            size=width,
-            distance=engine.Distance.Cosine,
-            multivector_config=max_sim,
-            datatype=engine.VectorStorageDatatype.Float16,
-        )
-        for name, width in layout.multi.items()
-    }
-    return engine.EdgeConfig(
-        vectors=vectors,
-        sparse_vectors={
-            name: engine.EdgeSparseVectorParams(modifier=engine.Modifier.Idf)
-            for name in layout.sparse
-        },
-        # A query is a millisecond's work: handing it to a thread pool costs a third more.
-        max_search_threads=1,
-        hnsw_config=engine.HnswIndexConfig(m=16, ef_construct=100, full_scan_threshold=2000),
-        # Nothing is too small to index: the store decides when it is worth it.
-        optimizers=engine.EdgeOptimizersConfig(indexing_threshold=1),
-        wal_enabled=True,
-    )
+def _leave_all_to_parent() -> None:
+    for store in list(_OPEN):
+        store.leave_to_parent()
 
 
-def _payload_indexes() -> list[engine.UpdateOperation]:
-    """The operations that index every field that is filtered by."""
-    keywords = sorted({*KEYWORD_FIELDS, TENANT_FIELD})
-    kinds = [(name, engine.PayloadSchemaType.Keyword) for name in keywords]
-    kinds += [(name, engine.PayloadSchemaType.Float) for name in sorted(NUMBER_FIELDS)]
-    return [engine.UpdateOperation.create_field_index(name, kind) for name, kind in kinds]
-
-
-def _point(point: Point) -> engine.Point:
-    vectors: dict[str, Any] = named_vectors(point, _sparse)
-    return engine.Point(id=point.id, vector=vectors, payload=dict(point.payload))
-
-
-def _sparse(vector: SparseVector) -> engine.SparseVector:
-    return engine.SparseVector(indices=vector.indices.tolist(), values=vector.values.tolist())
-
-
-def _query(leg: LegQuery, where: Filter | None) -> engine.QueryRequest:
-    """One leg's question within `where`: ids and scores only, as payloads cost more."""
-    if isinstance(leg.vector, SparseVector):
-        vector: Any = _sparse(leg.vector)
-    else:
-        vector = leg.vector.tolist()
-    # Rescoring with the float vectors makes a score the exact cosine, whatever found the point.
-    params = engine.SearchParams(quantization=engine.QuantizationSearchParams(rescore=True))
-    if leg.idf_corpus is not None and isinstance(leg.vector, SparseVector):
-        corpus = _condition(leg.idf_corpus)
-        params = engine.SearchParams(idf=engine.IdfParams(corpus=corpus))
-    return engine.QueryRequest(
-        limit=leg.limit,
-        query=engine.Query.Nearest(vector, using=leg.using),
-        filter=_condition(where),
-        params=params,
-        with_payload=False,
-        with_vector=False,
-    )
-
-
-def _condition(where: Filter | None) -> engine.Filter | None:
-    """The engine's filter; None for none."""
-    if where is None:
-        return None
-    # Candidates are never the same twice: remembering them would only push out what is.
-    return _filter(where) if isinstance(where, HasId) else _remembered_filter(where)
-
-
-def _filter(where: Filter) -> engine.Filter:
-    return engine.Filter(must=[_translated(where)])
-
-
-# A wide scope takes a millisecond to translate, and every leg of every query has it.
-_remembered_filter = lru_cache(maxsize=256)(_filter)
-
-
-def _translated(where: Filter) -> Any:  # noqa: PLR0911
-    match where:
-        case Equals(field=field, value=value):
-            return engine.FieldCondition(key=field, match=engine.MatchValue(as_keyword(value)))
-        case AnyOf(field=field, values=values):
-            return engine.FieldCondition(
-                key=field, match=engine.MatchAny([*map(as_keyword, values)])
-            )
-        case Range(field=field):
-            bounds = engine.RangeFloat(gt=where.gt, gte=where.gte, lt=where.lt, lte=where.lte)
-            return engine.FieldCondition(key=field, range=bounds)
-        case HasId(ids=ids):
-            return engine.HasIdCondition({i for i in ids if is_point_id(i)})
-        case Not(part=part):
-            return engine.Filter(must_not=[_translated(part)])
-        case And(parts=parts):
-            return engine.Filter(must=[*map(_translated, parts)])
-        case Or(parts=parts):
-            # An empty `should` would match everything; an empty set of ids matches nothing.
-            should = [*map(_translated, parts)]
-            return engine.Filter(should=should) if should else engine.HasIdCondition(set())
-
-
-@contextmanager
-def guard(path: Path) -> Generator[None]:
-    """Turn what the engine raises on this folder into our own errors.
-
-    Raises:
-        StoreWriteError: the disk refused.
-        StoreError: the engine refused the request.
-        StoreDamagedError: the engine panicked.
-    """
-    try:
-        yield
-    except StoreError:
-        raise
-    except OSError as error:
-        raise StoreWriteError(f"{path}: {error.strerror or error}") from error
-    except Exception as error:
-        raise StoreError(f"the engine refused a request on {path}: {error}") from error
-    except BaseException as error:
-        # A Rust panic is a BaseException of a class that cannot be imported.
-        if type(error).__name__ != "PanicException":
-            raise
-        raise StoreDamagedError(
-            f"the engine failed on {path}: {error}; the index can be made again from its "
-            "sources: `toolcrib index SOURCE... --store NEW_FOLDER`"
-        ) from error
-
-
-def optimise_beside(generation: Path, target: Path) -> None:
-    """Copy a flushed generation to `target` and optimise the copy in another process.
-
-    Raises:
-        StoreError: the other process failed; `target` is removed, the original is as it was.
-    """
-    # A fresh interpreter, never a fork: a forked child hangs on its first query.
-    command = [sys.executable, "-m", __name__, str(target / "shard")]
-    with ExitStack() as undo:
-        undo.callback(shutil.rmtree, target, ignore_errors=True)
-        copy_sparsely(generation, target)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-            raise StoreError(f"optimising a copy of {generation} failed: {last}")
-        undo.pop_all()
-
-
-def _optimise(shard_folder: str) -> None:
-    # The searches of the parent come first.
-    os.nice(10)
-    shard = engine.EdgeShard.load(shard_folder)
-    shard.optimize()
-    shard.flush()
-    shard.close()
-
-
-if __name__ == "__main__":
-    _optimise(sys.argv[1])
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_all_to_parent)

@@ -307,9 +307,10 @@ SERVED = 0.85
 
 _SENTENCE = re.compile(r"(?<=[.!?。])\s+|\n+")
 _BOILERPLATE = re.compile(
-    r"^(?:use )?(?:this|the|a|an)?\s*(?:tool|api|endpoint|function|operation|method|command|call|"
-    r"action|service)?\s*(?:that|which|to|for|will|can|is used to|is used for|allows? (?:you|users|"
-    r"clients) to|lets? (?:you|users)|enables? (?:you|users) to|used to|helps? (?: you)?(?: to)?)"
+    r"^(?:use )?(?:this|the|a|an)?\s{0,3}"
+    r"(?:tool|api|endpoint|function|operation|method|command|call|action|service)?\s{0,3}"
+    r"(?:that|which|to|for|will|can|is used to|is used for|allows? (?:you|users|clients) to"
+    r"|lets? (?:you|users)|enables? (?:you|users) to|used to|helps? (?: you)?(?: to)?)"
     r"\s+",
     re.IGNORECASE,
 )

@@ -21,6 +21,7 @@ parser.add_argument("--modern", action="store_true")
 parser.add_argument("--mute", action="store_true", help="say nothing of changes")
 parser.add_argument("--started", type=Path, help="gets a line with the process's id")
 parser.add_argument("--list-after", type=float, default=0.0)
+parser.add_argument("--instructions", type=Path, help="file of what is said of how to use it")
 parser.add_argument("--no-list", action="store_true", help="refuse to list")
 options = parser.parse_args()
 
@@ -146,6 +147,21 @@ def does_progress(request, arguments):
     text(request, {"asked": token is not None})
 
 
+def does_noise(request, arguments):
+    """Tell of much that is no affair of any client."""
+    mine = request["params"].get("_meta", {}).get("progressToken")
+    for method, params in (
+        ("progress", {"progressToken": "made up", "progress": 1}),
+        ("progress", {"progressToken": 0 if mine is None else mine, "progress": 1}),
+        ("cancelled", {"requestId": request["id"], "reason": "so"}),
+        ("resources/updated", {"uri": "file:///x"}),
+        ("resources/list_changed", {}),
+        ("prompts/list_changed", {}),
+    ):
+        say({"method": f"notifications/{method}", "params": params})
+    text(request, "done")
+
+
 def does_announce(request, arguments):
     for meta in listening or [{}]:
         params = {"params": {"_meta": meta}} if meta else {}
@@ -200,13 +216,18 @@ INFO = {"name": "plain", "version": "1"}
 ABLE = {"tools": {"listChanged": not options.mute}, "logging": {}}
 
 
+def greeting():
+    says = options.instructions
+    return {"capabilities": ABLE, **({"instructions": says.read_text()} if says else {})}
+
+
 def initialize(message):
     version = message["params"]["protocolVersion"]
-    answer(message, {"protocolVersion": version, "capabilities": ABLE, "serverInfo": INFO})
+    answer(message, {"protocolVersion": version, "serverInfo": INFO, **greeting()})
 
 
 def discover(message):
-    answer(message, {"supportedVersions": ["2026-07-28"], "capabilities": ABLE})
+    answer(message, {"supportedVersions": ["2026-07-28"], **greeting()})
 
 
 def listens(message):

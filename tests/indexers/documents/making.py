@@ -27,9 +27,12 @@ STYLES = f'<w:styles xmlns:w="{WORD}">' + "".join(
 )
 
 
-def docx(*paragraphs: tuple[str, str]) -> bytes:
-    """Make a Word document of (style, text) pairs; the style is "Heading1" or nothing."""
-    body = "".join(
+def docx(*paragraphs: tuple[str, str], body: str = "", styles: str = "") -> bytes:
+    """Make a Word document of (style, text) pairs; the style is "Heading1" or nothing.
+
+    `body` and `styles` are XML that follows.
+    """
+    shown = "".join(
         f'<w:p><w:pPr><w:pStyle w:val="{style}"/></w:pPr><w:r><w:t>{escape(text)}</w:t></w:r></w:p>'
         for style, text in paragraphs
     )
@@ -38,18 +41,22 @@ def docx(*paragraphs: tuple[str, str]) -> bytes:
         archive.writestr("[Content_Types].xml", TYPES)
         archive.writestr("_rels/.rels", ROOT)
         archive.writestr("word/_rels/document.xml.rels", BESIDE)
-        archive.writestr("word/styles.xml", f"{STYLES}</w:styles>")
+        archive.writestr("word/styles.xml", f"{STYLES}{styles}</w:styles>")
         archive.writestr(
             "word/document.xml",
-            f'<w:document xmlns:w="{WORD}"><w:body>{body}</w:body></w:document>',
+            f'<w:document xmlns:w="{WORD}" xmlns:m="{OFFICE}/officeDocument/2006/math">'
+            f"<w:body>{shown}{body}</w:body></w:document>",
         )
     return packed.getvalue()
 
 
-def pdf(*lines: str) -> bytes:
-    """Make a PDF of one page with these lines; without any, it is a page as a scanner leaves it."""
+def pdf(*lines: str, stream: bytes = b"", beside: bytes = b"") -> bytes:
+    """Make a PDF of one page with these lines; without any, it is a page as a scanner leaves it.
+
+    Or the page is this `stream`, with what is said `beside` it.
+    """
     shown = " ".join(f"({line}) Tj T*" for line in lines)
-    stream = f"BT /F1 12 Tf 14 TL 72 720 Td {shown} ET".encode()
+    stream = stream or f"BT /F1 12 Tf 14 TL 72 720 Td {shown} ET".encode()
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
         b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
@@ -57,7 +64,7 @@ def pdf(*lines: str) -> bytes:
             b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
             b"/Resources << /Font << /F1 5 0 R >> >> >>"
         ),
-        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+        b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(stream), beside, stream),
         b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
     ]
     file = b"%PDF-1.4\n"

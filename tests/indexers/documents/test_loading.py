@@ -22,6 +22,23 @@ GERMAN = "Die Zugriffsberechtigung für Benutzerkonten wird täglich überprüft
 RUSSIAN = "Поисковая система делит длинный документ на небольшие части. "
 
 
+def paragraph(text, how=""):
+    return f"<w:p><w:r><w:rPr>{how}</w:rPr><w:t>{text}</w:t></w:r></w:p>"
+
+
+def run(text):
+    return f"<m:r><m:t>{text}</m:t></m:r>"
+
+
+def of(kind, properties="", **parts):
+    """An element of an equation, its parts by name."""
+    inside = "".join(
+        f"<m:{name}>{part if part[:1] == '<' else run(part)}</m:{name}>"
+        for name, part in parts.items()
+    )
+    return f"<m:{kind}><m:{kind}Pr>{properties}</m:{kind}Pr>{inside}</m:{kind}>"
+
+
 def text_of(content, name, charset=None):
     if isinstance(content, str):
         content = content.encode()
@@ -175,6 +192,41 @@ def test_word_documents_keep_their_headings():
     assert text_of(content, "a.docx") == "# Leave\n\nAsk the_lead *first*.\n\n## Sick"
 
 
+def test_word_documents_keep_links_lists_tables_and_what_stands_for_pictures():
+    cells = "".join(f"<w:tc>{paragraph(cell)}</w:tc>" for cell in ("Key", "Days"))
+    body = f"""{paragraph("Gone", "<w:dstrike/>")}{paragraph("Now", "<w:b/>")}
+    <w:tbl><w:tr>{cells}</w:tr><w:tr>{cells}</w:tr></w:tbl>"""
+    assert text_of(docx(body=body), "a.docx") == (
+        "~~Gone~~\n\n**Now**\n\n|  |  |\n| --- | --- |\n| Key | Days |\n| Key | Days |"
+    )
+
+
+def test_a_style_that_lacks_what_it_may_lack_does_not_matter():
+    styles = '<w:style w:styleId="Odd"/><w:style w:type="paragraph"/>'
+    assert text_of(docx(("Odd", "Text."), styles=styles), "a.docx") == "Text."
+
+
+@pytest.mark.parametrize(
+    ("equation", "latex"),
+    [
+        (of("f", num="a", den="b"), r"\frac{a}{b}"),
+        (of("sSup", e="x", sup="2") + run("+1"), "x^{2}+1"),
+        (of("sSubSup", e="x", sub="i", sup="2"), "x_{i}^{2}"),
+        (of("rad", deg="", e="n") + of("rad", deg="3", e="m"), r"\sqrt{n}\sqrt[3]{m}"),
+        (of("nary", "<m:chr m:val='∑'/>", sub="i=1", sup="n", e="i"), "∑_{i=1}^{n}i"),
+        (of("nary", sub="0", sup="1", e="x"), "∫_{0}^{1}x"),
+        (of("d", "<m:begChr m:val='['/><m:endChr m:val=']'/>", e="α"), "[α]"),
+        (of("func", fName="sin", e="x"), "sin(x)"),
+        (of("acc", e="x"), "x\u0302"),
+        (of("m", mr=of("e", e="a") + of("e", e="b")), r"\begin{matrix}a&b\end{matrix}"),
+        (of("box", e=run("p")), "p"),
+    ],
+)
+def test_equations_of_word_documents_are_latex(equation, latex):
+    body = f"<w:p><w:r><w:t>So </w:t></w:r><m:oMath>{equation}</m:oMath></w:p>"
+    assert text_of(docx(body=body), "a.docx") == f"So ${latex}$"
+
+
 def test_a_word_document_that_unpacks_to_too_much_is_refused(monkeypatch):
     monkeypatch.setattr(loading, "MAX_UNPACKED_BYTES", 100)
     assert "100 are read at most" in reason(docx(("", "Text.")), "a.docx")
@@ -203,9 +255,9 @@ def test_a_damaged_document_is_refused_in_one_line(name, said):
     ("name", "library"),
     [
         ("a.html", "bs4"),
-        ("a.html", "markitdown.converters"),
+        ("a.html", "markdownify"),
         ("a.rst", "docutils.core"),
-        ("a.docx", "markitdown"),
+        ("a.docx", "mammoth"),
         ("a.pdf", "pdfminer.high_level"),
     ],
 )
@@ -215,18 +267,9 @@ def test_what_needs_a_library_that_is_missing_names_the_extra(monkeypatch, name,
         text_of(docx(("", "Text.")), name) if name == "a.docx" else text_of("Text.", name)
 
 
-def test_what_markitdown_itself_misses_names_the_extra(monkeypatch):
-    import markitdown.converters._docx_converter as module
-
-    error = ImportError("no mammoth")
-    monkeypatch.setattr(module, "_dependency_exc_info", (ImportError, error, None))
-    with pytest.raises(MissingExtraError, match="needs the extra 'docs'"):
-        text_of(docx(("", "Text.")), "a.docx")
-
-
 @pytest.mark.parametrize("name", ["a.md", "a.txt", "a.py", "a.ipynb"])
 def test_markdown_text_and_code_need_no_converter(monkeypatch, name):
-    for module in ("markitdown", "docutils", "bs4", "charset_normalizer"):
+    for module in ("markdownify", "docutils", "bs4", "charset_normalizer"):
         monkeypatch.setitem(sys.modules, module, None)
     content = notebook(("markdown", "# A\n\nText.")) if name == "a.ipynb" else b"# A\n\nText."
     assert text_of(content, name) == "# A\n\nText."

@@ -14,6 +14,7 @@ from tests.indexers.documents.serving import Answer, serving
 from toolcrib.clock import ManualClock
 from toolcrib.errors import MissingExtraError
 from toolcrib.indexers.documents import sources
+from toolcrib.indexers.documents.chunking import approximate_tokens
 from toolcrib.indexers.documents.sources import fetch, passages
 from toolcrib.records import Passage, Refusal
 
@@ -27,7 +28,7 @@ def write(folder, **files):
 
 def read(source, max_tokens=200, **options):
     """Give the passages of a source and its refusals."""
-    found = list(passages(source, "handbook", max_tokens=max_tokens, **options))
+    found = list(passages(source, collection="handbook", max_tokens=max_tokens, **options))
     refused = [item for _, item in found if isinstance(item, Refusal)]
     assert [where for where, item in found if isinstance(item, Refusal)] == [
         refusal.source for refusal in refused
@@ -48,7 +49,7 @@ def reasons(source):
 
 def test_a_file_becomes_passages_that_say_where_they_stand(tmp_path):
     write(tmp_path, **{"leave.md": "# Leave\n\nAsk first.\n\n## Sick\n\nCall in.\n"})
-    assert list(passages(tmp_path / "leave.md", "handbook", max_tokens=200)) == [
+    assert list(passages(tmp_path / "leave.md", collection="handbook", max_tokens=200)) == [
         (
             str(tmp_path / "leave.md"),
             Passage("handbook", str(tmp_path / "leave.md"), "Ask first.", ("Leave",), 0, 9),
@@ -189,22 +190,25 @@ def test_what_may_not_be_read_is_refused(tmp_path, monkeypatch):
 
 def test_passages_are_numbered_and_as_large_as_was_asked(tmp_path):
     write(tmp_path, **{"a.txt": " ".join(f"word{n}" for n in range(100))})
-    found, _ = read(tmp_path, max_tokens=10, count=lambda text: len(text.split()))
-    assert [p.position for p in found] == list(range(10))
-    assert all(len(p.text.split()) == 10 for p in found)
+    found, _ = read(tmp_path, max_tokens=20)
+    assert [p.position for p in found] == list(range(len(found)))
+    assert all(10 < approximate_tokens(p.text) <= 20 for p in found)
+    with pytest.raises(ValueError, match="at least one token"):
+        read(tmp_path, max_tokens=0)
 
 
 def test_without_the_splitter_nothing_can_be_read(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "semantic_text_splitter", None)
     with pytest.raises(MissingExtraError, match="needs the extra 'docs'"):
-        list(passages(tmp_path, "handbook", max_tokens=200))
+        list(passages(tmp_path, collection="handbook", max_tokens=200))
 
 
 def test_without_a_converter_the_other_documents_are_still_read(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "markitdown", None)
-    write(tmp_path, **{"a.docx": docx(("", "keys")), "b.md": "Text."})
-    found, (refusal,) = read(tmp_path)
-    assert below(tmp_path, found) == ["b.md"]
+    write(tmp_path, **{"path/mammoth.py": "raise ImportError", "docs/b.md": "Text."})
+    write(tmp_path, **{"docs/a.docx": docx(("", "keys"))})
+    monkeypatch.syspath_prepend(tmp_path / "path")
+    found, (refusal,) = read(tmp_path / "docs")
+    assert below(tmp_path, found) == ["docs/b.md"]
     assert refusal.reason.startswith("reading documents needs the extra 'docs'")
 
 
@@ -214,7 +218,7 @@ def test_a_url_is_its_document_wherever_it_leads(monkeypatch):
         site.put("/guide/set%20up.md", "Ask first.", "text/plain")
         site.answers["/old"] = Answer(status=301, headers={"Location": "/guide/set%20up.md"})
         url = site.url("/old")
-        assert list(passages(url, "handbook", max_tokens=200)) == [
+        assert list(passages(url, collection="handbook", max_tokens=200)) == [
             (url, Passage("handbook", url, "Ask first.", ("set up",), 0, 0))
         ]
 

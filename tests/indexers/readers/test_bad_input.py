@@ -251,3 +251,29 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path: Path) -> None:
         ("line 6", "not valid JSON: nested deeper than 200 levels"),
         ("line 7", "not valid JSON: unexpected end of hex escape at column 37"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("filler", "said"),
+    [
+        (b"\n", "blank or overlong lines without end"),
+        (b" \t\r\n", "blank or overlong lines without end"),
+        (b" ", "blank or overlong lines without end"),
+        (b"x", "blank or overlong lines without end"),
+        (b"0\n", "10,000 wrong entries in a row"),
+        (b"{}\n", "10,000 wrong entries in a row"),
+    ],
+)
+def test_a_little_file_that_unpacks_to_gigabytes_keeps_no_good_file_out(tmp_path, filler, said):
+    good = b'{"name": "before"}\n{"name": "between"}\n'
+    # The same member again and again: packing two gigabytes would take longer than reading them.
+    member = gzip.compress(filler * (2**24 // len(filler)))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(good) + member * 128)
+    (tmp_path / "b.jsonl").write_text('{"name": "after"}\n{"name": "last"}\n')
+    assert (tmp_path / "a.jsonl.gz").stat().st_size < 4 * 2**20
+    found = list(read_source(str(tmp_path)))
+    names = [item.name for item in found if not isinstance(item, Refusal)]
+    assert names == ["before", "between", "after", "last"]
+    refusals = [item for item in found if isinstance(item, Refusal)]
+    assert said in refusals[-1].reason
+    assert refusals[-1].reason.endswith("the rest is not read")

@@ -113,12 +113,12 @@ def test_everything_that_a_tool_carries_is_kept(tmp_path: Path) -> None:
     )
 
 
-def test_a_title_in_the_annotations_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_tools_own_title_goes_before_that_of_its_annotations(tmp_path: Path) -> None:
     tool = {**TIME, "title": "Outer", "annotations": {"title": "Inner"}}
 
     (spec,) = _tools(_file(tmp_path, json.dumps([tool])))
 
-    assert spec.annotations == {"title": "Inner"}
+    assert spec.annotations == {"title": "Outer"}
 
 
 def test_the_server_is_the_stem_unless_given(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def _judge(context: RequestContext, tool_id: str, body: VerdictBody, crib: Crib)
             return
         _require_other(context, held)
         # In this order: what dies in between is held back still, and can be approved again.
-        written = write_tools(crib, [("the quarantine", held.spec)], context.scope(), None, None)
+        written, _ = write_tools(crib, [("the quarantine", held.spec)], context.scope(), None)
         if written.refused:
             raise ForbiddenError(written.refused[0].reason)
         quarantine.release(held)

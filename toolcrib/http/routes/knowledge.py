@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from operator import attrgetter
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeAlias, cast
 
 from pydantic import Field, WithJsonSchema, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
 from toolcrib.crib import Crib
-from toolcrib.errors import ForbiddenError, MissingExtraError, SourceError, UnknownCollectionError
+from toolcrib.errors import ForbiddenError, MissingExtraError, UnknownCollectionError
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routing import AS_WHOLE, Body, Endpoint, QueryText, Words, answer, documented
-from toolcrib.http.uploads import UploadWork, in_parts, read_upload, respond
-from toolcrib.indexers.documents.chunking import split
-from toolcrib.indexers.documents.loading import Kind, kind_of_name, load
+from toolcrib.http.uploads import Line, UploadWork, in_parts, read_upload, respond
+from toolcrib.indexers.documents.chunking import require_docs
+from toolcrib.indexers.documents.loading import kind_of_name
+from toolcrib.indexers.documents.sources import PACKED, RawDocument
 from toolcrib.indexers.sync import PassageEntry
-from toolcrib.indexers.writer import Listener
+from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import (
     Collection,
     CollectionList,
@@ -40,9 +42,6 @@ __all__ = ["ENDPOINTS"]
 
 MAX_TOKENS = 200
 """The most in a passage, as where documents are read from files."""
-
-PACKED: frozenset[Kind | None] = frozenset({"pdf", "docx", None})
-"""Kinds that no text is of, whatever it is named."""
 
 
 _CollectionName = Annotated[
@@ -172,32 +171,18 @@ class DocumentBody(Body):
             raise ValueError("give one of text and base64")
         return self
 
-    def passages(self, collection: str) -> Iterator[Passage | Refusal]:
-        """What it is split into; nothing that is named in it is opened.
-
-        Raises:
-            MissingExtraError: the extra `docs` is not installed.
-        """
+    def document(self) -> RawDocument | Refusal:
+        """What is to be converted; nothing that is named in it is opened."""
         kind = kind_of_name(self.name)
         if "text" in self.model_fields_set:
             content = self.text.encode()
-            kind = "text" if kind in PACKED else kind
+            kind = "text" if kind is None or kind in PACKED else kind
         else:
             content = base64.b64decode(self.base64)
         if kind is None:
             endings = ".md .rst .html .txt .pdf .docx .ipynb"
-            yield Refusal(self.name, "", f"a file of no known kind; documents end in {endings}")
-            return
-        try:
-            loaded = load(content, self.name, kind, "utf-8")
-        except SourceError as error:
-            yield Refusal(self.name, "", error.reason)
-            return
-        parts = list(split(loaded.text, loaded.kind, MAX_TOKENS, title=loaded.title))
-        for position, part in enumerate(parts):
-            yield Passage(collection, self.name, part.text, part.title, position, part.start)
-        if not parts:
-            yield Refusal(self.name, "", "holds no text")
+            return Refusal(self.name, "", f"a file of no known kind; documents end in {endings}")
+        return RawDocument(self.name, self.name, self.name, content, kind, "utf-8")
 
 
 class PassageBody(Body):
@@ -219,6 +204,9 @@ class UploadedPassage(PassageBody):
     """One of an upload, which says its collection itself."""
 
     collection: _CollectionName
+
+
+UploadedEntry: TypeAlias = tuple[str, UploadedPassage | Refusal]
 
 
 class DocumentsBody(Body):
@@ -249,24 +237,46 @@ class DocumentsBody(Body):
             raise ValueError("give one of documents and passages")
         return self
 
-    def entries(self) -> Iterator[PassageEntry]:
-        """The passages of what was sent, each with its document's name, and every refusal."""
-        for passage in self.passages:
-            yield passage.document, passage.as_passage(self.collection)
-        for document in self.documents:
-            for item in document.passages(self.collection):
-                yield document.name, item
-
 
 async def put_documents(context: RequestContext, body: DocumentsBody) -> Response:
     """Put documents into a collection, or bring it up to date; what cannot be read is refused."""
-    scope, prune = context.scope(), body.collection if body.prune else None
+    scope, name = context.scope(), body.collection
+    await context.read(lambda crib: _require_writable(crib, [name], scope))
+    lines = [_line(each.document, each.as_passage(name)) for each in body.passages]
+    if body.documents:
+        require_docs()
+    for each in body.documents:
+        document = await context.run(each.document)
+        found = (
+            [document]
+            if isinstance(document, Refusal)
+            else await context.convert(document, name, MAX_TOKENS)
+        )
+        lines += [_line(each.name, item) for item in found]
+    work = _work(context, lines, name if body.prune else None, {name})
+    return answer(await work.run(context, ignore), full=True)
 
-    def work(crib: Crib) -> IndexReport:
-        _require_writable(crib, [body.collection], scope)
-        return _put(crib, list(body.entries()), prune)
 
-    return answer(await context.write(work), full=True)
+def _line(source: str, item: Passage | Refusal) -> Line:
+    name = None if isinstance(item, Refusal) else (item.collection, item.document)
+    return Line.of((source, item), name, PassageEntry)
+
+
+def _work(
+    context: RequestContext,
+    lines: list[Line],
+    prune: str | None,
+    collections: AbstractSet[str],
+) -> UploadWork[Passage]:
+    """What is to be done with passages of these collections, one of which may be pruned."""
+    names, scope = sorted(collections), context.scope()
+
+    def write(crib: Crib, part: list[PassageEntry], listener: Listener) -> IndexReport:
+        _require_writable(crib, names, scope)
+        return crib.knowledge.put(part, prune=prune, progress=listener)
+
+    # What is not named can be told only of all at once.
+    return UploadWork([lines] if prune is not None else in_parts(lines), write)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,25 +295,19 @@ async def upload_documents(
     was refused (`source`, `place`, `reason`). Lines of the answer tell the `progress`, and at
     the end the `report`, or the `problem`.
     """
-    sent = await read_upload(context, request, tuple[str, UploadedPassage | Refusal])
-    entries: list[PassageEntry] = [
-        (source, item if isinstance(item, Refusal) else item.as_passage(item.collection))
-        for source, item in sent
-    ]
-    names = {item.collection for _, item in entries if isinstance(item, Passage)}
-    scope = context.scope()
+    lines = await read_upload(context, request, UploadedEntry, attrgetter("collection", "document"))
+    names = {cast("tuple[str, str]", line.name)[0] for line in lines if line.name is not None}
+    pruned = {query.prune} if query.prune is not None else set[str]()
+    work = _work(context, lines, query.prune, names | pruned)
 
-    def write(crib: Crib, part: list[PassageEntry], listener: Listener) -> IndexReport:
-        _require_writable(crib, sorted({*names, *filter(None, [query.prune])}), scope)
-        return _put(crib, part, query.prune, listener)
+    def write(crib: Crib, part: list[Any], listener: Listener) -> IndexReport:
+        entries: list[PassageEntry] = [
+            (source, item if isinstance(item, Refusal) else item.as_passage(item.collection))
+            for source, item in part
+        ]
+        return work.write(crib, entries, listener)
 
-    # What is not named can be told only of all at once.
-    parts = (
-        [entries]
-        if query.prune is not None
-        else in_parts(entries, attrgetter("collection", "document"))
-    )
-    return await respond(context, UploadWork(parts, write))
+    return await respond(context, replace(work, write=write))
 
 
 def _require_writable(crib: Crib, names: Iterable[str], scope: Scope) -> None:
@@ -316,12 +320,6 @@ def _require_writable(crib: Crib, names: Iterable[str], scope: Scope) -> None:
     known = {each.name: each for each, _ in crib.list_collections()}
     for name in names:
         _require(scope, known.get(name) or preset(name))
-
-
-def _put(
-    crib: Crib, entries: list[PassageEntry], prune: str | None, listener: Listener | None = None
-) -> IndexReport:
-    return crib.knowledge.put(entries, prune=prune, progress=listener)
 
 
 class RemoveBody(Body):

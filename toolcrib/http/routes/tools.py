@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
@@ -19,7 +19,7 @@ from toolcrib.crib import Crib
 from toolcrib.errors import CalibrationError, SpecError, UnknownToolError
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routing import AS_WHOLE, Body, Count, Endpoint, QueryText, answer, documented
-from toolcrib.http.uploads import UploadWork, in_parts, read_upload, respond
+from toolcrib.http.uploads import Line, UploadWork, in_parts, read_upload, respond
 from toolcrib.indexers.readers.registry import formats, read_data
 from toolcrib.indexers.sync import Entry
 from toolcrib.indexers.writer import Listener, ignore
@@ -190,13 +190,46 @@ async def index_tools(context: RequestContext, body: IndexBody) -> Response:
     the report and keeps nothing else out; what the audit finds dangerous is held back.
     """
 
-    def work(crib: Crib) -> ToolReport:
+    # Where writes take turns: there may be tens of thousands.
+    def read(_crib: Crib) -> list[Line]:
         name = "the request"
-        found = read_data(body.tools, name, format=body.format, server=body.server)
-        pruning = Pruning(body.server) if body.prune else None
-        return _write(context, crib, [(name, item) for item in found], pruning)
+        lines: list[Line] = []
+        for item in read_data(body.tools, name, format=body.format, server=body.server):
+            context.checkpoint()
+            called = None if isinstance(item, Refusal) else item.id
+            lines.append(Line.of((name, item), called, Entry))
+        return lines
 
-    return answer(await context.write(work), full=True)
+    work, held = _work(context, await context.write(read), body.server, prune=body.prune)
+    report = await work.run(context, ignore)
+    return answer(_tool_report(report, held), full=True)
+
+
+def _work(
+    context: RequestContext, lines: list[Line], server: str | None, *, prune: bool
+) -> tuple[UploadWork[ToolSpec], list[Held]]:
+    """What is to be done with tools, and a list of what will be held back of them.
+
+    As embedded, nothing is pruned while anything is refused; what is held back counts as named.
+    """
+    named = {line.name for line in lines if line.name is not None}
+    held: list[Held] = []
+
+    def write(crib: Crib, part: list[Entry], listener: Listener) -> IndexReport:
+        with context.state.lock(context.namespace):
+            quarantine = context.quarantine() if context.state.settings.service.audit else None
+            writer = context.caller.key_id
+            report, back = write_tools(crib, part, context.scope(), quarantine, listener, writer)
+        held.extend(back)
+        return report
+
+    def finish(crib: Crib, report: IndexReport) -> IndexReport:
+        if not prune:
+            return report
+        with context.state.lock(context.namespace):
+            return _pruned(crib, report, context.scope(), server, named)
+
+    return UploadWork(in_parts(lines), write, finish), held
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,50 +247,24 @@ async def upload_tools(context: RequestContext, query: ToolUpload, request: Requ
     (`source`, `place`, `reason`). Lines of the answer tell the `progress`, and at the end the
     `report`, or the `problem`.
     """
-    entries = await read_upload(context, request, Entry)
-    named = {item.id for _, item in entries if isinstance(item, ToolSpec)}
-    pruning = Pruning(query.server) if query.prune else None
-    held: list[Refusal] = []
+    lines = await read_upload(context, request, Entry, attrgetter("id"))
+    work, held = _work(context, lines, query.server, prune=query.prune)
+    sources: dict[str, str] = {}
 
     def write(crib: Crib, part: list[Entry], listener: Listener) -> IndexReport:
-        written = _write(context, crib, part, None, listener)
-        back = [Refusal("", each.tool_id, HELD_BACK + each.reason) for each in written.quarantined]
-        held.extend(_by_source(back, part))
-        return replace(written, refused=_by_source(written.refused, part), quarantined=())
+        sources.update((item.id, source) for source, item in part if isinstance(item, ToolSpec))
+        return work.write(crib, part, listener)
 
     def finish(crib: Crib, report: IndexReport) -> IndexReport:
-        if pruning:
-            with context.state.lock(context.namespace):
-                report = _pruned(crib, report, context.scope(), pruning, named)
-        return replace(report, refused=(*report.refused, *held))
+        report = work.finish(crib, report)
+        back = (Refusal("", each.tool_id, HELD_BACK + each.reason) for each in held)
+        refused = (
+            replace(each, source=sources.get(each.place, each.source))
+            for each in (*report.refused, *back)
+        )
+        return replace(report, refused=tuple(refused))
 
-    return await respond(context, UploadWork(in_parts(entries, attrgetter("id")), write, finish))
-
-
-def _by_source(refused: Iterable[Refusal], entries: Iterable[Entry]) -> tuple[Refusal, ...]:
-    """Refusals of tools with where those came from."""
-    sources = {item.id: source for source, item in entries if isinstance(item, ToolSpec)}
-    return tuple(replace(each, source=sources.get(each.place, each.source)) for each in refused)
-
-
-@dataclass(frozen=True, slots=True)
-class Pruning:
-    """That what is not named goes: of all servers, or of one."""
-
-    server: str | None = None
-
-
-def _write(
-    context: RequestContext,
-    crib: Crib,
-    entries: Iterable[Entry],
-    pruning: Pruning | None,
-    listener: Listener = ignore,
-) -> ToolReport:
-    with context.state.lock(context.namespace):
-        quarantine = context.quarantine() if context.state.settings.service.audit else None
-        writer = context.caller.key_id
-        return write_tools(crib, entries, context.scope(), quarantine, pruning, listener, writer)
+    return await respond(context, replace(work, write=write, finish=finish))
 
 
 def write_tools(
@@ -265,14 +272,12 @@ def write_tools(
     entries: Iterable[Entry],
     scope: Scope,
     quarantine: Quarantine | None,
-    pruning: Pruning | None,
     listener: Listener = ignore,
     written_by: str = "",
-) -> ToolReport:
-    """Put in the tools that the scope allows and the audit lets pass.
+) -> tuple[IndexReport, list[Held]]:
+    """Put in the tools that the scope allows and the audit lets pass; the others are held.
 
-    `written_by` is the id of the key that sends them. Nothing out of scope is replaced or pruned.
-    As embedded, nothing is pruned while anything is refused; what is held back counts as named.
+    `written_by` is the id of the key that sends them. Nothing out of scope is replaced.
 
     Raises:
         StoreError: the store refused; part of it may be written all the same.
@@ -281,15 +286,8 @@ def write_tools(
     held: list[Held] = []
     if quarantine is not None:
         specs, held = quarantine.screen(specs, written_by=written_by)
-    if pruning and scope == Scope() and not refused and not held:
-        report = crib.index_tools(specs, prune=True, server=pruning.server, progress=listener)
-        return _tool_report(report, [])
     report = crib.index_tools(specs, progress=listener)
-    report = replace(report, refused=(*refused, *report.refused))
-    if pruning:
-        named = {spec.id for spec in specs} | {each.tool_id for each in held}
-        report = _pruned(crib, report, scope, pruning, named)
-    return _tool_report(report, held)
+    return replace(report, refused=(*refused, *report.refused)), held
 
 
 def _tool_report(report: IndexReport, held: Iterable[Held]) -> ToolReport:
@@ -334,9 +332,13 @@ def _sorted_out(
 
 
 def _pruned(
-    crib: Crib, report: IndexReport, scope: Scope, pruning: Pruning, named: AbstractSet[str]
+    crib: Crib,
+    report: IndexReport,
+    scope: Scope,
+    server: str | None,
+    named: AbstractSet[Hashable],
 ) -> IndexReport:
-    where = None if pruning.server is None else Equals("server", pruning.server)
+    where = None if server is None else Equals("server", server)
     reach = crib.list_tools(scope=scope, where=where)
     gone = sorted(tool.id for tool in reach if tool.id not in named)
     if not gone:

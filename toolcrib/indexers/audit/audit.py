@@ -8,7 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from toolcrib.indexers.audit.characters import hidden_signs, is_suspect, skeleton, visible
-from toolcrib.indexers.audit.findings import SEVERITIES, Finding, Severity, Sign, ToolText, texts_of
+from toolcrib.indexers.audit.findings import (
+    MAX_AUDITED_CHARS,
+    SEVERITIES,
+    Finding,
+    Severity,
+    Sign,
+    ToolText,
+    is_too_long,
+    texts_of,
+)
 from toolcrib.indexers.audit.normalise import (
     SEPARATOR,
     decoded,
@@ -58,6 +67,9 @@ def audit(spec: ToolSpec) -> list[Finding]:
             (sign.rule, text.place),
             Finding(sign.severity, sign.rule, spec.id, text.place, sign.excerpt, sign.why),
         )
+    if is_too_long(spec):
+        why = f"its texts have more than {MAX_AUDITED_CHARS:,} characters; the rest was not read"
+        worst["too-long", ""] = Finding("block", "too-long", spec.id, "", "", why)
     return list(worst.values())
 
 
@@ -118,7 +130,10 @@ def _strengthened(found: list[tuple[ToolText, Sign]]) -> list[tuple[ToolText, Si
 MIN_NAME_CHARS = 6
 """Shorter names, and names of one word, stand in any sentence without meaning the tool."""
 
-_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
+_IDENTIFIER = re.compile(r"[A-Za-z0-9]+(?:[_.-][A-Za-z0-9]+)*")
+_COMPOUND = re.compile(
+    r"\A(?:[A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)\Z"
+)
 _SENTENCE = re.compile(r"(?:[^.!?\n]|[.!?](?=\S)|\n(?=[a-z]))+")
 
 _SPEAKS_ILL = re.compile(
@@ -200,7 +215,7 @@ def _about_others(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Find
     """Texts that name a tool of another server and change how it is used."""
     owners: dict[str, set[str]] = defaultdict(set)
     for spec in known:
-        if len(spec.name) >= MIN_NAME_CHARS and _IDENTIFIER.fullmatch(spec.name):
+        if len(spec.name) >= MIN_NAME_CHARS and _COMPOUND.match(spec.name):
             owners[spec.name].add(spec.server)
     for spec in tools:
         texts = texts_of(spec)
@@ -213,13 +228,14 @@ def _about_others(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Find
 def _steering(
     spec: ToolSpec, text: ToolText, owners: Mapping[str, set[str]], own: set[str]
 ) -> Iterator[Finding]:
+    clear = ""
     for name in dict.fromkeys(_IDENTIFIER.findall(text.text)):
         servers = owners.get(name, set()) - {spec.server}
         # What a server says of its own tools and parameters is its business, whoever else has
         # something of that name.
         if not servers or name in own or (spec.server in owners[name] and name != spec.name):
             continue
-        clear = fold(normalise(text.text))
+        clear = clear or fold(normalise(text.text))
         about = " ".join(each for each in _SENTENCE.findall(clear) if name in each).lower()
         severity = _severity(about, name, spec.name, servers)
         if severity:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, cast
 
 from toolcrib.records import ToolSpec
 
-__all__ = ["SEVERITIES", "Finding", "Severity", "Sign", "ToolText", "blocks", "texts_of"]
+__all__ = [
+    "MAX_AUDITED_CHARS",
+    "SEVERITIES",
+    "Finding",
+    "Severity",
+    "Sign",
+    "ToolText",
+    "blocks",
+    "is_too_long",
+    "texts_of",
+]
 
 # -- findings --------------------------------------------------------------------------------------
 
@@ -57,6 +67,9 @@ def blocks(findings: Iterable[Finding]) -> bool:
 
 # -- texts of a specification ----------------------------------------------------------------------
 
+MAX_AUDITED_CHARS = 100_000
+"""Of one tool; the longest of a hundred thousand real ones has a fifth of that."""
+
 FIELDS = ("name", "server", "id", "description", "category", "version")
 LISTS = ("success_examples", "anti_patterns", "tags", "safety_tags", "requires", "provides")
 OBJECTS = ("input_schema", "output_schema", "annotations")
@@ -98,14 +111,27 @@ class ToolText:
 def texts_of(spec: ToolSpec) -> list[ToolText]:
     """The texts of a specification, each once, at the first place where it stands.
 
+    No more than `MAX_AUDITED_CHARS` characters are given.
+
     Of an object's keys those are texts that its author chose: names of properties, and whatever
     is no key word of JSON Schema.
     """
     found: dict[tuple[str, bool], ToolText] = {}
+    left = MAX_AUDITED_CHARS
     for text in _all_texts(spec):
-        if text.text:
-            found.setdefault((text.text, text.is_name), text)
+        if text.text and (text.text, text.is_name) not in found:
+            read = replace(text, text=text.text[:left])
+            found[text.text, text.is_name] = read
+            left -= len(read.text)
+            if not left:
+                break
     return list(found.values())
+
+
+def is_too_long(spec: ToolSpec) -> bool:
+    """Whether a specification has more text than `texts_of` gives."""
+    left = MAX_AUDITED_CHARS
+    return any((left := left - len(text)) < 0 for text in {each.text for each in _all_texts(spec)})
 
 
 def _all_texts(spec: ToolSpec) -> Iterator[ToolText]:

@@ -37,7 +37,7 @@ __all__ = ["Phrase", "RawPattern", "Rule", "Rulebook", "read_phrase", "rulebook"
 
 _TOKEN = re.compile(r"\.{2,4}(?=\s)|~\d|[\^$](?=\s|$)|\{\w+\}|/[^/\s]+/|\([^()]*\)\??|[^\s()]+")
 _BETWEEN = r"(?:[^\w.!?;\x00]|_){1,4}"
-_ANY_WORD = r"[\w'-]+"
+_ANY_WORD = r"[^\W_]{1,40}(?:'[^\W_]{1,3})?"
 _END_OF_WORD = r"(?!\w)"
 _SENTENCE = r"(?:[^.!?\n\x00]|[.!?](?=\w)|\n(?=\w)){0,60}?(?<!\w)"
 _ANYTHING = r"[^\x00]{0,120}?(?<!\w)"
@@ -95,6 +95,23 @@ class Phrase:
 @cache
 def _compiled(regex: str) -> re.Pattern[str]:
     return re.compile(regex)
+
+
+_REPEATED = re.compile(r"(\\.|\[\^?(?:\\.|[^\]\\]){1,200}\]|[^\\\[])(\*|\+|\{(\d+),\})?")
+
+MOST = 200
+"""Times that anything in a phrase repeats: without an end, a long text is read again and again."""
+
+
+def _bounded(regex: str) -> str:
+    """The same, but nothing repeats more than `MOST` times."""
+
+    def bound(element: re.Match[str]) -> str:
+        what, times, least = element.groups()
+        least = least or {"*": "0", "+": "1"}.get(times)
+        return what if least is None else f"{what}{{{least},{MOST}}}"
+
+    return _REPEATED.sub(bound, regex)
 
 
 @dataclass(slots=True)
@@ -175,7 +192,7 @@ def read_phrase(text: str, words: Mapping[str, str], patterns: Mapping[str, RawP
         raise ValueError(f"nothing in the phrase {text!r} has to be there")
     writer.look("")
     needles = sorted(writer.needles, key=_rarity, reverse=True)
-    return Phrase(text, writer.regex, tuple(needles))
+    return Phrase(text, _bounded(writer.regex), tuple(needles))
 
 
 def _with_vocabulary(text: str, words: Mapping[str, str]) -> str:
@@ -192,7 +209,7 @@ def _choice(choice: str) -> str:
 
 
 def _word(word: str) -> str:
-    return r"\w*".join(re.escape(part) for part in word.split("*"))
+    return r"\w{0,40}".join(re.escape(part) for part in word.split("*"))
 
 
 def _needle(choice: str) -> str:
@@ -310,7 +327,7 @@ def _rules(book: Mapping[str, Any]) -> Iterator[tuple[Rule, list[str]]]:
             group=given.get("group", book["group"]),
             severity=given["severity"],
             why=given["why"],
-            own=re.compile("|".join(given["own"])) if "own" in given else None,
+            own=re.compile(_bounded("|".join(given["own"]))) if "own" in given else None,
             names=given.get("names") == "true",
         )
         yield rule, given["phrases"]

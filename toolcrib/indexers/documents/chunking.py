@@ -38,7 +38,7 @@ CUTTING_LEVEL = 3
 MAX_HEADING_CHARS = 300
 """A longer heading is a paragraph that happens to stand above a line of dashes."""
 
-_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[^`\n]*\s*").fullmatch
+_FENCE = re.compile(r"\A\s*(?:`{3,}|~{3,})[^`\n]*(?:\n\s*)?\Z").match
 """A code block that is too large is cut into its lines, the one that opens it included."""
 
 WINDOW = 32_768

@@ -12,13 +12,16 @@ import codecs
 import re
 import warnings
 import zipfile
+from collections import defaultdict
 from collections.abc import Callable, Generator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import PurePosixPath
 from threading import Lock
 from typing import Any, Literal, TypeAlias
+from xml.etree import ElementTree as ET
 
 from pydantic_core import from_json
 
@@ -28,7 +31,16 @@ from toolcrib.indexers.documents.chunking import TextKind
 from toolcrib.indexers.readers.base import is_list, is_object
 from toolcrib.indexers.readers.parsing import parse_yaml
 
-__all__ = ["Document", "Kind", "is_binary", "kind_of_name", "kind_of_type", "load"]
+__all__ = [
+    "EXTRA",
+    "FEATURE",
+    "Document",
+    "Kind",
+    "is_binary",
+    "kind_of_name",
+    "kind_of_type",
+    "load",
+]
 
 FEATURE, EXTRA = "reading documents", "docs"
 
@@ -86,9 +98,11 @@ _LEGACY = [
 FEW_BYTES = 16
 """With fewer bytes beyond ASCII no guess is better than the most frequent answer."""
 
-_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 _WHOLE = re.compile(r"[^\x00-\x7f\ufffd]")
 _BACKTICKS = re.compile(r"`+")
+_SPACED = re.compile(r"[ \t\r\n]{2,}")
+_SCHEME = re.compile(r"\A\s*([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,18 +244,15 @@ def _at(data: Any, *keys: str) -> Any:
 
 # -- conversions -----------------------------------------------------------------------------------
 
-MAX_UNPACKED_BYTES = 500_000_000
-"""What a DOCX may hold once unpacked; a small file can ask for any amount."""
+MAX_UNPACKED_BYTES = 64 * 2**20
+"""What the texts of a DOCX may come to once unpacked; a small file can ask for any amount."""
 
-_LOGGERS = ("pdfminer", "bs4", "mammoth", "markitdown")
+_LOGGERS = ("pdfminer", "bs4", "mammoth")
 
 _AROUND = ("script", "style", "template", "noscript", "nav", "footer")
 """Elements that say nothing about the page's subject."""
 
 _IN_HEADING = ",".join(f"h{level} a" for level in range(1, 7))
-
-_AS_WRITTEN = {"escape_asterisks": False, "escape_underscores": False}
-"""`get_user` is to be found and quoted as `get_user`."""
 
 
 def _import_docs(module: str) -> Any:
@@ -252,7 +263,8 @@ def _import_docs(module: str) -> Any:
 def _html_to_markdown(html: str) -> tuple[str, str]:
     """Give the Markdown of a page's main part, and the page's title."""
     with _converting("HTML"):
-        soup = _import_docs("bs4").BeautifulSoup(html, "html.parser")
+        library = _import_docs("bs4")
+        soup = library.BeautifulSoup(html, "html.parser")
         title = soup.title.get_text() if soup.title else ""
         mains = soup.find_all("main")
         body = mains[0] if len(mains) == 1 else soup.body or soup
@@ -264,8 +276,55 @@ def _html_to_markdown(html: str) -> tuple[str, str]:
         ]
         for element in [*links, *body.find_all(_AROUND)]:
             element.decompose()
-        converter = _import_docs("markitdown.converters").HtmlConverter()
-        return converter.convert_string(str(body), **_AS_WRITTEN).markdown, title.strip()
+        for string in body.find_all(string=_SPACED):
+            if type(string) is library.NavigableString and string.find_parent("pre") is None:
+                string.replace_with(_SPACED.sub(_one_space, string))
+        return _markdown(body), title.strip()
+
+
+def _one_space(blanks: re.Match[str]) -> str:
+    return "\n" if "\n" in blanks[0] else " "
+
+
+def _markdown(element: Any) -> str:
+    """Give the Markdown of parsed HTML; nested too deep for that, its words."""
+    library = _import_docs("markdownify")
+    # `get_user` is to be found and quoted as `get_user`.
+    as_written = {"escape_asterisks": False, "escape_underscores": False}
+    converter = _markdown_converter(library.MarkdownConverter)(
+        heading_style=library.ATX, **as_written
+    )
+    try:
+        return converter.convert_soup(element).strip()
+    except RecursionError:
+        return element.get_text("\n", strip=True)
+
+
+def _markdown_converter(base: Any) -> Any:
+    """A converter whose links lead to the web, and whose pictures are their names."""
+
+    class Converter(base):
+        def convert_a(self, el: Any, text: str, parent_tags: AbstractSet[str]) -> str:
+            target = el.get("href", "").strip().replace(" ", "%20")
+            scheme = _SCHEME.match(target)
+            if scheme and scheme[1].lower() not in {"http", "https", "file"}:
+                return text
+            if target:
+                el["href"] = target
+            return base.convert_a(self, el, text, parent_tags)
+
+        def convert_img(self, el: Any, text: str, **_more: Any) -> str:  # noqa: ARG002
+            source = el.get("src", "")
+            if not source or source[:5].lower() == "data:":
+                source = el.get("data-src", "")
+            name = el.get("alt", "").replace("\n", " ")
+            return f"![{name}]({source})" if source else name
+
+        def convert_input(self, el: Any, text: str, **_more: Any) -> str:  # noqa: ARG002
+            box = "[x] " if el.has_attr("checked") else "[ ] "
+            return box if el.get("type") == "checkbox" else ""
+
+    return Converter
 
 
 def _rst_to_markdown(text: str) -> tuple[str, str]:
@@ -286,17 +345,106 @@ def _rst_to_markdown(text: str) -> tuple[str, str]:
 def _docx_to_markdown(content: bytes) -> str:
     """Give the Markdown of a Word document; its headings are those of Word's own styles."""
     with _converting("DOCX"):
-        with zipfile.ZipFile(BytesIO(content)) as packed:
-            size = sum(entry.file_size for entry in packed.infolist())
-        if size > MAX_UNPACKED_BYTES:
+        mammoth = _import_docs("mammoth")
+        html = mammoth.convert_to_html(
+            _with_equations(content),
+            # Pictures are no text; what stands for them is.
+            convert_image=mammoth.images.img_element(_unshown),
+        ).value
+        return _html_to_markdown(html)[0]
+
+
+def _unshown(_image: object) -> dict[str, str]:
+    return {"src": ""}
+
+
+def _with_equations(content: bytes) -> BytesIO:
+    """Give a Word document with nothing but its texts, and with LaTeX in the place of equations.
+
+    Raises:
+        ValueError: it unpacks to more than `MAX_UNPACKED_BYTES`.
+    """
+    made = BytesIO()
+    with zipfile.ZipFile(BytesIO(content)) as packed, zipfile.ZipFile(made, "w") as plain:
+        texts = [e for e in packed.infolist() if e.filename.endswith((".xml", ".rels"))]
+        if (size := sum(each.file_size for each in texts)) > MAX_UNPACKED_BYTES:
             raise ValueError(f"unpacks to {size:,} bytes; {MAX_UNPACKED_BYTES:,} are read at most")
-        library = _import_docs("markitdown")
-        converter = _import_docs("markitdown.converters").DocxConverter()
-        try:
-            made = converter.convert(BytesIO(content), library.StreamInfo(), **_AS_WRITTEN)
-        except library.MissingDependencyException as missing:
-            raise MissingExtraError(FEATURE, EXTRA) from missing
-        return made.markdown
+        for each in texts:
+            part = packed.read(each)
+            plain.writestr(each.filename, _mended(part) if _TO_MEND.search(part) else part)
+    made.seek(0)
+    return made
+
+
+_WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_OFFICE_MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+_TO_MEND = re.compile(rb"oMath>|dstrike|<w:style |<w:style>")
+
+
+def _mended(part: bytes) -> bytes:
+    """Give a part of a Word document as mammoth understands it."""
+    root = ET.fromstring(part)  # noqa: S314 -- expat expands no entity without bounds
+    for element in list(root.iter()):
+        if element.tag == f"{_WORD}dstrike":
+            element.tag = f"{_WORD}strike"
+        elif element.tag == f"{_WORD}style":
+            # Styles that lack either are allowed, and would end the conversion.
+            for name, default in (("type", "paragraph"), ("styleId", "")):
+                element.attrib.setdefault(f"{_WORD}{name}", default)
+        elif element.tag == f"{_OFFICE_MATH}oMath":
+            latex = f"${_latex(element)}$"
+            element.clear()
+            element.tag = f"{_WORD}r"
+            ET.SubElement(element, f"{_WORD}t").text = latex
+    return ET.tostring(root)
+
+
+_EQUATIONS = {
+    "f": r"\frac{{{num}}}{{{den}}}",
+    "rad": r"\sqrt{{{e}}}",
+    "sSup": "{e}^{{{sup}}}",
+    "sSub": "{e}_{{{sub}}}",
+    "sSubSup": "{e}_{{{sub}}}^{{{sup}}}",
+    "sPre": "_{{{sub}}}^{{{sup}}}{e}",
+    "nary": "{chr}_{{{sub}}}^{{{sup}}}{e}",
+    "limLow": "{e}_{{{lim}}}",
+    "limUpp": "{e}^{{{lim}}}",
+    "func": "{fName}({e})",
+    "bar": r"\overline{{{e}}}",
+    "acc": "{e}{chr}",
+    "d": "{begChr}{all}{endChr}",
+    "m": r"\begin{{matrix}}{all}\end{{matrix}}",
+    "eqArr": r"\begin{{matrix}}{all}\end{{matrix}}",
+}
+"""How an element of an equation is written, where it is more than its parts in their order."""
+
+_BETWEEN = {"d": "|", "mr": "&", "m": r"\\", "eqArr": r"\\"}
+
+_SIGNS = {
+    "d": {"begChr": "(", "endChr": ")"},
+    "nary": {"chr": "∫"},
+    "acc": {"chr": "\u0302"},
+}
+"""What an element of an equation that names none has."""
+
+
+def _latex(element: ET.Element) -> str:
+    """Give an equation of Office as LaTeX, with its signs as they are."""
+    kind = element.tag.removeprefix(_OFFICE_MATH)
+    if kind == "t":
+        return element.text or ""
+    said = {
+        each.tag.removeprefix(_OFFICE_MATH): each.get(f"{_OFFICE_MATH}val", "")
+        for each in element.findall(f"{_OFFICE_MATH}{kind}Pr/*")
+    }
+    children = [each for each in element if not each.tag.endswith("Pr")]
+    tags = [each.tag.removeprefix(_OFFICE_MATH) for each in children]
+    written = [_latex(each) for each in children]
+    parts = {**_SIGNS.get(kind, {}), **said, **dict(zip(tags, written, strict=True))}
+    parts["all"] = said.get("sepChr", _BETWEEN.get(kind, "")).join(written)
+    if kind == "rad" and parts.get("deg"):
+        return rf"\sqrt[{parts['deg']}]{{{parts.get('e', '')}}}"
+    return _EQUATIONS.get(kind, "{all}").format_map(defaultdict(str, parts))
 
 
 def _pdf_to_text(content: bytes) -> str:
@@ -314,7 +462,7 @@ def _converting(what: str) -> Generator[None]:
         with quiet_loggers(*_LOGGERS), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-    except MissingExtraError:
+    except (MissingExtraError, MemoryError):
         raise
     except Exception as error:
         # Parsers of what anyone may have written fail with anything, and the next file is to
@@ -350,8 +498,6 @@ ERROR = 3
 
 _SILENT = frozenset({"toctree", "index", "highlight", "currentmodule", "default-domain"})
 """Directives of Sphinx whose words are names of files and switches, not text."""
-
-_TITLED = re.compile(r"(.+?)\s*<[^<>]*>", re.DOTALL)
 
 _lookup = Lock()
 """docutils has one table of directives for the whole process."""
@@ -428,5 +574,6 @@ def _any_role(_name: str, _raw: str, text: str, *_where: Any, **_more: Any) -> A
     """Give the words of a role: the title of `title <target>`, the name of `~name`."""
     nodes = _import_docs("docutils.nodes")
     plain = nodes.unescape(text)
-    titled = _TITLED.fullmatch(plain)
-    return [nodes.inline("", titled[1] if titled else plain.lstrip("~!"))], []
+    title, opening, target = plain.rpartition("<")
+    is_titled = title.strip() and opening and target.find(">") == len(target) - 1
+    return [nodes.inline("", title.rstrip() if is_titled else plain.lstrip("~!"))], []

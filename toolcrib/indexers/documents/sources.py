@@ -15,8 +15,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.errors import MissingExtraError, SourceError
-from toolcrib.indexers.documents.chunking import Counter, approximate_tokens, require_docs, split
-from toolcrib.indexers.documents.loading import Kind, is_binary, kind_of_name, kind_of_type, load
+from toolcrib.indexers.documents.chunking import require_docs
+from toolcrib.indexers.documents.converter import DEFAULT_LIMITS, ConversionLimits, Converters
+from toolcrib.indexers.documents.loading import Kind, is_binary, kind_of_name, kind_of_type
 from toolcrib.indexers.sync import PassageEntry
 from toolcrib.records import Passage, Refusal
 
@@ -48,33 +49,45 @@ class RawDocument:
     charset: str | None = None
 
     def passages(
-        self, collection: str, *, max_tokens: int, count: Counter = approximate_tokens
+        self,
+        collection: str,
+        converters: Converters,
+        *,
+        max_tokens: int,
+        timeout_s: float | None = None,
     ) -> Iterator[Passage | Refusal]:
-        """Yield its passages of at most `max_tokens`, as `count` finds; or why there are none."""
+        """Yield its passages of at most `max_tokens`, or why there are none.
+
+        `timeout_s` is what its conversion may take where that is less than the converters' limit.
+        """
+        given = {"name": self.path, "kind": self.kind, "charset": self.charset}
         try:
-            loaded = load(self.content, self.path, self.kind, self.charset)
+            parts = converters.convert(
+                self.content, {**given, "max_tokens": max_tokens}, timeout_s=timeout_s
+            )
         except (SourceError, MissingExtraError) as error:
             reason = error.reason if isinstance(error, SourceError) else str(error)
             yield Refusal(self.source, "", reason)
             return
-        parts = split(loaded.text, loaded.kind, max_tokens, title=loaded.title, count=count)
-        position = -1
         for position, part in enumerate(parts):
             yield Passage(collection, self.document, part.text, part.title, position, part.start)
-        if position < 0:
+        if not parts:
             yield Refusal(self.source, "", _EMPTY.get(self.kind, "holds no text"))
 
 
 def passages(
-    source: str | Path, collection: str, *, max_tokens: int, count: Counter = approximate_tokens
+    *sources: str | Path,
+    collection: str,
+    max_tokens: int,
+    limits: ConversionLimits = DEFAULT_LIMITS,
 ) -> Iterator[PassageEntry]:
-    """Yield the passages of a file, a folder or a URL, each with where it came from.
+    """Yield the passages of files, folders and URLs, each with where it came from.
 
     In a folder, what is hidden, binary or of no known kind is passed over, and so are
     `node_modules` and empty source files; what is named by itself is read or refused. A
-    passage's document is the file's path as it was named, or the URL. What cannot be read, or
-    holds no text, is yielded as a refusal, and never keeps the others from being read.
-    `max_tokens` is the most that `count` finds in a passage.
+    passage's document is the file's path as it was named, or the URL. What cannot be read,
+    exceeds the `limits`, or holds no text, is yielded as a refusal, and never keeps the others
+    from being read. No passage holds more than about `max_tokens` tokens.
 
     Raises:
         MissingExtraError: the extra `docs` is not installed. Where only the library for one
@@ -82,12 +95,16 @@ def passages(
         ValueError: `max_tokens` is less than 1.
     """
     require_docs()
-    for raw in _raw(str(source)):
-        if isinstance(raw, Refusal):
-            yield raw.source, raw
-            continue
-        for item in raw.passages(collection, max_tokens=max_tokens, count=count):
-            yield raw.source, item
+    if max_tokens < 1:
+        raise ValueError(f"a passage must hold at least one token, not {max_tokens}")
+    with Converters(limits) as converters:
+        for source in sources:
+            for raw in _raw(str(source)):
+                if isinstance(raw, Refusal):
+                    yield raw.source, raw
+                    continue
+                for item in raw.passages(collection, converters, max_tokens=max_tokens):
+                    yield raw.source, item
 
 
 def _raw(name: str) -> Iterator[RawDocument | Refusal]:

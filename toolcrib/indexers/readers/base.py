@@ -43,6 +43,11 @@ __all__ = [
 MAX_SOURCE_BYTES = 32 * 2**20
 """Larger documents are refused unread; JSON Lines have no limit but this one for each line."""
 
+MAX_BLANK_LINES = 100_000
+MAX_WASTED_BYTES = 8 * MAX_SOURCE_BYTES
+"""Blank lines in a row, and bytes of blank and overlong lines: a packed file of three megabytes
+may hold three gigabytes of either."""
+
 SAMPLE_LINES = 20
 """How many lines of JSON Lines are looked at to recognise the format."""
 
@@ -217,17 +222,31 @@ class Source:
         A line longer than `MAX_SOURCE_BYTES` is cut to one byte more than that.
 
         Raises:
-            SourceError: the file cannot be read (on).
+            SourceError: the file cannot be read (on), or much of it says nothing: many blank
+                lines in a row, or blank or too long ones of more than `MAX_WASTED_BYTES` in all.
         """
         with self._opened() as file:
-            number = 0
+            number = blank = wasted = 0
             while line := file.readline(MAX_SOURCE_BYTES + 1):
                 number += 1
                 stripped = line.removeprefix(b"\xef\xbb\xbf" if number == 1 else b"").strip()
                 if stripped:
+                    blank = 0
                     yield number, stripped
+                else:
+                    blank += 1
+                    wasted += len(line)
+                self._stop_waste(number, blank, wasted)
                 while len(line) > MAX_SOURCE_BYTES and not line.endswith(b"\n"):
                     line = file.readline(MAX_SOURCE_BYTES + 1)
+                    wasted += len(line)
+                    self._stop_waste(number, blank, wasted)
+
+    def _stop_waste(self, number: int, blank: int, wasted: int) -> None:
+        if blank > MAX_BLANK_LINES or wasted > MAX_WASTED_BYTES:
+            raise self.error(
+                "blank or overlong lines without end; the rest is not read", f"line {number}"
+            )
 
     def error(self, reason: str, place: str = "") -> SourceError:
         """Make a `SourceError` about this source, to raise."""
@@ -259,11 +278,18 @@ class Source:
             raise self.error(f"cannot be read: {error.strerror or error}") from None
 
     def _first_objects(self) -> Iterator[dict[str, Any]]:
-        for _, line in islice(self.lines(), SAMPLE_LINES):
-            if len(line) > MAX_SOURCE_BYTES:
-                # Who knows how long it is; what came before must do.
-                return
-            yield from _object_in(line)
+        came = False
+        try:
+            for _, line in islice(self.lines(), SAMPLE_LINES):
+                if len(line) > MAX_SOURCE_BYTES:
+                    # Who knows how long it is; what came before must do.
+                    return
+                yield from _object_in(line)
+                came = True
+        except SourceError:
+            # The same: whoever reads it comes to this too, behind what is good.
+            if not came:
+                raise
 
 
 def _object_in(line: bytes) -> list[dict[str, Any]]:

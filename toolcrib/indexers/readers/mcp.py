@@ -144,13 +144,11 @@ def _fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
 
 
 def _titled(annotations: Any, title: Any) -> Any:
-    """Give the annotations as they are, with the tool's title unless they have one."""
+    """Give the annotations as they are, with the tool's own title before theirs, as MCP has it."""
     if title is None:
         return annotations
-    if annotations is None:
-        return {"title": title}
-    if is_object(annotations) and not annotations.get("title"):
-        return {**annotations, "title": title}
+    if annotations is None or is_object(annotations):
+        return {**(annotations or {}), "title": title}
     return annotations
 
 

@@ -30,7 +30,7 @@ __all__ = ["PythonReader", "read_objects"]
 
 # -- objects ---------------------------------------------------------------------------------------
 
-NAME = re.compile(r"(?P<module>[^\W\d][\w.]*|.+\.py):(?P<attribute>[^\W\d][\w.]*)")
+NAME = re.compile(r"\A(?P<module>[^\W\d][\w.]*|.+\.py):(?P<attribute>[^\W\d][\w.]*)\Z")
 
 
 class PythonReader:

@@ -32,6 +32,9 @@ SEVERAL = (list, tuple, set, frozenset, Iterator)
 SHOWN_KEYS = 5
 """How many keys of an unknown object are named."""
 
+MAX_REFUSED = 10_000
+"""Wrong entries in a row: so many are not tools with mistakes, but something else."""
+
 
 @cache
 def readers() -> tuple[Reader, ...]:
@@ -170,7 +173,7 @@ def _read(
                 break
         else:
             raise source.error(unrecognised(source))
-        for item in reader.read(source, server):
+        for item in _until_hopeless(source, reader.read(source, server)):
             silent = False
             yield item
     except SourceError as error:
@@ -180,6 +183,16 @@ def _read(
     else:
         if silent:
             yield source.refusal("holds no tools")
+
+
+def _until_hopeless(source: Source, items: Reading) -> Reading:
+    """Yield what is read; SourceError after very many refusals in a row."""
+    in_a_row = 0
+    for item in items:
+        yield item
+        in_a_row = in_a_row + 1 if isinstance(item, Refusal) else 0
+        if in_a_row == MAX_REFUSED:
+            raise source.error(f"{MAX_REFUSED:,} wrong entries in a row; the rest is not read")
 
 
 def _unrecognised(source: Source) -> str:

@@ -179,12 +179,14 @@ def language_of(text: str) -> str | None:
 
     Without the extra `context` it never can.
     """
-    identifier = _identifier()
     prose = _NO_PROSE.sub(" ", text[:MAX_LANGUAGE_CHARS])
-    if identifier is None or (
+    if (
         len(_PROSE_WORD.findall(prose)) < MIN_PROSE_WORDS
         and len(_SPACELESS.findall(prose)) < MIN_PROSE_WORDS
     ):
+        return None
+    identifier = _identifier()
+    if identifier is None:
         return None
     language, probability = identifier.classify(prose)
     return language if probability >= MIN_PROBABILITY else None

@@ -54,9 +54,9 @@ _NAMED = re.compile(
 """A word for a secret, a sign or `is`, and a value."""
 
 _PLACEHOLDER = re.compile(
-    r"[$<%{(\[]|\*{3}|x{4}|\.{3}|(?:your|my|the|insert|change|example|placeholder|dummy|some|not"
+    r"\A(?:[$<%{(\[]|\*{3}|x{4}|\.{3}|(?:your|my|the|insert|change|example|placeholder|dummy|some|not"
     r"|os|process|env|self|config|settings|get|none|null|true|false|undefined|string|str|http)"
-    r"(?![a-z0-9]*\d)",
+    r"(?![a-z0-9]*\d))",
     re.IGNORECASE,
 )
 _DIGIT = re.compile(r"\d")

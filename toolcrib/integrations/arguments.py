@@ -53,11 +53,14 @@ class _TooLongError(Exception):
     """The time for checking is over."""
 
 
-def argument_errors(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[str, ...]:
+def argument_errors(
+    schema: Mapping[str, Any], arguments: Mapping[str, Any], whole: str = "arguments"
+) -> tuple[str, ...]:
     """What is wrong with the arguments, a line each; none where they fit.
 
-    None too where the schema is no valid one, is more than can be checked in short time, or
-    refers to another document: then the server has the only word.
+    `whole` is what they are called where no single one is meant. None too where the schema is no
+    valid one, is more than can be checked in short time, or refers to another document: then the
+    server has the only word.
     """
     checker = _checker(json.dumps(schema, default=str))
     if checker is None:
@@ -65,7 +68,7 @@ def argument_errors(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> 
     _until.set(monotonic() + PATIENCE_S)
     try:
         found = islice(checker.iter_errors(arguments), 10 * MAX_ERRORS)
-        lines = [line for error in found for line in _in_words(error)]
+        lines = [line for error in found for line in _in_words(error, whole)]
     except (_TooLongError, Unresolvable, RecursionError, TypeError, ValueError, KeyError):
         return ()
     return tuple(dict.fromkeys(lines))[:MAX_ERRORS]
@@ -172,12 +175,12 @@ def _compiled(pattern: str) -> Any:
 # -- in words by which a model can mend them -------------------------------------------------------
 
 
-def _in_words(error: ValidationError) -> Iterator[str]:
+def _in_words(error: ValidationError, whole: str) -> Iterator[str]:
     """An error of the schema library as lines: where, what is wrong, what is allowed."""
     # Of alternatives that all failed, the one that came nearest says most.
     inner = cast("Any", exceptions).best_match(iter([error])) or error
     steps = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in inner.absolute_path)
-    place = steps.removeprefix(".") or "arguments"
+    place = steps.removeprefix(".") or whole
     for line in _lines(inner):
         yield f"{place}: {line}"
 

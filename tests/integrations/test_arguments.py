@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from toolcrib.gateway.arguments import argument_errors, describe_parameters, matches_pattern
+from toolcrib.integrations.arguments import argument_errors, describe_parameters, matches_pattern
 
 ORDER = {
     "type": "object",

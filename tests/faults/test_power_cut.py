@@ -1,0 +1,58 @@
+"""A machine that loses its power: what was acknowledged is there when it is on again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.cut_disk import CutDisk
+from tests.store.killed_indexer import tools
+from toolcrib import Crib
+
+COUNT = 300
+INDEXER = Path(__file__).parents[1] / "store" / "killed_indexer.py"
+
+
+@pytest.fixture
+def disk(tmp_path):
+    try:
+        made = CutDisk(tmp_path, 200 * 2**20)
+    except OSError as reason:
+        pytest.skip(f"no disk of its own can be had here: {reason}")
+    yield made
+    made.close()
+
+
+def index(store, number):
+    """Index the tools of a round in a process of its own, to its end."""
+    command = [sys.executable, str(INDEXER), str(store), str(number), str(COUNT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert len(done.stdout.splitlines()) == COUNT
+
+
+def test_a_cut_right_after_indexing_loses_nothing(disk, settings):
+    store = disk.folder / "store"
+    for number in range(2):
+        index(store, number)
+        with Crib.open(disk.cut() / "store", settings=settings) as crib:
+            assert {tool.id: tool for tool in crib.list_tools()} == {
+                tool.id: tool for tool in tools(number, COUNT)
+            }
+
+
+def test_a_cut_between_writes_of_an_open_index_loses_nothing(disk, settings):
+    held = {}
+    with Crib.open(disk.folder / "store", settings=settings) as crib:
+        for number in range(3):
+            crib.index_tools(tools(number, 100))
+            crib.remove_tools(f"tool {number}")
+            held = {tool.id: tool for tool in crib.list_tools()}
+            with Crib.open(disk.cut() / "store", settings=settings) as found:
+                assert {tool.id: tool for tool in found.list_tools()} == held
+                assert found.find_tools("turns bolt50", k=1).tools[0].id == "tool 50"
+        crib.index_tools(tools(3, 50))
+    with Crib.open(disk.cut() / "store", settings=settings) as found:
+        assert sum(1 for _ in found.list_tools()) == 100

@@ -1,0 +1,130 @@
+"""What anyone wrote is converted within limits, and what exceeds them is refused alone."""
+
+from __future__ import annotations
+
+import os
+import zlib
+
+import pytest
+
+from tests.indexers.documents.making import docx, pdf
+from toolcrib.errors import SourceError
+from toolcrib.indexers.documents.converter import ConversionLimits, Converters
+
+MIB = 2**20
+HANG_S = 60
+
+
+def squeezed(unit, times):
+    """So many million of a byte, compressed."""
+    squeezer = zlib.compressobj(9)
+    pieces = [squeezer.compress(unit * 1_000_000) for _ in range(times)]
+    return b"".join([*pieces, squeezer.flush()])
+
+
+def page(stream, *filters):
+    shown = b"[" + b" ".join(b"/" + each for each in filters or (b"FlateDecode",)) + b"]"
+    return pdf(stream=stream, beside=b"/Filter " + shown)
+
+
+ENDLESS = {
+    "blanks.html": b"<pre>" + b" " * 300_000 + b"x</pre>",
+    "open.html": b"<a " * 300_000,
+    "bullets.rst": b"- x\n" * 200_000,
+    "enumerated.rst": b"".join(b"%d. x\n" % n for n in range(50_000)),
+    "states.pdf": page(zlib.compress(b"q " * 5_000_000)),
+}
+LARGE = {
+    "deep.pdf": page(zlib.compress(squeezed(b"\0", 600)), b"FlateDecode", b"FlateDecode"),
+    "wide.pdf": page(squeezed(b" ", 300)),
+    "cells.html": b"<table>" + b"<tr>" * 2_000 + b"<td>x" * 300_000,
+    "paragraphs.docx": docx(body="<w:p/>" * 1_500_000),
+    "headings.md": b"# a\n" * 1_000_000,
+}
+MUCH = {
+    "long.txt": b"word " * 100_000,
+    "titles.md": b"# " + b"a" * 290 + b"\n" + b"## b\nx\n" * 10_000,
+    "page.pdf": page(zlib.compress(b"BT /F1 12 Tf 72 720 Td " + b"(word) Tj T* " * 3_000 + b"ET")),
+}
+
+
+def converted(converters, name, content, **how):
+    kind = {"txt": "text", "md": "markdown"}.get(ending := name.rpartition(".")[2], ending)
+    given = {"name": name, "kind": kind, "charset": None, "max_tokens": 200}
+    return [part.text for part in converters.convert(content, given, **how)]
+
+
+def refusal(converters, name, content, **how):
+    with pytest.raises(SourceError) as caught:
+        converted(converters, name, content, **how)
+    assert caught.value.source == name
+    return caught.value.reason
+
+
+@pytest.mark.timeout(HANG_S)
+@pytest.mark.parametrize("name", ENDLESS)
+def test_what_takes_too_long_is_ended_and_the_next_document_is_read(name):
+    with Converters(ConversionLimits(timeout_s=2.0, memory_bytes=2**33)) as converters:
+        assert refusal(converters, name, ENDLESS[name]).startswith("not converted within 2 s")
+        assert converted(converters, "next.md", b"Text.") == ["Text."]
+
+
+@pytest.mark.timeout(HANG_S)
+@pytest.mark.parametrize("name", LARGE)
+def test_what_takes_too_much_memory_is_refused_and_the_next_document_is_read(name):
+    with Converters(ConversionLimits(timeout_s=HANG_S, memory_bytes=256 * MIB)) as converters:
+        assert "256 MiB" in refusal(converters, name, LARGE[name])
+        assert converted(converters, "next.md", b"Text.") == ["Text."]
+
+
+@pytest.mark.parametrize("name", MUCH)
+def test_what_holds_too_much_text_is_refused(name):
+    with Converters(ConversionLimits(text_chars=10_000)) as converters:
+        said = refusal(converters, name, MUCH[name])
+    assert said == "holds more than 10,000 characters of text; split it"
+
+
+def test_the_caller_may_have_less_time_than_the_limit():
+    with Converters(ConversionLimits(memory_bytes=2**33)) as converters:
+        said = refusal(converters, "open.html", ENDLESS["open.html"], timeout_s=0.5)
+    assert said.startswith("not converted within 0.5 s")
+
+
+def test_one_process_reads_many_documents_and_ends_with_the_last():
+    started = []
+
+    class Watched(Converters):
+        def _take(self):
+            started.append(super()._take())
+            return started[-1]
+
+    with Watched() as converters:
+        for number in range(5):
+            assert converted(converters, "a.md", b"Text %d." % number) == [f"Text {number}."]
+    assert len({id(each) for each in started}) == 1
+    assert not started[0].is_alive
+
+
+def test_a_process_that_died_while_it_waited_is_replaced():
+    with Converters() as converters:
+        converted(converters, "a.md", b"Text.")
+        (waiting,) = converters._idle
+        waiting._process.kill()
+        waiting._process.wait()
+        assert converted(converters, "a.md", b"Text.") == ["Text."]
+
+
+def test_it_ends_when_whoever_asked_is_gone():
+    with Converters() as converters:
+        converted(converters, "a.md", b"Text.")
+        (waiting,) = converters._idle
+        waiting._channel.close()
+        assert waiting._process.wait(timeout=HANG_S) == 0
+
+
+def test_files_beside_the_documents_are_not_run(tmp_path, monkeypatch):
+    (tmp_path / "bs4.py").write_text("import os; os.mkdir('run')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with Converters() as converters:
+        assert converted(converters, "a.html", b"<p>Text.</p>") == ["Text."]
+    assert os.listdir(tmp_path) == ["bs4.py"]  # noqa: PTH208

@@ -1,0 +1,265 @@
+"""Converter: a process of its own that loads and splits documents, within limits.
+
+Documents may be written by anyone, and their parsers are many: a page of blanks keeps one busy
+for minutes while it holds the interpreter, a PDF of a kilobyte unpacks to gigabytes. A process
+can be ended whatever it does, and what it took is given back.
+
+Both ends speak in frames over a socket: the length in four bytes, then JSON or a document.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from toolcrib.errors import MissingExtraError, SourceError
+from toolcrib.indexers.documents.chunking import Part, split
+from toolcrib.indexers.documents.loading import EXTRA, FEATURE, load
+
+__all__ = ["DEFAULT_LIMITS", "ConversionLimits", "Converters"]
+
+KEPT = 1
+"""Processes that wait for the next document; more are started where several are converted."""
+
+_PROGRAM = (
+    "import sys; sys.path[:] = {path!r}; "
+    "from toolcrib.indexers.documents.converter import serve; serve({memory})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionLimits:
+    """What one document may take: time, memory of its process, and text that comes of it.
+
+    Memory is bounded by the system's means, which macOS lacks.
+    """
+
+    timeout_s: float = 120.0
+    memory_bytes: int = 1024 * 2**20
+    text_chars: int = 60_000_000
+
+
+DEFAULT_LIMITS = ConversionLimits()
+
+
+class Converters:
+    """Processes that each convert one document at a time; for several threads.
+
+    They are started when they are needed, and end with `close`, or when this process does.
+    """
+
+    def __init__(self, limits: ConversionLimits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._idle: list[_Process] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes that wait for a document."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for each in idle:
+            each.end()
+
+    def convert(
+        self, content: bytes, given: Mapping[str, object], *, timeout_s: float | None = None
+    ) -> list[Part]:
+        """The parts of a document; `given` is what else `load` and `split` are to know.
+
+        It has `timeout_s` where that is less than the limit.
+
+        Raises:
+            SourceError: it cannot be read as what it is named, or exceeds a limit.
+            MissingExtraError: the extra `docs` is not installed.
+        """
+        limits, name = self._limits, str(given["name"])
+        allowed_s = min(limits.timeout_s, limits.timeout_s if timeout_s is None else timeout_s)
+        process = self._take()
+        said: dict[str, Any] = {"worn": True}
+        try:
+            said = process.ask(content, given, limits, allowed_s)
+        except TimeoutError:
+            raise SourceError(
+                name, "", f"not converted within {allowed_s:g} s; split it, or save it as text"
+            ) from None
+        except OSError:
+            mib = limits.memory_bytes // 2**20
+            reason = f"its conversion broke off, maybe for want of memory ({mib:,} MiB); split it"
+            raise SourceError(name, "", reason) from None
+        finally:
+            self._give_back(process, is_worn=said["worn"])
+        if "missing" in said:
+            raise MissingExtraError(FEATURE, EXTRA)
+        if "refused" in said:
+            raise SourceError(name, "", said["refused"])
+        return [Part(text, tuple(title), start) for text, title, start in said["parts"]]
+
+    def _take(self) -> _Process:
+        with self._lock:
+            while self._idle:
+                if (found := self._idle.pop()).is_alive:
+                    return found
+        return _Process(self._limits.memory_bytes)
+
+    def _give_back(self, process: _Process, *, is_worn: bool) -> None:
+        with self._lock:
+            if not is_worn and len(self._idle) < KEPT:
+                self._idle.append(process)
+                return
+        process.end()
+
+
+class _Process:
+    """One converting process, as this one sees it."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._channel, theirs = socket.socketpair()
+        with theirs:
+            # With our path, so that it finds the same packages, and no file that lies around.
+            program = _PROGRAM.format(path=[each for each in sys.path if each], memory=memory_bytes)
+            self._process = subprocess.Popen(  # noqa: S603 -- this interpreter, our program
+                [sys.executable, "-c", program],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                # Ctrl-C is for us, and we end it.
+                start_new_session=True,
+            )
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.poll() is None
+
+    def ask(
+        self,
+        content: bytes,
+        given: Mapping[str, object],
+        limits: ConversionLimits,
+        allowed_s: float,
+    ) -> dict[str, Any]:
+        """What it says of a document.
+
+        Raises:
+            TimeoutError: nothing, for so long.
+            OSError: it is gone.
+        """
+        until = time.monotonic() + allowed_s
+        asked = {**given, "timeout_s": allowed_s, "text_chars": limits.text_chars}
+        _send(self._channel, json.dumps(asked).encode(), until)
+        _send(self._channel, content, until)
+        return json.loads(_receive(self._channel, until))
+
+    def end(self) -> None:
+        """End it, whatever it does."""
+        self._channel.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def _send(channel: socket.socket, frame: bytes, until: float | None = None) -> None:
+    _allow(channel, until)
+    channel.sendall(len(frame).to_bytes(4))
+    channel.sendall(frame)
+
+
+def _receive(channel: socket.socket, until: float | None = None) -> bytearray:
+    size = int.from_bytes(_exactly(channel, 4, until))
+    return _exactly(channel, size, until)
+
+
+def _exactly(channel: socket.socket, size: int, until: float | None) -> bytearray:
+    found = bytearray(size)
+    view, done = memoryview(found), 0
+    while done < size:
+        _allow(channel, until)
+        if not (count := channel.recv_into(view[done:])):
+            raise ConnectionError("the other process is gone")
+        done += count
+    return found
+
+
+def _allow(channel: socket.socket, until: float | None) -> None:
+    """Let what comes next take until then."""
+    if until is not None:
+        channel.settimeout(max(0.001, until - time.monotonic()))
+
+
+# -- in the other process --------------------------------------------------------------------------
+
+
+def serve(memory_bytes: int) -> None:
+    """Convert what comes over the standard input, a socket, until its other end is closed."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(ValueError, OSError):  # macOS knows this limit, and lets nobody set it
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    channel = socket.socket(fileno=0)
+    with suppress(OSError):
+        while True:
+            asked = json.loads(_receive(channel))
+            content = bytes(_receive(channel))
+            # Should the one who asked be gone, nobody else ends this.
+            signal.setitimer(signal.ITIMER_REAL, asked.pop("timeout_s") + 1)
+            said = _said(content, asked, memory_bytes)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            _send(channel, json.dumps(said).encode())
+
+
+def _said(content: bytes, asked: dict[str, Any], memory_bytes: int) -> dict[str, Any]:
+    try:
+        # What parsers leave behind the next document could not have.
+        return {**_converted(content, **asked), "worn": _held_bytes() > memory_bytes // 2}
+    except MemoryError:
+        reason = f"takes more than {memory_bytes // 2**20:,} MiB of memory; split it"
+        return {"refused": reason, "worn": True}
+
+
+def _converted(
+    content: bytes, *, name: str, kind: Any, charset: str | None, max_tokens: int, text_chars: int
+) -> dict[str, Any]:
+    parts: list[tuple[str, tuple[str, ...], int]] = []
+    size = 0
+    try:
+        loaded = load(content, name, kind, charset)
+        for part in split(loaded.text, loaded.kind, max_tokens, title=loaded.title):
+            size += sum(map(len, chain((part.text,), part.title)))
+            if size > text_chars:
+                reason = f"holds more than {text_chars:,} characters of text; split it"
+                return {"refused": reason}
+            parts.append((part.text, part.title, part.start))
+    except SourceError as error:
+        return {"refused": error.reason}
+    except MissingExtraError:
+        return {"missing": True}
+    return {"parts": parts}
+
+
+def _held_bytes() -> int:
+    """What counts against the limit of memory now; 0 where there is no such limit."""
+    with suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    return 0

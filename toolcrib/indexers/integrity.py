@@ -1,0 +1,74 @@
+"""Integrity: whether what is stored of tools and passages is what their texts give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TypeAlias
+
+from toolcrib.encoders.base import DenseEncoder
+from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.indexers.points import Draft
+from toolcrib.store.base import LegQuery, Record, Store, point_id
+from toolcrib.store.filters import HasId
+
+__all__ = ["Fault", "find_faults"]
+
+PAGE = 64
+
+LEAST_COSINE = 0.98
+"""A text that is encoded in other company differs by less."""
+
+Fault: TypeAlias = tuple[str, str]
+"""The id of a tool or passage, and what is wrong with what is stored of it."""
+
+
+def find_faults(
+    store: Store,
+    dense: DenseEncoder,
+    lexical: LexicalEncoder,
+    redraft: Callable[[Record], Draft],
+) -> Iterator[Fault]:
+    """Read and encode everything anew, and yield what differs from what is stored.
+
+    `redraft` prepares the tool or passage of a payload again.
+    """
+    records = store.scroll()
+    while page := list(islice(records, PAGE)):
+        drafts: list[tuple[Record, Draft]] = []
+        for record in page:
+            named = str(record.payload.get("id", record.id))
+            try:
+                made = redraft(record)
+            except (ValueError, KeyError, TypeError) as error:
+                yield named, f"cannot be read: {type(error).__name__}"
+                continue
+            wrong = [
+                name
+                for name in sorted({*made.payload, *record.payload} - {"length"})
+                if made.payload.get(name) != record.payload.get(name)
+            ]
+            if wrong or record.id != point_id(made.id):
+                yield named, f"is not what its text gives: {', '.join(wrong) or 'its number'}"
+            else:
+                drafts.append((record, made))
+        yield from _wrong_vectors(store, dense, lexical, drafts)
+
+
+def _wrong_vectors(
+    store: Store,
+    dense: DenseEncoder,
+    lexical: LexicalEncoder,
+    drafts: list[tuple[Record, Draft]],
+) -> Iterator[Fault]:
+    vectors = dense.encode_documents([made.texts[0] for _, made in drafts])
+    for (record, made), vector in zip(drafts, vectors, strict=True):
+        alone = HasId(frozenset({record.id}))
+        words = lexical.encode_document(made.counts, made.length or 1.0)
+        near, worded = store.search(
+            [LegQuery("dense", vector, 1, where=alone), LegQuery("lexical", words, 1, where=alone)]
+        )
+        if not near or near[0].score < LEAST_COSINE:
+            yield made.id, "its vector is not that of its text"
+        elif words.indices.size and not worded:
+            yield made.id, "its words are not those of its text"

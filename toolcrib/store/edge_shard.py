@@ -1,0 +1,270 @@
+"""Edge shard: the embedded engine's own shapes, errors and processes.
+
+`python -m toolcrib.store.edge_shard SHARD` optimises the shard in a folder and ends: building a
+graph would stop every thread of the process that does it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import qdrant_edge as engine
+
+from toolcrib.encoders.base import SparseVector
+from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
+from toolcrib.store.base import Layout, LegQuery, Point, is_point_id, named_vectors
+from toolcrib.store.filters import (
+    KEYWORD_FIELDS,
+    NUMBER_FIELDS,
+    TENANT_FIELD,
+    And,
+    AnyOf,
+    Equals,
+    Filter,
+    HasId,
+    Not,
+    Or,
+    Range,
+    as_keyword,
+)
+from toolcrib.store.folder import AGAIN, copy_sparsely, write_atomically, write_layout
+
+__all__ = [
+    "MIN_FREE_BYTES",
+    "create_shard",
+    "engine",
+    "guard",
+    "optimise_beside",
+    "roomy_folder",
+    "size_of",
+    "to_filter",
+    "to_point",
+    "to_query",
+    "to_sparse",
+]
+
+MIN_FREE_BYTES = 64 * 2**20
+"""The engine writes through memory maps: on a full disk it would be killed, not refused."""
+
+MEMORY = Path("/dev/shm")  # noqa: S108 -- what is made there has a name that nobody knows
+ROOMY_BYTES = 512 * 2**20
+"""A file system in memory fills the holes of files that are looked at."""
+
+
+def size_of(point: engine.Record) -> int:
+    """About how many bytes a point takes: four a number, and its payload."""
+    vectors: Any = point.vector or {}
+    numbers = sum(
+        2 * len(each.indices) if isinstance(each, engine.SparseVector) else np.size(each)
+        for each in vectors.values()
+    )
+    return 4 * numbers + len(json.dumps(point.payload))
+
+
+def create_shard(generation: Path, layout: Layout) -> None:
+    """Make a generation of a store that holds nothing."""
+    # It syncs a thousand times: on a busy disk that takes seconds.
+    place = roomy_folder(0) or generation.parent
+    with (
+        guard(generation.parent),
+        tempfile.TemporaryDirectory(prefix="toolcrib-", dir=place) as making,
+    ):
+        created = engine.EdgeShard.create(making, _config(layout))
+        for operation in _payload_indexes():
+            created.update(operation)
+        created.flush()
+        created.close()
+        copy_sparsely(Path(making), generation / "shard")
+    write_layout(generation, layout)
+    write_atomically(generation / "meta.json", "{}")
+
+
+def roomy_folder(size: int) -> Path | None:
+    """A folder for passing files of `size` bytes, None where none has room; in memory at best."""
+    for folder in (MEMORY, Path(tempfile.gettempdir())):
+        with suppress(OSError):
+            if shutil.disk_usage(folder).free > size + ROOMY_BYTES:
+                return folder
+    return None
+
+
+def _config(layout: Layout) -> engine.EdgeConfig:
+    """The shard's configuration; the write-ahead log is named, never left to a default."""
+    max_sim = engine.MultiVectorConfig(comparator=engine.MultiVectorComparator.MaxSim)
+    vectors = {
+        name: engine.EdgeVectorParams(
+            size=width,
+            distance=engine.Distance.Cosine,
+            quantization_config=engine.ScalarQuantizationConfig(type=engine.ScalarType.Int8),
+        )
+        for name, width in layout.dense.items()
+    }
+    vectors |= {
+        # An optimised segment keeps a placeholder for every point without such a vector: in
+        # float16 it is half as large, and int8 copies would be a quarter more.
+        name: engine.EdgeVectorParams(
+            size=width,
+            distance=engine.Distance.Cosine,
+            multivector_config=max_sim,
+            datatype=engine.VectorStorageDatatype.Float16,
+        )
+        for name, width in layout.multi.items()
+    }
+    return engine.EdgeConfig(
+        vectors=vectors,
+        sparse_vectors={
+            name: engine.EdgeSparseVectorParams(modifier=engine.Modifier.Idf)
+            for name in layout.sparse
+        },
+        # A query is a millisecond's work: handing it to a thread pool costs a third more.
+        max_search_threads=1,
+        hnsw_config=engine.HnswIndexConfig(m=16, ef_construct=100, full_scan_threshold=2000),
+        # Nothing is too small to index: the store decides when it is worth it.
+        optimizers=engine.EdgeOptimizersConfig(indexing_threshold=1),
+        wal_enabled=True,
+    )
+
+
+def _payload_indexes() -> list[engine.UpdateOperation]:
+    """The operations that index every field that is filtered by."""
+    keywords = sorted({*KEYWORD_FIELDS, TENANT_FIELD})
+    kinds = [(name, engine.PayloadSchemaType.Keyword) for name in keywords]
+    kinds += [(name, engine.PayloadSchemaType.Float) for name in sorted(NUMBER_FIELDS)]
+    return [engine.UpdateOperation.create_field_index(name, kind) for name, kind in kinds]
+
+
+def to_point(point: Point) -> engine.Point:
+    """A point as the engine has it."""
+    vectors: dict[str, Any] = named_vectors(point, to_sparse)
+    return engine.Point(id=point.id, vector=vectors, payload=dict(point.payload))
+
+
+def to_sparse(vector: SparseVector) -> engine.SparseVector:
+    """A sparse vector as the engine has it."""
+    return engine.SparseVector(indices=vector.indices.tolist(), values=vector.values.tolist())
+
+
+def to_query(leg: LegQuery, where: Filter | None) -> engine.QueryRequest:
+    """One leg's question within `where`: ids and scores only, as payloads cost more."""
+    if isinstance(leg.vector, SparseVector):
+        vector: Any = to_sparse(leg.vector)
+    else:
+        vector = leg.vector.tolist()
+    # Rescoring with the float vectors makes a score the exact cosine, whatever found the point.
+    params = engine.SearchParams(quantization=engine.QuantizationSearchParams(rescore=True))
+    if leg.idf_corpus is not None and isinstance(leg.vector, SparseVector):
+        corpus = to_filter(leg.idf_corpus)
+        params = engine.SearchParams(idf=engine.IdfParams(corpus=corpus))
+    return engine.QueryRequest(
+        limit=leg.limit,
+        query=engine.Query.Nearest(vector, using=leg.using),
+        filter=to_filter(where),
+        params=params,
+        with_payload=False,
+        with_vector=False,
+    )
+
+
+def to_filter(where: Filter | None) -> engine.Filter | None:
+    """The engine's filter; None for none."""
+    if where is None:
+        return None
+    # Candidates are never the same twice: remembering them would only push out what is.
+    return _filter(where) if isinstance(where, HasId) else _remembered_filter(where)
+
+
+def _filter(where: Filter) -> engine.Filter:
+    return engine.Filter(must=[_translated(where)])
+
+
+# A wide scope takes a millisecond to translate, and every leg of every query has it.
+_remembered_filter = lru_cache(maxsize=256)(_filter)
+
+
+def _translated(where: Filter) -> Any:  # noqa: PLR0911
+    match where:
+        case Equals(field=field, value=value):
+            return engine.FieldCondition(key=field, match=engine.MatchValue(as_keyword(value)))
+        case AnyOf(field=field, values=values):
+            return engine.FieldCondition(
+                key=field, match=engine.MatchAny([*map(as_keyword, values)])
+            )
+        case Range(field=field):
+            bounds = engine.RangeFloat(gt=where.gt, gte=where.gte, lt=where.lt, lte=where.lte)
+            return engine.FieldCondition(key=field, range=bounds)
+        case HasId(ids=ids):
+            return engine.HasIdCondition({i for i in ids if is_point_id(i)})
+        case Not(part=part):
+            return engine.Filter(must_not=[_translated(part)])
+        case And(parts=parts):
+            return engine.Filter(must=[*map(_translated, parts)])
+        case Or(parts=parts):
+            # An empty `should` would match everything; an empty set of ids matches nothing.
+            should = [*map(_translated, parts)]
+            return engine.Filter(should=should) if should else engine.HasIdCondition(set())
+
+
+@contextmanager
+def guard(path: Path) -> Generator[None]:
+    """Turn what the engine raises on this folder into our own errors.
+
+    Raises:
+        StoreWriteError: the disk refused.
+        StoreError: the engine refused the request.
+        StoreDamagedError: the engine panicked.
+    """
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        raise StoreWriteError(f"{path}: {error.strerror or error}") from error
+    except Exception as error:
+        raise StoreError(f"the engine refused a request on {path}: {error}") from error
+    except BaseException as error:
+        # A Rust panic is a BaseException of a class that cannot be imported.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise StoreDamagedError(f"the engine failed on {path}: {error}; {AGAIN}") from error
+
+
+def optimise_beside(generation: Path, target: Path) -> None:
+    """Copy a flushed generation to `target` and optimise the copy in another process.
+
+    Raises:
+        StoreError: the other process failed; `target` is removed, the original is as it was.
+    """
+    # A fresh interpreter, never a fork: a forked child hangs on its first query.
+    command = [sys.executable, "-m", __name__, str(target / "shard")]
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, target, ignore_errors=True)
+        copy_sparsely(generation, target)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+            raise StoreError(f"optimising a copy of {generation} failed: {last}")
+        undo.pop_all()
+
+
+def _optimise(shard_folder: str) -> None:
+    # The searches of the parent come first.
+    os.nice(10)
+    shard = engine.EdgeShard.load(shard_folder)
+    shard.optimize()
+    shard.flush()
+    shard.close()
+
+
+if __name__ == "__main__":
+    _optimise(sys.argv[1])
