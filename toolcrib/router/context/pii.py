@@ -90,9 +90,12 @@ def _known_formats(text: str) -> Iterator[Entity]:
     joined = " ".join(run[0][:MAX_KEY_CHARS] for run in runs)
     # Where each run begins in what was joined: one search for each format, not one for each run.
     begins = [0, *itertools.accumulate(min(len(run[0]), MAX_KEY_CHARS) + 1 for run in runs)]
+    end = 0
     for found in _FORMATS.finditer(joined):
         run = bisect.bisect_right(begins, found.start()) - 1
         start = runs[run].start() + found.start() - begins[run]
+        if start < end:
+            continue  # inside the key before, whose end would be looked for again
         end = _REST.match(text, start + len(found[0])).end()  # pyright: ignore[reportOptionalMemberAccess]
         yield Entity("secret", text[start:end], start, end)
 
