@@ -118,7 +118,7 @@ def open_set(data: Path, name: str, *, examples: bool) -> Crib:
 
 def look(crib: Crib, asked: Sequence[Asked]) -> list[Seen]:
     """Hop one's evidence for each question, and the passages' ranks."""
-    catalogue, encode = crib.knowledge.catalogue, crib.encode_query
+    catalogue, encode = crib.knowledge.catalogue, crib.tools.encode_query
     router = KnowledgeRouter(crib.knowledge.retriever(), catalogue, KnowledgeSettings())
     seen: list[Seen] = []
     for each in asked:

@@ -19,7 +19,18 @@ PAGE = ROOT / "docs" / "explanation" / "results.md"
 BLOCK = re.compile(r"(<!-- (\w+)\(([\w-]+)\) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 MEASURES = ("ndcg@10", "completeness@10", "recall@5", "hit@1", "mrr")
-GATES = ("auroc", "false_acceptance@95", "ece", "risk@80", "correlation")
+GATES = (
+    "auroc",
+    "auprc",
+    "false_acceptance@95",
+    "ece",
+    "brier",
+    "risk@80",
+    "correlation",
+    "accepted",
+    "accepted_precision",
+)
+"""Every measure of a confidence; no table leaves one out that its result has."""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -101,23 +112,23 @@ def intents(found: Mapping[str, Any]) -> str:
             name,
             system,
             percent(one["hit@1"]["mean"]),
-            three(one.get("auroc")),
-            three(one.get("ece")),
+            *(three(one.get(gate)) for gate in GATES),
         ]
         for name, results in found["datasets"].items()
         for system, one in results.items()
     ]
-    head = ["set", "system", "accuracy, %", "AUROC of being answerable", "ECE"]
+    head = ["set", "system", "accuracy, %", *GATES]
     return f"{command(found)}\n\n{table(head, rows)}\n\n{versions(found)}"
 
 
 def gates(found: Mapping[str, Any]) -> str:
     """The confidence, a row a set."""
+    known = [gate for gate in GATES if gate in found["macro"]]
     rows = [
-        [name, *(three(one.get(gate)) for gate in GATES), three(one.get("true_acceptance"))]
+        [name, *(three(one.get(gate)) for gate in known), three(one.get("true_acceptance"))]
         for name, one in [*found["sets"].items(), ("**mean**", found["macro"])]
     ]
-    head = ["set", *GATES, "answerable accepted"]
+    head = ["set", *known, "answerable accepted"]
     return f"`{found['command']}`\n\n{found['measure'].capitalize()}.\n\n{table(head, rows)}"
 
 
@@ -129,17 +140,20 @@ def learned(found: Mapping[str, Any]) -> str:
         one = results["toolcrib"]
         values = [one[k]["mean"] if k in one else None for k in keys]
         shown = [f"{v:.3f}" if v is not None else "" for v in values]
-        rows.append([name, three(one["ece"]), three(one["correlation"]), *shown])
+        rows.append([name, *(three(one.get(gate)) for gate in GATES), *shown])
     mean = found["macro"]["toolcrib"]
-    rows.append(
-        [
-            "**mean**",
-            three(mean["ece"]),
-            three(mean["correlation"]),
-            *(three(mean[k]) for k in keys),
-        ],
-    )
-    return f"{command(found)}\n\n{table(['set', 'ece', 'correlation', *keys], rows)}"
+    rows.append(["**mean**", *(three(mean.get(key)) for key in (*GATES, *keys))])
+    return f"{command(found)}\n\n{table(['set', *GATES, *keys], rows)}"
+
+
+def calibrated(found: Mapping[str, Any]) -> str:
+    """What calibrating is worth beside what ships and the best single scores."""
+    rows = [
+        [name, way, *(three(one.get(gate)) for gate in GATES)]
+        for name, ways in found["sets"].items()
+        for way, one in ways.items()
+    ]
+    return f"`{found['command']}`\n\n{table(['set', 'judged by', *GATES], rows)}"
 
 
 def overhead(found: Mapping[str, Any]) -> str:
@@ -157,6 +171,7 @@ KINDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "intents": intents,
     "gates": gates,
     "learned": learned,
+    "calibrated": calibrated,
     "overhead": overhead,
 }
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
 
+from toolcrib import Crib
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import SENSITIVITIES, ToolSpec, Turn
 from toolcrib.router.collections import preset
@@ -67,12 +68,14 @@ def test_the_right_tools_are_in_the_registry(turns):
 
 
 def test_no_turn_is_there_twice(turns):
-    texts = [row["text"].casefold() for row in (*turns, *read("routes.jsonl"))]
+    others = (*read("routes.jsonl"), *read("contexts.jsonl"))
+    texts = [row["text"].casefold() for row in (*turns, *others)]
     assert len(set(texts)) == len(texts)
 
 
 def test_no_turn_for_measuring_is_among_what_the_classifiers_have_seen(turns):
-    kept = {turn["text"].casefold() for turn in turns if turn["split"] != "train"}
+    measured = (*(turn for turn in turns if turn["split"] != "train"), *read("contexts.jsonl"))
+    kept = {turn["text"].casefold() for turn in measured}
     assert kept & said(*FIELDS) == set()
 
 
@@ -84,3 +87,39 @@ def test_the_entities_lie_where_their_labels_say(turns):
 
 def test_every_collection_of_the_sample_has_a_preset(collections):
     assert all(preset(name).description and preset(name).examples for name in collections)
+
+
+TOLD = {
+    "smalltalk": lambda context: context.smalltalk is not None,
+    "pii": lambda context: context.sensitivity == "pii",
+    "urgent": lambda context: context.urgency == "high",
+}
+
+
+@pytest.fixture(scope="module")
+def right():
+    """Of each thing that is or is not so, the share of the measured turns where it is told."""
+    found = defaultdict(list)
+    with Crib.open(":memory:") as crib:
+        for row in read("contexts.jsonl"):
+            ((field, is_so),) = row["labels"].items()
+            if row["split"] == "test":
+                found[field, is_so].append(TOLD[field](crib.detect(row["text"])) == is_so)
+    return {each: sum(given) / len(given) for each, given in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("field", "is_so", "least"),
+    [
+        ("smalltalk", False, 0.9),
+        ("smalltalk", True, 0.9),
+        ("pii", False, 0.85),
+        ("pii", True, 0.8),
+        ("urgent", False, 0.85),
+        ("urgent", True, 0.85),
+    ],
+)
+def test_what_asks_is_no_small_talk_and_without_a_person_or_trouble_there_is_no_alarm(
+    right, field, is_so, least
+):
+    assert right[field, is_so] >= least

@@ -41,6 +41,7 @@ from toolcrib.turn_router import TurnRouter
 
 if TYPE_CHECKING:
     from toolcrib.indexers.readers.registry import ToolSource
+    from toolcrib.indexers.sync import Screen
     from toolcrib.router.recovery import RecoveryPolicy
 
 __all__ = ["Crib"]
@@ -136,19 +137,21 @@ class Crib:
         server: str | None = None,
         format: str | None = None,
         prune: bool = False,
+        screen: Screen | None = None,
         progress: Listener | None = None,
     ) -> IndexReport:
         """Bring the index up to date with the sources; what is unchanged is not encoded again.
 
         `server` overrides every tool's server. `format` forces a reader. `prune` removes
         tools that no source names (of `server` only, when given). Wrong entries are
-        refused in the report, and never keep the good ones out.
+        refused in the report, and never keep the good ones out. `screen` says what of the
+        entries may come in, as `Quarantine.screened` does; without one nothing is audited.
 
         Raises:
             StoreError: the store refused; tools reported to `progress` before are durable.
         """
         return self.tools.index(
-            *sources, server=server, format=format, prune=prune, progress=progress
+            *sources, server=server, format=format, prune=prune, screen=screen, progress=progress
         )
 
     def remove_tools(self, *ids: str) -> None:

@@ -12,7 +12,7 @@ from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownCollectionError
 from toolcrib.fingerprint import difference, passage_fingerprint
-from toolcrib.indexers.integrity import Fault, find_faults
+from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft_passage, passage_layout
 from toolcrib.indexers.sync import PassageEntry, PassageSync
 from toolcrib.indexers.writer import Listener, ignore
@@ -92,7 +92,7 @@ class KnowledgeBase:
         """The collections in reach by name, each with its number of passages."""
         if self._store is None:
             return []
-        reach = self.catalogue.within(scope, None)
+        reach = self.catalogue.within(scope)
         return [(each, self.count(each.name)) for each in sorted(reach, key=lambda c: c.name)]
 
     def define(self, collections: Iterable[Collection]) -> None:
@@ -189,7 +189,7 @@ class KnowledgeBase:
         where = Equals("collection", collection) if collection else None
         return self._store.count(where) if self._store else 0
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[Discrepancy]:
         """What is stored of passages and is not what their texts give; encodes them all."""
         if self._store is None:
             return iter(())

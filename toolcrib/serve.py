@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from toolcrib import build
-from toolcrib.cli.options import GATEWAY_STORE, Json, Servers, StoreOption, Tags
+from toolcrib.cli.options import GATEWAY_STORE, Json, NoAudit, Servers, StoreOption, Tags
 from toolcrib.cli.output import index_progress, out, print_json
 from toolcrib.errors import SettingsError, ToolcribError
 from toolcrib.extras import import_extra
@@ -143,6 +143,7 @@ def gateway(
         list[str] | None,
         typer.Option("--pin", help="Id of a tool to show always; may be repeated."),
     ] = None,
+    no_audit: NoAudit = False,
     json: Annotated[
         bool, typer.Option("--json", help="Report on standard error as JSON, a line each.")
     ] = False,
@@ -158,6 +159,8 @@ def gateway(
     report = stderr_reporter(as_json=json)
     try:
         settings = load_settings(context.obj)
+        if no_audit:
+            settings = settings.model_copy(update={"audit": False})
         serving = ServeOptions(
             config=config,
             env=os.environ,

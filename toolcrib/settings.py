@@ -124,10 +124,9 @@ class ServiceSettings(BaseModel):
     `timeout_s`. A key, and a namespace, may have a `share` of the requests and bytes that others
     leave. A body may be waited for `body_s`, and longer as it comes. `rate` is what a key may
     ask in each process, as `LIMIT/second`, `/minute` or `/hour`. `drain_s`: for requests under
-    way when the service stops. Decisions are kept for `keep_days`. `audit`: hold back tools whose
-    text is dangerous to a model. `approve_own`: a key may approve what it sent itself, for single
-    users. `trace_text`: user's words in traces. `reports`: folder of evaluation reports that the
-    console shows.
+    way when the service stops. Decisions are kept for `keep_days`. `approve_own`: a key may
+    approve what it sent itself, for single users. `trace_text`: user's words in traces.
+    `reports`: folder of evaluation reports that the console shows.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -143,7 +142,6 @@ class ServiceSettings(BaseModel):
     rate: str | None = Field(default=None, pattern=r"^[1-9]\d*/(second|minute|hour)$")
     drain_s: float = Field(default=20.0, ge=0)
     keep_days: float = Field(default=30.0, gt=0)
-    audit: bool = True
     approve_own: bool = False
     trace_text: bool = False
     log_format: Literal["json", "text"] = "json"
@@ -174,6 +172,8 @@ class GatewaySettings(BaseModel):
 class Settings(BaseSettings):
     """Everything that can be set; the defaults need no file and no variable.
 
+    `store`: where the index is, a folder or a Qdrant server's URL. `audit`: hold back tools whose
+    text is dangerous to a model, and what a server behind the gateway changes after it was met.
     `durability`: what a write to a folder survives once it is acknowledged: with `disk` also a
     power cut, with `system` the end of the process alone.
     """
@@ -187,6 +187,7 @@ class Settings(BaseSettings):
     )
 
     store: str = ".toolcrib"
+    audit: bool = True
     durability: Literal["disk", "system"] = "disk"
     encoder: EncoderSettings = EncoderSettings()
     lexical: LexicalSettings = LexicalSettings()

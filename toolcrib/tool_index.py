@@ -12,14 +12,15 @@ from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownToolError
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
-from toolcrib.indexers.integrity import Fault, find_faults
+from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft, layout
-from toolcrib.indexers.sync import ToolSync
+from toolcrib.indexers.sync import Screen, ToolSync
 from toolcrib.indexers.writer import LexicalContext, Listener, ignore
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.calibration import (
     CALIBRATION_KEY,
     Calibration,
+    lexical_calibration,
     load_calibration,
     save_calibration,
     usable_calibration,
@@ -77,12 +78,15 @@ class ToolIndex:
         server: str | None = None,
         format: str | None = None,
         prune: bool = False,
+        screen: Screen | None = None,
         progress: Listener | None = None,
     ) -> IndexReport:
         """Bring the index up to date with the sources, as `Crib.index_tools`."""
         from toolcrib.indexers.readers.registry import tool_entries
 
         found = [entry for source in sources for entry in tool_entries(source, server, format)]
+        if screen is not None:
+            found = screen(found)
         try:
             with self._writing:
                 self._sign()
@@ -163,14 +167,21 @@ class ToolIndex:
         return self._retriever.encode(text)
 
     def evidence(
-        self, query: str, *, where: Filter | None = None, head: Head | None = None
+        self,
+        query: str,
+        *,
+        where: Filter | None = None,
+        head: Head | None = None,
+        words: bool = False,
     ) -> Evidence:
         """What is known of the ranking of a query, with this head; `calibrate` learns from it.
+
+        With `words`, by words alone.
 
         Raises:
             QueryError, StoreError: as `find`.
         """
-        return self._retriever.evidence(query, where=where, head=head)
+        return self._retriever.evidence(query, where=where, head=head, words=words)
 
     def calibration_fingerprint(self) -> Identity:
         """The models and settings whose scores a calibration maps."""
@@ -196,6 +207,7 @@ class ToolIndex:
 
     def use_calibration(self, calibration: Calibration | None) -> None:
         """Judge by this calibration until the index is closed; None gives no confidence."""
+        lexical = lexical_calibration(calibration, self.calibration_fingerprint())
         self._retriever = HybridRetriever(
             self.store,
             self.dense,
@@ -203,13 +215,13 @@ class ToolIndex:
             self.settings.fusion,
             reranker=self.reranker,
             rerank_settings=self.settings.rerank,
-            assessor=Assessor(self.store, self.settings.gate, calibration),
+            assessor=Assessor(self.store, self.settings.gate, calibration, lexical),
         )
         self.version = next(self._versions)
 
     # -- the index ---------------------------------------------------------------------------
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[Discrepancy]:
         """What is stored of tools and is not what their specifications give; encodes them all."""
         prefixes = LexicalContext.from_meta(self.store.read_meta()).prefixes
 

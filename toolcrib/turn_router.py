@@ -136,8 +136,8 @@ class TurnRouter:
             self._tools.get(failed_tool),
             turn.text,
             excluded=self._failed(decision_id) if decision_id else (),
-            scope=turn.scope,
-            where=compatible(self._settings.tools, turn.max_sensitivity),
+            scope=turn.reach,
+            where=compatible(self._settings.tools),
             k=k,
         )
         return tuple(found)

@@ -6,7 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from toolcrib import ToolSpec
+from tests.router.conftest import free_of_models
+from toolcrib import Crib, ToolSpec
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.errors import ToolChangedError, UnknownToolError
 from toolcrib.records.codec import as_json
@@ -144,3 +145,22 @@ def test_what_is_not_held_is_unknown(quarantine):
         quarantine.shown("sums/add", POISONED.digest)
     with pytest.raises(UnknownToolError):
         quarantine.reject("sums/add")
+
+
+def test_what_is_held_back_is_refused_where_tools_are_put_in(quarantine, tmp_path):
+    with Crib.open(str(tmp_path / "index"), settings=free_of_models()) as crib:
+        report = crib.index_tools([CLEAN, POISONED], prune=True, screen=quarantine.screened)
+        assert report.added == ("mail/send_mail",)
+        (refused,) = report.refused
+        assert refused.place == "sums/add"
+        assert "held back for approval" in refused.reason
+        quarantine.release(quarantine.held("sums/add"))
+        again = crib.index_tools([CLEAN, POISONED], screen=quarantine.screened)
+        assert (again.added, again.refused) == (("sums/add",), ())
+
+
+def test_a_server_is_remembered_as_it_was_first_met(quarantine):
+    assert quarantine.met("mail") is None
+    quarantine.meet("mail", [CLEAN])
+    assert quarantine.met("mail") == {CLEAN.id: CLEAN.digest}
+    assert quarantine.met("sums") is None

@@ -75,7 +75,7 @@ def test_a_key_sees_and_writes_what_its_scope_allows(service):
 
 
 def test_a_service_may_end_and_come_back():
-    settings = free_of_models(service={"audit": False})
+    settings = free_of_models(audit=False)
     with serving(settings, callers=Anyone()) as started:
         crib = RemoteCrib(started.url)
         assert crib.facets().tools == 0

@@ -20,7 +20,7 @@ def _in_memory():
 @pytest.fixture(scope="package")
 def settings():
     """What all cribs here are made with: no model, no registry too small to search, no audit."""
-    return free_of_models(tools={"pass_through": 0}, service={"audit": False})
+    return free_of_models(tools={"pass_through": 0}, audit=False)
 
 
 @pytest.fixture(scope="package")

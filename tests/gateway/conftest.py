@@ -83,9 +83,10 @@ def texts(result: Any) -> list[str]:
 
 @dataclass
 class Behind:
-    """Builds servers in a folder, and gateways in front of them."""
+    """Builds servers in a folder, and gateways in front of them; `audits` is for all of those."""
 
     folder: Path
+    audits: bool = False
     said: list[tuple[str, str]] = field(default_factory=list)
     opened: ExitStack = field(default_factory=ExitStack)
 
@@ -142,7 +143,13 @@ class Behind:
         options = {key: how.pop(key) for key in OPTIONS if key in how}
         settings = quick_settings(**how)
         records_db = self.records_db()
-        approval = Approval(LockFile(self.lock), Quarantine(records_db, DEFAULT), locks=locks)
+        quarantine = Quarantine(records_db, DEFAULT)
+        approval = Approval(
+            LockFile(self.lock),
+            quarantine,
+            locks=locks,
+            audits=self.audits,
+        )
         return Gateway(
             read_config(self.config(**servers), {}, only),
             settings,

@@ -177,22 +177,31 @@ def test_progress_names_every_tool_once_it_is_durable(bench):
     assert {i for progress in written for i in progress.ids} == {tool.id for tool in tools}
 
 
-def test_a_drifted_average_renews_older_lexical_vectors_without_encoding(bench):
+def as_an_earlier_version_left_it(bench) -> float:
+    """An index of one tool, weighed by a length of its own; how its tool scores for "mail"."""
     bench.run(spec("old", "reads mail"))
-    before = bench.lexical_score("mail", "old")
+    own = bench.lexical.encode_document({"old": 3.0, "read": 1.0, "mail": 1.0}, 5.0)
+    bench.store.set_sparse("lexical", {point_id("old"): own})
+    meta = bench.store.read_meta()
+    older = {"average": 5.0, "prefixes": {}, "stale": [], "all_stale": False}
+    bench.store.write_meta({**meta, "lexical": older})
+    return bench.lexical_score("mail", "old")
+
+
+def test_an_index_of_an_earlier_version_is_weighed_anew_without_encoding(bench):
+    before = as_an_earlier_version_left_it(bench)
     encoded = bench.encoder.encoded_documents
-    bench.run(spec("long", "writes many words about everything else there is " * 20))
-    context = bench.context
-    assert bench.encoder.encoded_documents == encoded + 1
-    assert not context.all_stale
+    bench.run(spec("old", "reads mail"))
+    assert bench.encoder.encoded_documents == encoded
+    assert not bench.context.all_stale
     assert bench.lexical_score("mail", "old") > before
 
 
-def test_the_average_stays_while_it_drifts_by_less_than_a_tenth(bench):
-    bench.run(*(spec(f"t{n}", "one two three four") for n in range(20)))
-    average = bench.context.average
-    bench.run(spec("extra", "one two three four five six"))
-    assert bench.context.average == average
+def test_how_long_other_texts_are_changes_no_weight(bench):
+    bench.run(spec("short", "reads mail"), spec("other", "x"))
+    before = bench.lexical_score("mail", "short")
+    bench.run(spec("other", "writes many words about everything else there is " * 20))
+    assert bench.lexical_score("mail", "short") == before
 
 
 def test_a_prefix_that_all_tools_of_a_server_share_does_not_make_them_match(bench):
@@ -211,13 +220,22 @@ def test_a_prefix_that_appears_later_renews_the_older_tools_of_its_server(bench)
     assert bench.lexical_score("acme", "s/acme_read") == 0.0
 
 
+def test_only_tools_that_every_scope_takes_together_share_a_prefix(bench):
+    def acme(verb: str, **fields: str) -> ToolSpec:
+        return spec(f"acme_{verb}", server="s", **fields)
+
+    bench.run(acme("read"), *(acme(v, sensitivity="pii") for v in ("write", "list", "drop", "cut")))
+    assert bench.lexical_score("acme", "s/acme_read") > 0.0
+    assert bench.lexical_score("acme", "s/acme_list") == 0.0
+
+
 class InterruptedRunError(Exception):
     """Stands for the end of the process."""
 
 
 def test_a_run_that_was_broken_off_is_finished_by_the_next(bench, monkeypatch):
-    bench.run(spec("old", "reads mail"))
-    long = spec("long", "writes many words about everything else there is " * 20)
+    before = as_an_earlier_version_left_it(bench)
+    new = spec("new", "writes many words")
 
     def stop(*_):
         raise InterruptedRunError
@@ -225,11 +243,10 @@ def test_a_run_that_was_broken_off_is_finished_by_the_next(bench, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(bench.store, "set_sparse", stop)
         with pytest.raises(InterruptedRunError):
-            bench.run(long)
+            bench.run(new)
     assert bench.context.all_stale
-    before = bench.lexical_score("mail", "old")
-    report = bench.run(long)
-    assert report.unchanged == ("long",)
+    report = bench.run(new)
+    assert report.unchanged == ("new",)
     assert not bench.context.all_stale
     assert bench.lexical_score("mail", "old") > before
 
@@ -380,12 +397,11 @@ def test_a_part_that_is_refused_keeps_what_stood_there(passage_bench):
     assert passage_bench.held()["notes/a.md#1"].text == "two"
 
 
-def test_what_goes_no_longer_counts_in_the_average(passage_bench):
-    passage_bench.run(
-        *parts("a.md", "red green"), *parts("b.md", "red green blue white black brown")
-    )
-    passage_bench.run(*parts("a.md", "red green"), prune="notes")
-    assert passage_bench.context.average == 2
+def test_how_long_other_passages_are_changes_no_weight(passage_bench):
+    passage_bench.run(*parts("a.md", "red green"), *parts("b.md", "blue"))
+    before = passage_bench.lexical_score("red", "notes/a.md#0")
+    passage_bench.run(*parts("b.md", "blue white black brown " * 50))
+    assert passage_bench.lexical_score("red", "notes/a.md#0") == before > 0
 
 
 def test_what_else_the_small_document_holds_is_kept(passage_bench):

@@ -26,6 +26,7 @@ from toolcrib.retrieval.calibration import (
     Calibration,
     default_calibration,
     features,
+    lexical_calibration,
     load_calibration,
     logistic,
     read_calibration,
@@ -39,6 +40,7 @@ from toolcrib.store.base import Store, point_id
 
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=COMPETITORS + 20)
 RANKED = SCORES.map(lambda scores: sorted(scores, reverse=True))
+TERMS = 2
 WEIGHTS = st.lists(st.floats(-50, 50), min_size=len(FEATURES), max_size=len(FEATURES))
 
 
@@ -47,7 +49,7 @@ def _legs(scores: Sequence[float]) -> list[LegScores]:
 
 
 def _column(name: str, scores: Sequence[float], legs: Sequence[LegScores] = ()) -> list[float]:
-    return features(scores, legs or _legs(scores))[:, FEATURES.index(name)].tolist()
+    return features(scores, legs or _legs(scores), TERMS)[:, FEATURES.index(name)].tolist()
 
 
 class TestFeatures:
@@ -78,16 +80,23 @@ class TestFeatures:
         assert _column("best_dense", [0.5, 0.4, 0.3], legs) == [0, 1, 1]
         assert _column("best_lexical", [0.5, 0.4, 0.3], legs) == [1, 0, 0]
 
+    def test_the_best_raw_scores_are_those_of_the_query(self) -> None:
+        legs = [LegScores(0.2, 100.0), LegScores(0.8, 4.0)]
+        assert _column("top_dense", [0.5, 0.4], legs) == [0.8, 0.8]
+        assert _column("top_lexical", [0.5, 0.4], legs) == pytest.approx([1 - math.exp(-1)] * 2)
+        assert _column("top_term", [0.5, 0.4], legs) == [20.0, 20.0]
+        assert _column("top_term", [0.4], legs[1:]) == [4.0 / TERMS]
+
     def test_where_no_word_matched_none_is_the_best_by_words(self) -> None:
         legs = [LegScores(0.2), LegScores(0.1)]
         assert _column("best_lexical", [0.5, 0.4], legs) == [0, 0]
 
     def test_no_candidates_have_no_features(self) -> None:
-        assert features([], []).shape == (0, len(FEATURES))
+        assert features([], [], TERMS).shape == (0, len(FEATURES))
 
     @given(SCORES)
     def test_they_are_always_numbers(self, scores: list[float]) -> None:
-        known = features(scores, _legs(scores))
+        known = features(scores, _legs(scores), TERMS)
         assert known.shape == (len(scores), len(FEATURES))
         assert np.isfinite(known).all()
 
@@ -97,7 +106,7 @@ class TestFeatures:
     ) -> None:
         top = sorted(first, reverse=True)
         scores = top + [0.3 * score for score in below]
-        alone, crowded = features(top, _legs(top)), features(scores, _legs(scores))
+        alone, crowded = features(top, _legs(top), TERMS), features(scores, _legs(scores), TERMS)
         assert crowded[: len(top)] == pytest.approx(alone)
 
 
@@ -106,7 +115,7 @@ class TestProbabilities:
 
     @staticmethod
     def _probabilities(made: Calibration, scores: Sequence[float]) -> list[float]:
-        return made.probabilities(features(scores, _legs(scores))).tolist()
+        return made.probabilities(features(scores, _legs(scores), TERMS)).tolist()
 
     @given(RANKED, WEIGHTS, st.floats(-2000, 2000))
     def test_of_any_calibration(
@@ -169,6 +178,22 @@ class TestReading:
         assert str(caught.value).startswith(f"the index: {reason}")
         assert str(caught.value).endswith("; run `toolcrib calibrate` again")
 
+    def test_one_of_version_1_gives_the_probabilities_that_it_gave(self) -> None:
+        stored = calibration({"features": 1}).model_dump(mode="json")
+        stored["weights"] = [0.7, 0.4, -0.6, -0.3, 1.4, 0.2, 0.1]
+        del stored["lexical"]
+        found = read_calibration(stored, "here")
+        assert found.identity == {"features": 2}
+        known = features([0.6, 0.4], _legs([0.6, 0.4]), TERMS)
+        expected = 1 / (1 + np.exp(-(known[0, :7] @ stored["weights"])))
+        assert found.probabilities(known)[0] == pytest.approx(expected)
+
+    @pytest.mark.parametrize("weights", [None, [1.0], "much"])
+    def test_one_of_version_1_that_is_broken_is_refused_too(self, weights: Any) -> None:
+        stored = calibration({"features": 1}).model_dump(mode="json") | {"weights": weights}
+        with pytest.raises(CalibrationError, match="weights"):
+            read_calibration(stored, "here")
+
 
 class TestShipped:
     """The calibration of the package."""
@@ -187,6 +212,15 @@ class TestShipped:
         assert 0 < shipped.threshold < 0.5
         lengths = {len(curve.precision), len(curve.true_acceptance), len(curve.false_acceptance)}
         assert lengths == {len(curve.thresholds)}
+
+    def test_words_alone_are_judged_by_it_whatever_the_encoder_is(self) -> None:
+        shipped = default_calibration()
+        other = {**shipped.identity, "dense": "another"}
+        assert lexical_calibration(None, other) == shipped.lexical
+        assert lexical_calibration(calibration(other), other) == shipped.lexical
+        own = calibration(other, lexical=calibration(other))
+        assert lexical_calibration(own, other) == own.lexical
+        assert lexical_calibration(None, {**other, "fusion": {}}) is None
 
 
 IDENTITY: dict[str, Any] = {"dense": "a", "fusion": {"dense": 1 / 3}, "reranker": None}

@@ -14,8 +14,17 @@ from tests.retrieval.calibrations import CURVE, EASY, calibration, flat
 from tests.retrieval.conftest import GENERAL, TOOLS, Open
 from toolcrib import Crib, Equals, FindResult, Scope, ToolSpec
 from toolcrib.errors import CalibrationError, SettingsError
+from toolcrib.records import ToolHit
 from toolcrib.records.codec import as_json
-from toolcrib.retrieval.gate import GATE_TEXTS, Gate, GateJudgement, GateReason, GateSettings
+from toolcrib.retrieval.gate import (
+    GATE_TEXTS,
+    Assessor,
+    Gate,
+    GateJudgement,
+    GateReason,
+    GateSettings,
+)
+from toolcrib.store.base import Store
 
 CALIBRATION = calibration({}, threshold=0.3, curves={"": CURVE, "mail": EASY})
 SHARES = st.floats(0, 1)
@@ -296,9 +305,8 @@ class TestScope:
     """What a caller may not use changes nothing that is said."""
 
     MINE = Scope(servers=frozenset({"mail", "post", "web"}))
-    # As long as the others on average, so that the mean length stays what it was.
     THEIRS = tuple(
-        ToolSpec(name=f"send_mail{n}", server="secret", description="Send a mail to somebody.")
+        ToolSpec(name=f"send_mail{n}", server="secret", description="Send a mail to somebody. " * n)
         for n in range(40)
     )
 
@@ -341,6 +349,13 @@ class TestSets:
         found = open_crib(calibration).find_tools(QUERY, "auto", coverage=0.99, gate=False)
         assert len(found.tools) == len(TOOLS)
         assert found.degraded == ("coverage",)
+
+    def test_by_words_without_a_calibration_of_them_nothing_is_promised(
+        self, indexed: Store
+    ) -> None:
+        by_words = Assessor(indexed, GateSettings(), calibration({})).by_words
+        hits = [ToolHit(1, 0.5, TOOLS[0])]
+        assert by_words.complete(hits, None) == (hits, ("coverage",))
 
     def test_an_empty_index_has_an_empty_set(self, crib: Crib) -> None:
         crib.tools.save_calibration(calibration(crib.tools.calibration_fingerprint()))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.conftest import ROOT
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import SettingsError
-from toolcrib.records import SENSITIVITIES, Collection, Scope
+from toolcrib.records import SENSITIVITIES, Collection, Scope, Turn
 from toolcrib.router import collections as module
 from toolcrib.router.collections import (
     CollectionIndex,
@@ -84,18 +84,20 @@ def test_without_a_vector_of_the_question_nothing_is_near():
     ],
 )
 def test_collections_are_shown_up_to_the_lower_of_two_ceilings(own, ceiling, highest):
-    shown = index_collections(LEVELS, DENSE).within(Scope(max_sensitivity=own), ceiling)
+    shown = index_collections(LEVELS, DENSE).within(
+        Turn(scope=Scope(max_sensitivity=own), max_sensitivity=ceiling).reach
+    )
     assert names(shown) == list(SENSITIVITIES[: SENSITIVITIES.index(highest) + 1])
 
 
 def test_a_scope_shows_the_collections_that_it_names_and_that_are_there():
     scope = Scope(collections=frozenset({"kitchen", "attic"}))
-    assert names(index_collections([GARDEN, KITCHEN], DENSE).within(scope, None)) == ["kitchen"]
+    assert names(index_collections([GARDEN, KITCHEN], DENSE).within(scope)) == ["kitchen"]
 
 
 def test_a_ceiling_holds_for_collections_that_a_scope_names():
     scope = Scope(collections=frozenset({"pii", "public"}), max_sensitivity="internal")
-    assert names(index_collections(LEVELS, DENSE).within(scope, None)) == ["public"]
+    assert names(index_collections(LEVELS, DENSE).within(scope)) == ["public"]
 
 
 # -- how they are kept ----------------------------------------------------------------------------

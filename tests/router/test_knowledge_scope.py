@@ -33,9 +33,8 @@ VAULT = Collection(
 )
 """Speaks for itself wherever it can: the map, a priority, the fallback, the very questions."""
 
-# As long as the others on average: the mean length that words are weighed by is one for all.
 SECRETS = [
-    Passage("vault", f"{n}.md", f"{question}: ask Miss Okafor, room four, bring papers along today")
+    Passage("vault", f"{n}.md", f"{question}: ask Miss Okafor. " + "Bring papers. " * 20 * n)
     for n, question in enumerate(QUESTIONS)
 ]
 KEPT_OUT = [
@@ -81,7 +80,9 @@ def _parts(result: KnowledgeResult):
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_who_may_ask_the_vault_hears_it_first(full, question):
-    found = router(full).find(ask(question), None, full.catalogue.within(Scope(), "pii"))
+    found = router(full).find(
+        ask(question), None, full.catalogue.within(Scope(max_sensitivity="pii"))
+    )
     assert (found.verdict, found.collections[0].id) == ("accept", "vault")
 
 
@@ -95,14 +96,14 @@ def test_who_may_ask_the_vault_hears_it_first(full, question):
 def test_the_answer_is_that_of_a_library_without_it(
     never, full, scope, ceiling, question, settings
 ):
-    reach = full.catalogue.within(scope, ceiling)
+    reach = full.catalogue.within(Turn(scope=scope, max_sensitivity=ceiling).reach)
     found = router(full, **settings).find(ask(question), None, reach)
     assert same(found, router(never, **settings).find(ask(question)))
 
 
 @kept_out
 def test_the_map_does_not_lead_there(never, full, scope, ceiling):
-    reach = full.catalogue.within(scope, ceiling)
+    reach = full.catalogue.within(Turn(scope=scope, max_sensitivity=ceiling).reach)
     found = router(full).find(ask(EGG), COOKING, reach)
     assert same(found, router(never).find(ask(EGG), COOKING))
 
@@ -110,7 +111,10 @@ def test_the_map_does_not_lead_there(never, full, scope, ceiling):
 @kept_out
 def test_the_settings_map_does_not_tell_that_it_is_there(never, full, scope, ceiling):
     mapped = {"map": (MapEntry("plants", "grow", ("vault",)),)}
-    reach, grow = full.catalogue.within(scope, ceiling), context("plants", "grow")
+    reach, grow = (
+        full.catalogue.within(Turn(scope=scope, max_sensitivity=ceiling).reach),
+        context("plants", "grow"),
+    )
     found = router(full, **mapped).find(ask(EGG), grow, reach)
     assert same(found, router(never, **mapped).find(ask(EGG), grow))
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib import Crib, Equals, Settings, ToolSpec
+from toolcrib import Crib, Equals, Scope, Settings, ToolSpec, Turn
 from toolcrib.errors import QueryError
 from toolcrib.records import ToolHit
 from toolcrib.router.settings import ToolSettings
@@ -57,9 +57,8 @@ def names_of(hits):
     return [hit.name for hit in hits]
 
 
-def found_within(crib, settings, ceiling=None):
-    where = compatible(settings, ceiling)
-    return {spec.name for spec in crib.list_tools(where=where)}
+def found_within(crib, settings, scope=None):
+    return {spec.name for spec in crib.list_tools(scope=scope, where=compatible(settings))}
 
 
 @pytest.mark.parametrize(
@@ -80,8 +79,16 @@ def test_limits_keep_out_what_states_more_and_nothing_that_is_silent(plain, sett
 
 def test_a_turns_ceiling_keeps_out_what_is_more_sensitive(plain):
     everything = {spec.name for spec in TOOLS}
-    assert found_within(plain, ToolSettings(), "internal") == everything - {"patients"}
-    assert found_within(plain, ToolSettings(), "pii") == everything
+    for ceiling, kept_out in (("internal", {"patients"}), ("pii", set()), (None, set())):
+        reach = Turn(max_sensitivity=ceiling).reach
+        assert found_within(plain, ToolSettings(), reach) == everything - kept_out
+
+
+def test_of_two_ceilings_the_lower_holds_and_the_rest_of_the_scope_stays():
+    caller = Scope(servers=frozenset({"a"}), max_sensitivity="pii")
+    reach = Turn(scope=caller, max_sensitivity="internal").reach
+    assert reach == Scope(servers=frozenset({"a"}), max_sensitivity="internal")
+    assert Turn(scope=caller, max_sensitivity="safety_critical").reach == caller
 
 
 def test_a_ceiling_that_is_no_number_is_refused():

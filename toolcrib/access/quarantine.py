@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
@@ -12,7 +12,8 @@ from pydantic import PlainSerializer
 
 from toolcrib.errors import ToolChangedError, UnknownToolError
 from toolcrib.indexers.audit import Finding, audit_all, blocks
-from toolcrib.records import ToolSpec
+from toolcrib.indexers.sync import Entry
+from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import adapter, as_json
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 
@@ -58,6 +59,7 @@ class Quarantine:
         self._records = records_db
         self._held = f"quarantine/{namespace}"
         self._approved = f"approved/{namespace}"
+        self._met = f"met/{namespace}"
         self._locked = f"locked/{namespace}"
         self._now = now
 
@@ -85,6 +87,18 @@ class Quarantine:
             else:
                 held.append(self.hold(spec, DANGEROUS, findings, written_by=written_by))
         return passed, held
+
+    def screened(self, entries: Iterable[Entry]) -> list[Entry]:
+        """What sources hold, for `Crib.index_tools`: what is held back is refused."""
+        found = list(entries)
+        specs = [item for _, item in found if isinstance(item, ToolSpec)]
+        held = {each.tool_id: each for each in self.screen(specs)[1]}
+        return [
+            (source, Refusal(source, item.id, _why(held[item.id])))
+            if isinstance(item, ToolSpec) and item.id in held
+            else (source, item)
+            for source, item in found
+        ]
 
     def hold(
         self,
@@ -158,6 +172,16 @@ class Quarantine:
         if not self._records.delete(self._held, tool_id):
             raise UnknownToolError(tool_id)
 
+    def met(self, server: str) -> Mapping[str, str] | None:
+        """The digests of a server's tools by id when it was first met, None before that."""
+        entry = self._records.get(self._met, server)
+        return None if entry is None else entry.body["tools"]
+
+    def meet(self, server: str, specs: Iterable[ToolSpec]) -> None:
+        """Remember a server's tools as it was first met: later ones are compared with these."""
+        tools = {spec.id: spec.digest for spec in specs}
+        self._records.put(self._met, DbRow(server, self._now(), {"tools": tools}))
+
     def locked(self, lock: str, servers: Iterable[str]) -> frozenset[str]:
         """Keep that a lock file names these servers; all that it ever named."""
         entry = self._records.get(self._locked, lock)
@@ -171,6 +195,11 @@ class Quarantine:
         """The digest that was approved last for this id, None where none was."""
         entry = self._records.get(self._approved, tool_id)
         return None if entry is None else entry.body["digest"]
+
+
+def _why(held: Held) -> str:
+    worst = next((f": {each.rule} in {each.place}" for each in held.findings), "")
+    return f"held back for approval, because {held.reason}{worst}; see `toolcrib approve --list`"
 
 
 def _read(entry: DbRow) -> Held:

@@ -32,10 +32,10 @@ from toolcrib.cli.output import counting, err, out, print_json
 from toolcrib.crib import Crib
 from toolcrib.errors import SourceError, StoreWriteError
 from toolcrib.problems import EXIT_NOT_CLEAN
-from toolcrib.retrieval.calibration import Calibration
 from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:
+    from toolcrib.evaluation.calibrate import Learned
     from toolcrib.evaluation.dataset import DataSet
     from toolcrib.evaluation.results import Evaluation
 
@@ -298,10 +298,16 @@ def calibrate(
             _say({"method": "default", "saved": True}, json=json)
             return
         data = _from_feedback(crib, context, log) if queries is None else _from_file(crib, queries)
-        fitted = _fit(crib, data, split, seed)
+        learned = _fit(crib, data, split, seed)
         if not dry_run:
-            crib.tools.save_calibration(fitted)
-    _say(_summary(fitted, saved=not dry_run), json=json)
+            crib.tools.save_calibration(learned.calibration)
+    _say(_summary(learned, saved=not dry_run), json=json)
+    if learned.falls:
+        err.print(
+            f"[yellow]worse than before: {', '.join(learned.falls)}; give more labelled queries, "
+            "unanswerable ones too, or go back by `toolcrib calibrate --reset`[/]",
+            soft_wrap=True,
+        )
 
 
 def _require_one(given: tuple[bool, ...], log: Path | None) -> None:
@@ -329,7 +335,7 @@ def _from_feedback(crib: Crib, context: typer.Context, log: Path | None) -> Data
     return checked(path, crib.list_tools(), queries)
 
 
-def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Calibration:
+def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Learned:
     from toolcrib.evaluation.calibrate import learn
 
     for note in data.notes:
@@ -344,13 +350,17 @@ def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Calib
         )
 
 
-def _summary(fitted: Calibration, *, saved: bool) -> dict[str, Any]:
+def _summary(learned: Learned, *, saved: bool) -> dict[str, Any]:
+    fitted, before = learned.calibration, learned.before
     return {
         "method": fitted.method,
         "head": fitted.head is not None,
         "queries": fitted.queries,
         "threshold": fitted.threshold,
         **fitted.figures.model_dump(exclude={"queries"}),
+        "before": None if before is None else before.model_dump(),
+        "by_words": None if fitted.lexical is None else fitted.lexical.figures.model_dump(),
+        "falls": list(learned.falls),
         "data_digest": fitted.data_digest,
         "seed": fitted.seed,
         "saved": saved,
@@ -361,9 +371,17 @@ def _say(summary: dict[str, Any], *, json: bool) -> None:
     if json:
         print_json(summary)
         return
+    compared = {name: summary.pop(name, None) for name in ("before", "by_words")}
     for name, value in summary.items():
-        shown = f"{value:.4f}" if isinstance(value, float) else value
+        shown = _shown(value)
+        for title, figures in compared.items():
+            if figures is not None and name in figures and name != "queries":
+                shown += f" [dim]({title.replace('_', ' ')} {_shown(figures[name])})[/]"
         out.print(f"[dim]{name}[/] {shown}")
+
+
+def _shown(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def report(

@@ -24,6 +24,7 @@ __all__ = [
     "GATEWAY_STORE",
     "Json",
     "Log",
+    "NoAudit",
     "Queries",
     "Seed",
     "Servers",
@@ -55,6 +56,9 @@ Servers: TypeAlias = Annotated[
 ]
 Tags: TypeAlias = Annotated[
     list[str] | None, typer.Option("--tag", help="Only tools with this tag; may be repeated.")
+]
+NoAudit: TypeAlias = Annotated[
+    bool, typer.Option("--no-audit", help="Hold nothing back, whatever its text says.")
 ]
 Log: TypeAlias = Annotated[
     Path | None, typer.Argument(help="Log of decisions, .jsonl or .db; default: telemetry.path.")

@@ -1,10 +1,12 @@
 """Calibration: from labelled queries to probabilities that hold, and a head where it pays.
 
-What is fitted is a logistic regression over the features of `retrieval.confidence`, one row a
-ranked tool. With few queries a full fit would learn their accidents, so three ways compete in
-cross-validation, and the one with the least log loss wins: the calibration that is there, the
-same with slope and offset fitted anew (Platt 1999), and all weights fitted anew. Every figure
-and every curve comes from queries that the fit in question had not seen.
+What is fitted is a logistic regression over the features of `retrieval.calibration`, one row a
+ranked tool. Several ways compete in cross-validation: the calibration that is there, the same
+with slope and offset fitted anew (Platt 1999), all weights fitted anew, with unanswerable queries
+as they are or weighing half, and queries put in order by whether they can be answered at all,
+or by the best score of one leg. Of those that tell unanswerable queries as well as any of them
+does, the one with the least log loss wins. Every figure and every curve comes from queries that
+the fit in question had not seen.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,26 +27,30 @@ from toolcrib.crib import Crib
 from toolcrib.errors import CalibrationError, QueryError
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.gate_measures import Bools, gate_measures
+from toolcrib.evaluation.head import fit_head
 from toolcrib.extras import import_extra
-from toolcrib.records import ToolSpec
 from toolcrib.retrieval.calibration import (
+    FEATURES,
     AcceptanceCurve,
     Calibration,
     Figures,
     Floats,
     default_calibration,
+    lexical_calibration,
     probabilities,
+    usable_calibration,
 )
-from toolcrib.retrieval.legs import Head, pack
+from toolcrib.retrieval.legs import Head
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not
 
 __all__ = [
     "MIN_QUERIES",
     "LabelledEvidence",
+    "Learned",
     "acceptance_curves",
     "calibrate",
-    "fit_head",
+    "figures_of",
     "gather_evidence",
     "learn",
     "least_probabilities",
@@ -66,13 +73,18 @@ MAX_NEEDED = 2000
 HIDDEN_SHARE = 0.1
 """What queries whose tools were hidden weigh together, where no real unanswerable ones are."""
 
-MIN_EXAMPLES = 5
-MIN_SHARE = 0.95
-MIN_TOOLS, MAX_TOOLS = 2, 1000
-"""A head is for registries where all but 5 % of the tools have 5 examples or more."""
+UNANSWERABLE_SHARE = 0.5
+"""What unanswerable queries weigh together where a fit is to tell them; they are few in most
+files, and would have no say. What comes out is brought back to how frequent they are."""
 
-INVERSE_REGULARISATION = 10.0
-"""On vectors of unit length scikit-learn's 1 is too strong."""
+AS_GOOD = 0.005
+"""So little less of AUROC is as good as the best."""
+
+CLEARLY = 0.01
+"""From here on a figure is said to be worse than before."""
+
+SLOWEST = 1e-3
+"""No order is turned round, or given up for one in which all queries are equal."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,9 +119,12 @@ def gather_evidence(
     queries: Sequence[LabelledQuery],
     *,
     head: Head | None = None,
+    words: bool = False,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[LabelledEvidence]:
     """Ask every query; where all are answerable, also with their right tools hidden.
+
+    With `words`, by words alone.
 
     Raises:
         StoreError: the store does not answer.
@@ -117,19 +132,26 @@ def gather_evidence(
     hide = all(query.answerable for query in queries)
     found: list[LabelledEvidence] = []
     for done, query in enumerate(queries, start=1):
-        found += _asked(crib, query, head, weight=1.0, hidden=False)
+        found += _asked(crib, query, head, words=words, weight=1.0, hidden=False)
         if hide:
             weight = HIDDEN_SHARE / (1 - HIDDEN_SHARE)
-            found += _asked(crib, query, head, weight=weight, hidden=True)
+            found += _asked(crib, query, head, words=words, weight=weight, hidden=True)
         progress(done, len(queries))
     return found
 
 
 def _asked(
-    crib: Crib, query: LabelledQuery, head: Head | None, *, weight: float, hidden: bool
+    crib: Crib,
+    query: LabelledQuery,
+    head: Head | None,
+    *,
+    words: bool,
+    weight: float,
+    hidden: bool,
 ) -> list[LabelledEvidence]:
+    reach = _reach(query, hidden=hidden)
     try:
-        known = crib.tools.evidence(query.text, where=_reach(query, hidden=hidden), head=head)
+        known = crib.tools.evidence(query.text, where=reach, head=head, words=words)
     except QueryError:
         return []
     if not known.tools:
@@ -174,6 +196,7 @@ class _Way:
     fit: _Fit
     unseen: list[Floats]
     log_loss: float
+    auroc: float
 
 
 def calibrate(
@@ -193,14 +216,17 @@ def calibrate(
     shown = [one for one in evidence if not one.hidden]
     _require_enough(shown)
     folds = _folds(evidence, seed)
-    ways = [_cross_validated("fitted", _fit_all, evidence, folds)]
+    fits: list[_Fit] = [_fit_all, _fit_weighed, _fit_answerable]
+    fits += [partial(_fit_best, FEATURES.index(name)) for name in ("top_dense", "top_lexical")]
+    ways = [_cross_validated("fitted", fit, evidence, folds) for fit in fits]
     if start is not None:
         begun = (np.asarray(start.weights), start.offset)
         ways.append(_cross_validated("default", lambda _: begun, evidence, folds))
         ways.append(
             _cross_validated("rescaled", lambda some: _rescale(some, begun), evidence, folds),
         )
-    best = min(ways, key=lambda way: way.log_loss)
+    least = max(way.auroc for way in ways) - AS_GOOD
+    best = min((way for way in ways if way.auroc >= least), key=lambda way: way.log_loss)
     weights, offset = best.fit(evidence)
     curves = acceptance_curves(evidence, best.unseen)
     return Calibration(
@@ -215,7 +241,7 @@ def calibrate(
         seed=seed,
         data_digest=_digest(shown),
         queries=len(shown),
-        figures=_figures(evidence, best),
+        figures=_figures(evidence, best.unseen, recommended(curves[""])),
     )
 
 
@@ -254,7 +280,21 @@ def _cross_validated(
         weights, offset = fit([one for one, at in zip(evidence, folds, strict=True) if at != fold])
         for place in held_back:
             unseen[place] = probabilities(evidence[place].features, weights, offset)
-    return _Way(method, fit, unseen, _log_loss(evidence, unseen))
+    return _Way(method, fit, unseen, _log_loss(evidence, unseen), _auroc(evidence, unseen))
+
+
+def _auroc(evidence: Sequence[LabelledEvidence], unseen: Sequence[Floats]) -> float:
+    """How well unanswerable queries are told; 0 where none is known, as for every way alike."""
+    shown = [pair for pair in zip(evidence, unseen, strict=True) if not pair[0].hidden]
+    return _measured(shown).get("auroc", 0.0)
+
+
+def _measured(shown: Sequence[tuple[LabelledEvidence, Floats]]) -> dict[str, float]:
+    return gate_measures(
+        np.array([float(p[0]) for _, p in shown]),
+        np.array([one.first_is_right for one, _ in shown]),
+        np.array([one.query.answerable for one, _ in shown]),
+    )
 
 
 def _log_loss(evidence: Sequence[LabelledEvidence], unseen: Sequence[Floats]) -> float:
@@ -284,6 +324,52 @@ def _fit_all(evidence: Sequence[LabelledEvidence]) -> _Model:
     return _regress(known, right, weights)
 
 
+def _fit_weighed(evidence: Sequence[LabelledEvidence]) -> _Model:
+    """All weights, as if half of the queries were unanswerable, and then as they are."""
+    weights = _weighed(evidence)
+    heavier = [replace(one, weight=w) for one, w in zip(evidence, weights.tolist(), strict=True)]
+    return _rescale(evidence, _fit_all(heavier))
+
+
+def _weighed(evidence: Sequence[LabelledEvidence]) -> Floats:
+    weights = np.array([one.weight for one in evidence])
+    able = np.array([one.answerable for one in evidence])
+    rest = float(weights[~able].sum())
+    if rest:
+        share = UNANSWERABLE_SHARE / (1 - UNANSWERABLE_SHARE)
+        weights[~able] *= max(1.0, share * float(weights[able].sum()) / rest)
+    return weights
+
+
+def _fit_answerable(evidence: Sequence[LabelledEvidence]) -> _Model:
+    """Queries in the order of how likely anything answers them."""
+    able = np.array([one.answerable for one in evidence], dtype=np.float64)
+    if able.min() == able.max():
+        return _fit_all(evidence)
+    firsts = np.vstack([one.features[0] for one in evidence])
+    order, _ = _regress(firsts, able, _weighed(evidence))
+    return _fit_order(evidence, order)
+
+
+def _fit_best(column: int, evidence: Sequence[LabelledEvidence]) -> _Model:
+    """Queries in the order of one feature, as the best cosine is."""
+    return _fit_order(evidence, np.eye(len(FEATURES))[column])
+
+
+OF_RANK = tuple(FEATURES.index(name) for name in ("log_rank", "is_first", "gap"))
+"""Features that the first tools of all queries have in common."""
+
+
+def _fit_order(evidence: Sequence[LabelledEvidence], order: Floats) -> _Model:
+    """The probabilities of tools where those of the first ones are to rise with `order`."""
+    known, right, weights = _rows(evidence)
+    columns = np.column_stack([known @ order, known[:, OF_RANK]])
+    found, offset = _regress(columns, right, weights)
+    model = order * max(float(found[0]), SLOWEST)
+    model[list(OF_RANK)] += found[1:]
+    return model, offset
+
+
 def _rescale(evidence: Sequence[LabelledEvidence], start: _Model) -> _Model:
     known, right, weights = _rows(evidence)
     logits = (known @ start[0] + start[1])[:, None]
@@ -309,20 +395,28 @@ def _regress(known: Floats, right: Floats, weights: Floats) -> _Model:
     return folded, float(model.intercept_[0] - folded @ centre)
 
 
-def _figures(evidence: Sequence[LabelledEvidence], way: _Way) -> Figures:
-    """What the winner is worth on real queries that it had not seen."""
-    natural = [pair for pair in zip(evidence, way.unseen, strict=True) if not pair[0].hidden]
-    measured = gate_measures(
-        np.array([float(p[0]) for _, p in natural]),
-        np.array([one.first_is_right for one, _ in natural]),
-        np.array([one.query.answerable for one, _ in natural]),
-    )
+def _figures(
+    evidence: Sequence[LabelledEvidence], unseen: Sequence[Floats], threshold: float
+) -> Figures:
+    """What probabilities are worth on real queries that had no part in them."""
+    shown = [pair for pair in zip(evidence, unseen, strict=True) if not pair[0].hidden]
+    measured = _measured(shown)
+    accepted = [one.first_is_right for one, p in shown if p[0] >= threshold]
     return Figures(
         ece=measured["ece"],
-        log_loss=way.log_loss,
+        log_loss=_log_loss(evidence, unseen),
         auroc=measured.get("auroc"),
-        queries=len(natural),
+        false_acceptance=measured.get("false_acceptance@95"),
+        coverage=len(accepted) / len(shown),
+        precision=sum(accepted) / len(accepted) if accepted else None,
+        queries=len(shown),
     )
+
+
+def figures_of(calibration: Calibration, evidence: Sequence[LabelledEvidence]) -> Figures:
+    """What a calibration is worth on queries that had no part in it."""
+    told = [calibration.probabilities(one.features) for one in evidence]
+    return _figures(evidence, told, calibration.threshold)
 
 
 def _digest(shown: Sequence[LabelledEvidence]) -> str:
@@ -407,31 +501,29 @@ def least_probabilities(
     return tuple(round(value, 6) for value in least)
 
 
-def fit_head(crib: Crib) -> Head | None:
-    """A head for the tools of an index; None where too few have examples enough.
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A calibration that was fitted, and what the one in use is worth on the same queries."""
 
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
-    """
-    tools = [tool for tool in crib.list_tools() if tool.enabled]
-    taught = [tool for tool in tools if len(tool.success_examples) >= MIN_EXAMPLES]
-    taught.sort(key=attrgetter("id"))
-    if not MIN_TOOLS <= len(taught) <= MAX_TOOLS or len(taught) < MIN_SHARE * len(tools):
-        return None
-    return _fitted(crib, taught)
+    calibration: Calibration
+    before: Figures | None
 
-
-def _fitted(crib: Crib, tools: Sequence[ToolSpec]) -> Head:
-    linear = import_extra("sklearn.linear_model", "fitting a head", "eval")
-    vectors = crib.tools.encode([text for tool in tools for text in tool.success_examples])
-    labels = np.repeat(np.arange(len(tools)), [len(tool.success_examples) for tool in tools])
-    model = linear.LogisticRegression(C=INVERSE_REGULARISATION, max_iter=500)
-    model.fit(vectors, labels)
-    weights, offsets = model.coef_, model.intercept_
-    if weights.shape[0] == 1:  # scikit-learn gives one row for two classes
-        weights = np.vstack([-weights[0], weights[0]])
-        offsets = np.array([-offsets[0], offsets[0]])
-    return pack([tool.id for tool in tools], weights, offsets)
+    @property
+    def falls(self) -> tuple[str, ...]:
+        """What is clearly worse than before."""
+        if self.before is None:
+            return ()
+        old, new = self.before, self.calibration.figures
+        pairs = {
+            "auroc": (new.auroc, old.auroc),
+            "false_acceptance": (old.false_acceptance, new.false_acceptance),
+            "ece": (old.ece, new.ece),
+        }
+        return tuple(
+            name
+            for name, (less, more) in pairs.items()
+            if less is not None and more is not None and more - less > CLEARLY
+        )
 
 
 def learn(
@@ -440,7 +532,7 @@ def learn(
     *,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Calibration:
+) -> Learned:
     """Fit a calibration to the tools of an index; it is neither used nor kept by this.
 
     The head is fitted on the tools' examples and the calibration on the queries, so the queries
@@ -450,12 +542,37 @@ def learn(
         CalibrationError: the queries tell too little.
         MissingExtraError: scikit-learn is not installed.
     """
+    total = 2 * len(queries)
     head = fit_head(crib)
-    evidence = gather_evidence(crib, queries, head=head, progress=progress)
+    evidence = gather_evidence(
+        crib, queries, head=head, progress=lambda done, _: progress(done, total)
+    )
     identity = crib.tools.calibration_fingerprint()
     start = default_calibration()
     # A head changes all scores: what was fitted without it is nothing to start from. Nor is the
     # index's own calibration, which may have been fitted on these very queries.
     holds = head is None and not start.mismatch(identity)
     fitted = calibrate(evidence, identity, seed=seed, start=start if holds else None)
-    return fitted.model_copy(update={"head": head})
+    by_words = gather_evidence(
+        crib, queries, words=True, progress=lambda done, _: progress(len(queries) + done, total)
+    )
+    lexical = lexical_calibration(None, identity)
+    with suppress(CalibrationError):
+        lexical = calibrate(by_words, identity, seed=seed, start=lexical)
+    made = fitted.model_copy(update={"head": head, "lexical": lexical})
+    return Learned(made, _in_use(crib, queries, evidence, made))
+
+
+def _in_use(
+    crib: Crib,
+    queries: Sequence[LabelledQuery],
+    evidence: Sequence[LabelledEvidence],
+    made: Calibration,
+) -> Figures | None:
+    """What the calibration in use is worth; one that saw these queries is taken at its word."""
+    current = usable_calibration(crib.tools.store, crib.tools.calibration_fingerprint())
+    if current is None or current.data_digest == made.data_digest:
+        return current and current.figures
+    if current.head != made.head:
+        evidence = gather_evidence(crib, queries, head=current.head)
+    return figures_of(current, evidence)

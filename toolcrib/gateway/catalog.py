@@ -115,7 +115,7 @@ def _entry(spec: ToolSpec, name: str, known: Mapping[str, CatalogEntry]) -> Cata
     """An entry; the one that is known, where it is the same."""
     last = known.get(spec.id)
     if last is None or last.spec != spec:
-        return CatalogEntry(name, spec, tool_payload(spec, 0.0))
+        return CatalogEntry(name, spec, tool_payload(spec))
     return last if last.name == name else CatalogEntry(name, last.spec, last.payload)
 
 

@@ -40,8 +40,8 @@ INSTRUCTIONS = "#instructions"
 
 MAX_INSTRUCTIONS = 4_000
 
-NEW = "new on a locked server"
-CHANGED = "changed since it was locked"
+NEW = "new on a server that is known"
+CHANGED = "changed since it was approved"
 UNLOCKED = "its server was locked, and the lock file names it no more; restore that, or approve it"
 DANGEROUS = "its text is dangerous to a model"
 
@@ -62,16 +62,21 @@ class Screening:
 
 
 class Approval:
-    """Approval of tools by the lock file, by hand, or by the audit.
+    """Approval of tools by the lock file, by hand, or by the audit at the first meeting.
 
-    A server that is, or ever was, in the lock file is locked: what of it is not there with its
-    very digest is held back. Of any other, what the audit lets pass is served; `locks` then
-    locks that. All servers are looked at side by side: a tool may meddle with another server's.
+    Of a server that was never met, what the audit lets pass is served and all is remembered;
+    `locks` writes it into the lock file, too. From then on the server is known: what is not
+    remembered with its very digest is held back. Of a server that is, or ever was, in the lock
+    file only what stands there is served, whatever the audit says. All servers are looked at side
+    by side: a tool may meddle with another server's. Without `audits` all is served.
     Safe for several threads.
     """
 
-    def __init__(self, lock: LockFile, quarantine: Quarantine, *, locks: bool = False) -> None:
+    def __init__(
+        self, lock: LockFile, quarantine: Quarantine, *, locks: bool = False, audits: bool = True
+    ) -> None:
         self._lock, self._quarantine, self._locks = lock, quarantine, locks
+        self._audits = audits
         self._one_at_a_time = threading.Lock()
         self._held: dict[str, str] = {}
 
@@ -83,6 +88,8 @@ class Approval:
         """
         with self._one_at_a_time:
             self._lock.read()
+            if not self._audits:
+                return {name: Screening(tuple(specs)) for name, specs in listings.items()}
             held_before = self._quarantine.list()
             found: dict[str, list[Finding]] = {}
             for finding in audit_all(spec for specs in listings.values() for spec in specs):
@@ -112,18 +119,25 @@ class Approval:
         *,
         is_locked: bool,
     ) -> Screening:
-        unknown = NEW if server in self._lock.servers() else UNLOCKED
+        locked = self._lock.read().get(server)
+        unknown = NEW if locked is not None or not is_locked else UNLOCKED
+        pins = (locked or {}) if is_locked else self._quarantine.met(server)
         served: list[ToolSpec] = []
         held: list[Held] = []
         for spec in specs:
             findings = found.get(spec.id, [])
-            pinned = self._lock.digest(spec.id) if is_locked else None
-            may_pass = spec.digest == pinned if is_locked else not blocks(findings)
+            pinned = None if pins is None else pins.get(spec.id)
+            is_known = pins is None or spec.digest == pinned
+            may_pass = is_known and (locked is not None or not blocks(findings))
             if may_pass or self._quarantine.approved(spec.id) == spec.digest:
                 served.append(spec)
             else:
-                why = (CHANGED if pinned else unknown) if is_locked else DANGEROUS
+                why = CHANGED if pinned else unknown
+                if blocks(findings) and not is_locked:
+                    why = DANGEROUS
                 held.append(self._hold(spec, why, findings, pinned))
+        if pins is None and specs:
+            self._quarantine.meet(server, specs)
         locks = self._locks and not is_locked and bool(served)
         if locks:
             self._lock.approve(served)

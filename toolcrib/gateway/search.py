@@ -181,7 +181,7 @@ class GatewaySearch(ToolcribSearchTransform):
         """The collections with passages within a scope, in a line."""
         if self._crib is None or not self._with_passages:
             return ""
-        known = self._crib.knowledge.catalogue.within(scope, None)
+        known = self._crib.knowledge.catalogue.within(scope)
         named = (each for each in known if each.name in self._with_passages)
         return "; ".join(
             f"{each.name} ({each.description[:MAX_CHARS]})" if each.description else each.name

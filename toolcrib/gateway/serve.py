@@ -74,7 +74,9 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
         auth = _auth(KeyRing(records_db), address[0], serving.store) if address else None
         lock = LockFile(serving.lock or Path(settings.gateway.lock))
         lock.read()
-        approval = Approval(lock, Quarantine(records_db, DEFAULT), locks=serving.lock is not None)
+        quarantine = Quarantine(records_db, DEFAULT)
+        locks, audits = serving.lock is not None, settings.audit
+        approval = Approval(lock, quarantine, locks=locks, audits=audits)
         storage = Storage(serving.store, records_db, approval)
         with quiet_sdk(), report_warnings(report):
             gateway = Gateway(

@@ -27,7 +27,6 @@ from toolcrib.access.keys import ANYONE
 from toolcrib.errors import (
     DeadlineError,
     OverloadedError,
-    RateLimitedError,
     ServiceUnavailableError,
     TooLargeError,
     ToolcribError,
@@ -270,10 +269,9 @@ class _Admission:
         places, owner = self._state.places, context.owner
         if context.caller is not ANYONE and not places.has_room(owner, 1):
             context.turned_away = "share"
-            raise RateLimitedError(
+            raise OverloadedError(
                 "this key, or its namespace, has as many requests under way as are not kept for "
-                "others; wait for their answers",
-                retry_after_s=1.0,
+                "others; wait for their answers"
             )
         held = _Held(context, self._state.bytes, 1 if is_upload(scope) else PARSED)
         places.take(owner, 1)
@@ -338,17 +336,16 @@ class _Held:
         """Hold what this many bytes of the body take.
 
         Raises:
-            RateLimitedError: the bodies of its key or tenant take as much as is not for others.
+            OverloadedError: the bodies of its key or tenant take as much as is not for others.
         """
         more = received * self._times - self._bytes
         if more <= 0:
             return
         if not self._shares.has_room(self.context.owner, more):
             self.context.turned_away = "share"
-            raise RateLimitedError(
+            raise OverloadedError(
                 "the bodies under way take as much memory as there is for this key and its "
-                "namespace; send one after the other",
-                retry_after_s=1.0,
+                "namespace; send one after the other"
             )
         self._bytes += more
         self._shares.take(self.context.owner, more)

@@ -12,14 +12,14 @@ from toolcrib.indexers.points import Draft
 from toolcrib.store.base import LegQuery, Record, Store, point_id
 from toolcrib.store.filters import HasId
 
-__all__ = ["Fault", "find_faults"]
+__all__ = ["Discrepancy", "find_faults"]
 
 PAGE = 64
 
 LEAST_COSINE = 0.98
 """A text that is encoded in other company differs by less."""
 
-Fault: TypeAlias = tuple[str, str]
+Discrepancy: TypeAlias = tuple[str, str]
 """The id of a tool or passage, and what is wrong with what is stored of it."""
 
 
@@ -28,7 +28,7 @@ def find_faults(
     dense: DenseEncoder,
     lexical: LexicalEncoder,
     redraft: Callable[[Record], Draft],
-) -> Iterator[Fault]:
+) -> Iterator[Discrepancy]:
     """Read and encode everything anew, and yield what differs from what is stored.
 
     `redraft` prepares the tool or passage of a payload again.
@@ -60,11 +60,11 @@ def _wrong_vectors(
     dense: DenseEncoder,
     lexical: LexicalEncoder,
     drafts: list[tuple[Record, Draft]],
-) -> Iterator[Fault]:
+) -> Iterator[Discrepancy]:
     vectors = dense.encode_documents([made.texts[0] for _, made in drafts])
     for (record, made), vector in zip(drafts, vectors, strict=True):
         alone = HasId(frozenset({record.id}))
-        words = lexical.encode_document(made.counts, made.length or 1.0)
+        words = lexical.encode_document(made.counts, 1.0)
         near, worded = store.search(
             [LegQuery("dense", vector, 1, where=alone), LegQuery("lexical", words, 1, where=alone)]
         )

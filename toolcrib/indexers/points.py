@@ -21,6 +21,8 @@ from toolcrib.store.base import Layout, Point, point_id
 from toolcrib.store.payload import passage_payload, tool_payload
 
 __all__ = [
+    "PASSAGE_TERMS",
+    "TOOL_TERMS",
     "Draft",
     "FieldWeights",
     "clean",
@@ -46,6 +48,10 @@ manual does not outgrow the index."""
 
 MIN_TOOLS = 4
 """Fewer tools share a prefix by chance."""
+
+TOOL_TERMS, PASSAGE_TERMS = 40.0, 100.0
+"""The length, in terms, at which neither a tool nor a passage is long: a constant, since the mean
+of an index would tell of what a caller may not see. Chosen on development splits."""
 
 _SPACES = re.compile(r"\s+")
 _CLEANED = {"Cc": " ", "Cf": "", "Cs": ""}
@@ -112,8 +118,8 @@ def shared_prefix(names: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """The first terms that nine in ten of a server's tool names begin with.
 
     Such a prefix says which server it is, not what the tool does; were it counted as name,
-    every tool of the server would match a query that holds the word. Servers with fewer than
-    four tools have none.
+    every tool of the server would match a query that holds the word. Fewer than four names
+    have none.
     """
     prefix: tuple[str, ...] = ()
     while len(names) >= MIN_TOOLS:
@@ -167,11 +173,6 @@ class Draft:
     texts: tuple[str, ...]
     examples: int = 0
 
-    @property
-    def length(self) -> float:
-        """Number of terms, those of a tool by the weights of its fields."""
-        return self.payload["length"]
-
     def point(self, vectors: FloatArray, lexical: LexicalEncoder, average: float) -> Point:
         """The finished point; `vectors`: float32 [len(texts), d]."""
         hints = 1 + self.examples
@@ -196,8 +197,7 @@ def draft(
     counts = lexical_counts(spec, lexical, weights, prefix)
     hints = map(clean, (*spec.success_examples, *spec.anti_patterns))
     texts = (dense_text(spec), *hints)
-    payload = tool_payload(spec, sum(counts.values()))
-    return Draft(spec.id, payload, counts, texts, len(spec.success_examples))
+    return Draft(spec.id, tool_payload(spec), counts, texts, len(spec.success_examples))
 
 
 # -- passages --------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def draft_passage(passage: Passage, lexical: LexicalEncoder) -> Draft:
         except UnicodeEncodeError as error:
             raise SpecError("holds half a character (a lone surrogate); mend the text") from error
     counts = passage_counts(passage, lexical)
-    payload = passage_payload(passage, sum(counts.values()), digest_of(passage))
+    payload = passage_payload(passage, digest_of(passage))
     headings, text = " › ".join(passage.title), passage.text[:MAX_CHARS]
     return Draft(passage.id, payload, counts, (clean(f"{headings}: {text}" if headings else text),))
 

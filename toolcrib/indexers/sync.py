@@ -1,7 +1,7 @@
 """Sync: one diff for tools and one for passages; what is new is encoded, what is equal left alone.
 
-The order of writes makes every moment safe to die in. The lexical context (average length,
-shared prefixes) is written first, with a mark on what still rests on an older one; then points
+The order of writes makes every moment safe to die in. The lexical context (shared prefixes) is
+written first, with a mark on what still rests on an older one; then points
 page by page, each durable when reported; then removals; then the marked points' lexical vectors
 are weighed anew and the mark goes. A run that finds a mark finishes that work.
 """
@@ -9,13 +9,15 @@ are weighed anew and the mark goes. A run that finds a mark finishes that work.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SpecError
 from toolcrib.indexers.points import (
+    PASSAGE_TERMS,
+    TOOL_TERMS,
     FieldWeights,
     digest_of,
     draft,
@@ -23,12 +25,20 @@ from toolcrib.indexers.points import (
     lexical_counts,
     passage_counts,
 )
-from toolcrib.indexers.writer import LexicalContext, Listener, Writer, ignore, shared_prefixes
+from toolcrib.indexers.writer import (
+    LexicalContext,
+    Listener,
+    Writer,
+    ignore,
+    scope_group,
+    shared_prefixes,
+)
 from toolcrib.records import IndexReport, Passage, Refusal, ToolSpec
 from toolcrib.store.base import Record, Store, point_id
+from toolcrib.store.filters import SCOPE_FIELDS
 from toolcrib.store.payload import read_passage, read_tool
 
-__all__ = ["Entry", "PassageEntry", "PassageSync", "ToolSync"]
+__all__ = ["Entry", "PassageEntry", "PassageSync", "Screen", "ToolSync"]
 
 # -- the difference --------------------------------------------------------------------------------
 
@@ -46,7 +56,6 @@ class _Known:
     """What the store already holds of one thing."""
 
     digest: str
-    length: float
 
 
 @dataclass(slots=True)
@@ -118,16 +127,10 @@ class _Plan(Generic[_Item]):
 # -- tools -----------------------------------------------------------------------------------------
 
 
-def _known(store: Store, kind: type[_Made]) -> dict[str, _Made]:
-    """What a store holds, by id: of each the fields of `kind`."""
-    names = tuple(each.name for each in fields(cast("Any", kind)))
-    return {
-        record.payload["id"]: kind(**{name: record.payload[name] for name in names})
-        for record in store.scroll(fields=("id", *names))
-    }
-
-
 Entry: TypeAlias = tuple[str, ToolSpec | Refusal]
+
+Screen: TypeAlias = Callable[[Iterable[Entry]], list[Entry]]
+"""What of the entries may come in: those that may not come back as refusals."""
 """Where something came from, and what it is."""
 
 
@@ -135,6 +138,19 @@ Entry: TypeAlias = tuple[str, ToolSpec | Refusal]
 class _KnownTool(_Known):
     server: str
     name: str
+    group: str
+
+
+def _known_tools(store: Store) -> dict[str, _KnownTool]:
+    fields = ("id", "digest", "name", *SCOPE_FIELDS)
+    payloads = (record.payload for record in store.scroll(fields=fields))
+    return {
+        p["id"]: _KnownTool(p["digest"], p["server"], p["name"], scope_group(p)) for p in payloads
+    }
+
+
+def _group(spec: ToolSpec) -> str:
+    return scope_group({name: getattr(spec, name) for name in SCOPE_FIELDS})
 
 
 class ToolSync:
@@ -165,7 +181,7 @@ class ToolSync:
         Raises:
             StoreError: the store refused; what was reported before is durable.
         """
-        known = _known(self._store, _KnownTool)
+        known = _known_tools(self._store)
         plan = _diff(entries, known)
         if prune:
             unnamed = known.keys() - plan.items.keys()
@@ -174,21 +190,19 @@ class ToolSync:
         before = LexicalContext.from_meta(self._store.read_meta())
         touched = {*plan.changed, *plan.removed}
         kept = [k for tool_id, k in known.items() if tool_id not in touched]
-        named = {
-            (tool.server, tool.name) for tools in (kept, plan.items.values()) for tool in tools
-        }
+        named = {(tool.group, tool.name) for tool in kept if tool.server}
+        named |= {(_group(spec), spec.name) for spec in plan.items.values() if spec.server}
         prefixes = shared_prefixes(sorted(named), self._lexical)
-        context = before.with_prefixes(prefixes, {k.server for k in kept})
+        context = before.with_prefixes(prefixes, {tool.group for tool in kept})
+        context = context.with_average(TOOL_TERMS)
         drafts = plan.prepared(
-            lambda spec: draft(spec, self._lexical, self._weights, prefixes.get(spec.server, ())),
+            lambda spec: draft(spec, self._lexical, self._weights, prefixes.get(_group(spec), ())),
             lambda spec, error: Refusal("", spec.id, str(error)),
         )
-        context = context.with_lengths([k.length for k in kept], [d.length for d in drafts])
 
         def counts(record: Record) -> Mapping[str, float]:
-            spec = read_tool(record.payload)
-            prefix = prefixes.get(spec.server, ())
-            return lexical_counts(spec, self._lexical, self._weights, prefix)
+            prefix = prefixes.get(scope_group(record.payload), ())
+            return lexical_counts(read_tool(record.payload), self._lexical, self._weights, prefix)
 
         self._writer.apply(drafts, plan.removed, (before, context), counts, progress)
         return plan.report()
@@ -248,7 +262,13 @@ class PassageSync:
         Raises:
             StoreError: the store refused; what was reported before is durable.
         """
-        known = _known(self._store, _KnownPassage)
+        payloads = (
+            record.payload
+            for record in self._store.scroll(fields=("id", "digest", "collection", "document"))
+        )
+        known = {
+            p["id"]: _KnownPassage(p["digest"], p["collection"], p["document"]) for p in payloads
+        }
         plan = _diff_passages(entries, known)
         drafts = plan.prepared(
             lambda passage: draft_passage(passage, self._lexical),
@@ -257,10 +277,8 @@ class PassageSync:
             ),
         )
         _plan_passage_removals(plan, known, prune)
-        touched = {*plan.changed, *plan.removed}
-        kept = [each.length for id_, each in known.items() if id_ not in touched]
         before = LexicalContext.from_meta(self._store.read_meta())
-        context = before.with_lengths(kept, [draft.length for draft in drafts])
+        context = before.with_average(PASSAGE_TERMS)
 
         self._writer.apply(
             drafts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,24 +16,31 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.points import Draft, shared_prefix
 from toolcrib.records import IndexProgress
 from toolcrib.store.base import Point, Record, Store, point_id
+from toolcrib.store.filters import SCOPE_FIELDS
 
-__all__ = ["PAGE", "LexicalContext", "Listener", "Writer", "ignore", "shared_prefixes"]
+__all__ = [
+    "PAGE",
+    "LexicalContext",
+    "Listener",
+    "Writer",
+    "ignore",
+    "scope_group",
+    "shared_prefixes",
+]
 
 # -- the lexical context ---------------------------------------------------------------------------
 
-DRIFT = 0.1
-"""How far, relatively, the average length may stray before all lexical vectors are renewed."""
-
 Prefixes: TypeAlias = Mapping[str, tuple[str, ...]]
+"""By `scope_group`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LexicalContext:
     """Kept with the index, in its small document under `lexical`.
 
-    `average`: mean field-weighted terms a tool, 0 for an empty index. `prefixes`: the name
-    terms that a server's tools share. `stale`: servers whose vectors still rest on older
-    values; `all_stale`: every server's do.
+    `average`: the length that the vectors are weighed by, 0 for an empty index. `prefixes`: the
+    name terms that a group's tools share. `stale`: groups whose vectors still rest on older
+    values; `all_stale`: all vectors do.
     """
 
     average: float = 0.0
@@ -50,32 +58,38 @@ class LexicalContext:
         return {**_CONTEXT.dump_python(self, mode="json"), "stale": sorted(self.stale)}
 
     def with_prefixes(self, prefixes: Prefixes, kept: Collection[str]) -> LexicalContext:
-        """Take over new prefixes; where they differ, servers of `kept` tools become stale."""
-        moved = {s for s in set(kept) if self.prefixes.get(s, ()) != prefixes.get(s, ())}
+        """Take over new prefixes; where they differ, groups of `kept` tools become stale."""
+        moved = {g for g in set(kept) if self.prefixes.get(g, ()) != prefixes.get(g, ())}
         return replace(self, prefixes=prefixes, stale=self.stale | moved)
 
-    def with_lengths(self, kept: Sequence[float], new: Sequence[float]) -> LexicalContext:
-        """Take over a new average, if the mean length has drifted from the one in use."""
-        count = len(kept) + len(new)
-        mean = (sum(kept) + sum(new)) / count if count else self.average
-        if abs(mean - self.average) <= DRIFT * self.average:
-            return self
-        return replace(self, average=mean, all_stale=self.all_stale or bool(kept))
+    def with_average(self, average: float) -> LexicalContext:
+        """Weigh by this length; an index of an earlier version has one of its own."""
+        older = self.average not in (0, average)
+        return replace(self, average=average, all_stale=self.all_stale or older)
 
 
 _CONTEXT = TypeAdapter(LexicalContext)
 
 
+def scope_group(fields: Mapping[str, Any]) -> str:
+    """What a tool has in common with those that are in a caller's reach whenever it is.
+
+    `fields` are a tool's payload, or its part that scopes go by.
+    """
+    listed = ("tags", "safety_tags")
+    values = [sorted(fields[n]) if n in listed else fields[n] for n in SCOPE_FIELDS]
+    return json.dumps(values)
+
+
 def shared_prefixes(
     names: Iterable[tuple[str, str]], lexical: LexicalEncoder
 ) -> dict[str, tuple[str, ...]]:
-    """The shared name prefix of each server that has one, from (server, name) pairs."""
-    by_server: defaultdict[str, list[list[str]]] = defaultdict(list)
-    for server, name in names:
-        if server:
-            by_server[server].append(lexical.terms(name))
-    found = {server: shared_prefix(terms) for server, terms in by_server.items()}
-    return {server: prefix for server, prefix in found.items() if prefix}
+    """The shared name prefix of each group that has one, from (group, name) pairs."""
+    by_group: defaultdict[str, list[list[str]]] = defaultdict(list)
+    for group, name in names:
+        by_group[group].append(lexical.terms(name))
+    found = {group: shared_prefix(terms) for group, terms in by_group.items()}
+    return {group: prefix for group, prefix in found.items() if prefix}
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -157,7 +171,7 @@ class Writer:
             record
             for record in self._store.scroll()
             if record.payload["id"] not in fresh
-            and (context.all_stale or record.payload.get("server", "") in context.stale)
+            and (context.all_stale or scope_group(record.payload) in context.stale)
         ]
         for page in _pages(stale, PAGE):
             vectors = {

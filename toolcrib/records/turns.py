@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from toolcrib.records.answers import ToolSelection
 from toolcrib.records.codec import Milliseconds, Score
 from toolcrib.records.knowledge import KnowledgeResult
-from toolcrib.records.scope import Scope, Sensitivity
+from toolcrib.records.scope import Scope, Sensitivity, lowest
 
 __all__ = [
     "Attachment",
@@ -92,6 +92,14 @@ class Turn(BaseModel):
     max_sensitivity: Sensitivity | None = None
     trajectory: tuple[dict[str, Any], ...] = ()
     unreadable: int = Field(default=0, ge=0)
+
+    @property
+    def reach(self) -> Scope | None:
+        """What may come into the answer: the caller's scope, below both ceilings."""
+        if self.max_sensitivity is None:
+            return self.scope
+        scope = self.scope or Scope()
+        return replace(scope, max_sensitivity=lowest(scope.max_sensitivity, self.max_sensitivity))
 
     @model_validator(mode="before")
     @classmethod

@@ -36,6 +36,7 @@ __all__ = [
     "default_calibration",
     "differences",
     "features",
+    "lexical_calibration",
     "load_calibration",
     "logistic",
     "probabilities",
@@ -45,8 +46,9 @@ __all__ = [
     "usable_calibration",
 ]
 
-FEATURES_VERSION = 1
-"""Raise it when `features` changes: calibrations of another version are refused."""
+FEATURES_VERSION = 2
+"""Raise it when `features` changes: calibrations of another version are refused, but those of
+version 1, which lack what was added at the end and so weigh it by 0."""
 
 FEATURES = (
     "share_sharp",
@@ -56,6 +58,9 @@ FEATURES = (
     "gap",
     "best_dense",
     "best_lexical",
+    "top_dense",
+    "top_lexical",
+    "top_term",
 )
 
 NOTHING = 0.25
@@ -65,8 +70,13 @@ that a lonely weak candidate is not sure of itself. Chosen on development splits
 SHARP, SOFT = 0.02, 0.04
 """Temperatures of the shares."""
 
+FEATURES_OF_1 = 7
+
 COMPETITORS = 20
 """Shares are among these many: what stands lower must not depend on how deep the legs looked."""
+
+LEXICAL_SCALE, MOST_A_TERM = 100.0, 20.0
+"""The BM25 score at which `top_lexical` is 0.63, and what a word of the query adds at most."""
 
 _CLIP = 1e-6
 _FAR = 30.0
@@ -75,12 +85,13 @@ _DEFAULT = Path(__file__).with_name("calibration.json")
 Floats = NDArray[np.float64]
 
 
-def features(scores: Sequence[float], legs: Sequence[LegScores]) -> Floats:
+def features(scores: Sequence[float], legs: Sequence[LegScores], terms: int) -> Floats:
     """What is known of each candidate of one query: float64 [n, len(FEATURES)].
 
-    `scores` are the fused ones in the order of the ranking, in [0, 1]. A share is the logit of
-    the candidate's part in a softmax over the first `COMPETITORS` and "nothing"; `gap` is the
-    distance to the first one's score.
+    `scores` are the fused ones in the order of the ranking, in [0, 1], and `terms` is how many
+    words the query holds. A share is the logit of the candidate's part in a softmax over the
+    first `COMPETITORS` and "nothing"; `gap` is the distance to the first one's score. The `top`
+    ones are of the query: its best cosine, its best BM25, and that for each word.
     """
     fused = np.asarray(scores, dtype=np.float64)
     if not fused.size:
@@ -97,6 +108,9 @@ def features(scores: Sequence[float], legs: Sequence[LegScores]) -> Floats:
         fused[0] - fused,
         dense >= best_dense,
         (lexical >= best_lexical) & (lexical > 0),
+        np.full(fused.size, best_dense),
+        np.full(fused.size, 1 - math.exp(-best_lexical / LEXICAL_SCALE)),
+        np.full(fused.size, min(MOST_A_TERM, best_lexical / max(1, terms))),
     )
     return np.column_stack(columns).astype(np.float64)
 
@@ -138,13 +152,21 @@ class AcceptanceCurve(BaseModel):
 
 
 class Figures(BaseModel):
-    """What a calibration measured of itself, on queries that it was not fitted on."""
+    """What a calibration is worth on queries that it was not fitted on.
+
+    `false_acceptance` is the share of unanswerable queries accepted where 95 % of the answerable
+    ones are, `coverage` the share of all that is accepted from the threshold on, and `precision`
+    how much of that has a right first tool.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ece: float
     log_loss: float
     auroc: float | None = None
+    false_acceptance: float | None = None
+    coverage: float | None = None
+    precision: float | None = None
     queries: int = 0
 
 
@@ -158,6 +180,7 @@ class Calibration(BaseModel):
     probabilities that any needed tool had in each answerable labelled query (0 for one that was
     not found).
     `head` is the classifier that was fitted first, and on whose scores all else rests.
+    `lexical` is the calibration of answers by words alone, where the encoder fails.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -175,6 +198,7 @@ class Calibration(BaseModel):
     queries: int
     figures: Figures
     head: Head | None = None
+    lexical: Calibration | None = None
 
     def probabilities(self, known: Floats) -> Floats:
         """The probability of each candidate being right: float64 [n] in (0, 1), from `features`."""
@@ -201,11 +225,24 @@ def read_calibration(fields: Mapping[str, Any], where: str) -> Calibration:
         CalibrationError: something is missing, or another version wrote it.
     """
     try:
-        return Calibration.model_validate(fields)
+        return Calibration.model_validate(_of_this_version(fields))
     except ValidationError as error:
         raise CalibrationError(
             f"{where}: {in_words(error)}; run `toolcrib calibrate` again"
         ) from error
+
+
+def _of_this_version(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same, where version 1 wrote it: what was added since has no weight."""
+    match fields:
+        case {"identity": {"features": 1, **rest}, "weights": [*weights]}:
+            pass
+        case _:
+            return fields
+    if len(weights) != FEATURES_OF_1:
+        return fields
+    padded = [*weights, *(0.0,) * (len(FEATURES) - FEATURES_OF_1)]
+    return {**fields, "identity": {**rest, "features": FEATURES_VERSION}, "weights": padded}
 
 
 @cache
@@ -234,6 +271,19 @@ def load_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration |
     own = read_calibration(fields, "the calibration of this index")
     _require_match(own, identity)
     return own
+
+
+def lexical_calibration(own: Calibration | None, identity: Mapping[str, Any]) -> Calibration | None:
+    """What judges words alone: the calibration's own part, or the shipped one where it holds.
+
+    Which encoder it is that fails makes no difference.
+    """
+    if own is not None and own.lexical is not None:
+        return own.lexical
+    shipped = default_calibration()
+    if differences({**shipped.identity, "dense": None}, {**identity, "dense": None}):
+        return None
+    return shipped.lexical
 
 
 def usable_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration | None:

@@ -191,10 +191,11 @@ def rank(fused: Mapping[int, float], named: set[int]) -> list[Place]:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What the legs and fusion made of a query: the ranking, and what each leg said."""
+    """What the legs and fusion made of a query of so many `terms`: the ranking, and why."""
 
     ranking: list[Place]
     scores: Mapping[int, LegScores]
+    terms: int
 
     def first(self, count: int) -> list[Place]:
         """The first places, and with them those level with the last: ids break the tie."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated
 
 from pydantic import Field
@@ -180,15 +181,31 @@ ENABLED = Equals("enabled", value=True)
 
 
 class Assessor:
-    """Judges rankings by a calibration; without one there is no confidence, and all passes."""
+    """Judges rankings by a calibration; without one there is no confidence, and all passes.
+
+    `by_words` judges those that words alone made, by the calibration `lexical`.
+    """
 
     def __init__(
-        self, store: Store, settings: GateSettings, calibration: Calibration | None
+        self,
+        store: Store,
+        settings: GateSettings,
+        calibration: Calibration | None,
+        lexical: Calibration | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
         self._calibration = calibration
         self._gate = Gate(settings, calibration)
+        self._lexical = lexical
+        self._is_degraded = False
+
+    @cached_property
+    def by_words(self) -> Assessor:
+        """Who judges where the encoder fails; sets are not refused for that, they promise less."""
+        made = Assessor(self._store, self._settings, self._lexical)
+        made._is_degraded = self.calibrated
+        return made
 
     @property
     def calibrated(self) -> bool:
@@ -217,6 +234,8 @@ class Assessor:
         Raises:
             CalibrationError: there is no calibration to tell.
         """
+        if self._calibration is None and self._is_degraded:
+            return hits, ("coverage",)
         if self._calibration is None:
             raise CalibrationError(
                 'k="auto" needs a calibration for these models and settings: '

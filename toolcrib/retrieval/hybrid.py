@@ -134,9 +134,10 @@ class HybridRetriever:
         depth = MAX_SET if k == "auto" else max(DEPTH, 2 * k)
         limits = all_of(ENABLED, allowed, options.where)
         legs = Legs(self._store, encoded, limits, allowed, depth)
-        hits, lacking = self._assessed(legs, encoded, k, watch, explain=options.explain)
+        assessor = self._assessor if encoded.dense is not None else self._assessor.by_words
+        hits, lacking = self._assessed(assessor, legs, encoded, k, watch, explain=options.explain)
         if k == "auto":
-            hits, short = self._assessor.complete(hits, options.coverage)
+            hits, short = assessor.complete(hits, options.coverage)
             lacking += short
         result = FindResult(
             query=text,
@@ -145,12 +146,13 @@ class HybridRetriever:
             degraded=encoded.degraded + lacking,
             unmatched_terms=self._unmatched(encoded.text, legs) if options.explain else (),
         )
-        judged = self._assessor.judge(result, allowed, withhold=options.gate)
+        judged = assessor.judge(result, allowed, withhold=options.gate)
         watch.lap("gate")
         return replace(judged, took_ms=watch.result())
 
     def _assessed(
         self,
+        assessor: Assessor,
         legs: Legs,
         encoded: EncodedQuery,
         k: int | Literal["auto"],
@@ -160,24 +162,32 @@ class HybridRetriever:
     ) -> tuple[list[ToolHit], tuple[str, ...]]:
         """The first `k` hits with their probabilities, and what was left out."""
         limit = MAX_SET if k == "auto" else k
-        found = self._found(legs, encoded, self._assessor.head, watch)
+        found = self._found(legs, encoded, assessor.head, watch)
         ranked = self._hits(found, encoded.text, limit, watch, explain=explain)
         hits = ranked.hits
-        if self._assessor.calibrated:
-            hits = self._assessor.with_probabilities(hits, self._known(ranked, found))
+        if assessor.calibrated:
+            hits = assessor.with_probabilities(hits, self._known(ranked, found))
         return hits[:limit], ranked.lacking
 
     def evidence(
-        self, query: str, *, where: Filter | None = None, head: Head | None = None
+        self,
+        query: str,
+        *,
+        where: Filter | None = None,
+        head: Head | None = None,
+        words: bool = False,
     ) -> Evidence:
         """What is known of the ranking of a query, with this head: calibrations are fitted on it.
+
+        With `words`, what is known of it by words alone, as where the encoder fails.
 
         Raises:
             QueryError: a query of white space only, or a filter on an unknown field.
             StoreError: the store does not answer.
         """
         check_query(query, MAX_SET, where)
-        encoded = self.encode(query)
+        text = query[:MAX_QUERY_CHARS]
+        encoded = self._by_words(text) if words else self.encode(query)
         legs = Legs(self._store, encoded, all_of(ENABLED, where), None, MAX_SET)
         watch = Stopwatch(self._clock)
         found = self._found(legs, encoded, head, watch)
@@ -195,7 +205,8 @@ class HybridRetriever:
             known = head.log_probabilities(encoded.dense, candidates)
             candidates = {p: s._replace(head=known.get(p)) for p, s in candidates.items()}
         watch.lap("legs")
-        found = Candidates(rank(fuse(candidates, self._weights), named), candidates)
+        terms = int(encoded.lexical.indices.size)
+        found = Candidates(rank(fuse(candidates, self._weights), named), candidates, terms)
         watch.lap("fusion")
         return found
 
@@ -229,19 +240,22 @@ class HybridRetriever:
         rest = [point for point in fused if point not in shown]
         scores += [ranked.share * fused[point] for point in rest]
         legs = [found.scores[point] for point in (*points, *rest)]
-        return features(scores, legs)[: len(hits)]
+        return features(scores, legs, found.terms)[: len(hits)]
 
     def encode(self, query: str) -> EncodedQuery:
         """Encode a query for every leg; a failing dense encoder degrades, it does not raise."""
         text = query[:MAX_QUERY_CHARS]
-        lexical = self._lexical.encode_query(text)
+        encoded = self._by_words(text)
         degraded = ("query-cut",) if len(query) > MAX_QUERY_CHARS else ()
         try:
             vectors = self._vectors(text)
         except ToolcribError:
             logger.warning("the dense encoder %s failed", self._dense.name, exc_info=True)
-            return EncodedQuery(text, None, lexical, (*degraded, "dense"))
-        return EncodedQuery(text, vectors[0], lexical, degraded, vectors[1:])
+            return replace(encoded, degraded=(*degraded, "dense"))
+        return replace(encoded, dense=vectors[0], clauses=vectors[1:], degraded=degraded)
+
+    def _by_words(self, text: str) -> EncodedQuery:
+        return EncodedQuery(text, None, self._lexical.encode_query(text))
 
     def _vectors(self, text: str) -> FloatArray:
         """The query's vector, then those of its clauses where encoder and fusion see them."""

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from toolcrib.encoders.base import DenseEncoder, FloatArray, from_text, to_text
 from toolcrib.errors import QueryError, SettingsError
 from toolcrib.indexers.points import clean
-from toolcrib.records import Collection, Scope, Sensitivity
-from toolcrib.records.scope import is_above
+from toolcrib.records import Collection, Scope
 
 __all__ = [
     "CollectionIndex",
@@ -60,14 +59,13 @@ class CollectionIndex:
             near[name] = max(near[name], cosine)
         return near
 
-    def within(self, scope: Scope | None, ceiling: Sensitivity | None) -> tuple[Collection, ...]:
-        """The collections that a caller may ask, no more sensitive than the ceilings."""
+    def within(self, scope: Scope | None) -> tuple[Collection, ...]:
+        """The collections that a caller may ask."""
         caller = scope or Scope()
         return tuple(
             each
             for each in self.collections
             if caller.allows_collection(each.name, each.sensitivity)
-            and not is_above(each.sensitivity, ceiling)
         )
 
     def as_meta(self) -> dict[str, Any]:

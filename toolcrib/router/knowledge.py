@@ -34,6 +34,7 @@ __all__ = [
     "KnowledgeRouter",
     "collection_probabilities",
     "estimated_tokens",
+    "fit_by_words",
     "fit_probability",
     "passage_shares",
     "select_passages",
@@ -54,6 +55,10 @@ FIT = (6.2, 4.8, 3.3, 7.2, -7.5)
 """Log-odds that any collection fits: of the score of the first passage, of the mean of the first
 five, of the first collection's share of the passages, of its similarity; and the offset. Fitted
 as if half of all questions fitted nothing."""
+
+FIT_BY_WORDS = (4.0, -2.8, 4.3, -6.3)
+"""The same where the encoder fails: of the logarithms of the best BM25 and of the mean of the
+first five, and of the first collection's share; and the offset."""
 
 FIRST = 5
 
@@ -94,8 +99,19 @@ def fit_probability(scores: Sequence[float], share: float, similarity: float) ->
     Of the passages' scores, best first, and of the first collection's share and similarity.
     """
     best = scores[:FIRST]
-    known = (best[0], sum(best) / len(best), share, similarity, 1.0)
-    return logistic(sum(weight * value for weight, value in zip(FIT, known, strict=True)))
+    return _fit(FIT, best[0], sum(best) / len(best), share, similarity)
+
+
+def fit_by_words(bm25: Sequence[float], share: float) -> float:
+    """How likely any collection fits, by words alone; of the passages' BM25 scores, best first."""
+    best = bm25[:FIRST]
+    return _fit(FIT_BY_WORDS, math.log1p(best[0]), math.log1p(sum(best) / len(best)), share)
+
+
+def _fit(weights: Sequence[float], *known: float) -> float:
+    return logistic(
+        sum(weight * value for weight, value in zip(weights, (*known, 1.0), strict=True))
+    )
 
 
 CHARS_A_TOKEN = 4
@@ -207,6 +223,10 @@ class KnowledgeRouter:
         if not reach:
             return KnowledgeResult(reason=Reason.NO_COLLECTION.said())
         best = self.best_passages(query, reach)
+        if not best and query.dense is None:
+            fits = fit_by_words([0.0], 0.0)
+            reason = Reason.NOTHING_NEAR.said(fits, self._settings.least)
+            return KnowledgeResult(fit=fits, reason=reason)
         if not best:
             return KnowledgeResult(reason=Reason.NO_PASSAGES.said())
         held = {each.passage.collection for each in best}
@@ -244,6 +264,8 @@ class KnowledgeRouter:
         priorities = {each.name: each.priority for each in reach}
         likely = collection_probabilities(shares, similarity, priorities)
         first = max(likely, key=lambda name: likely[name])
+        if query.dense is None:
+            return likely, fit_by_words([each.legs.lexical for each in best], shares[first])
         scores = [each.score for each in best]
         return likely, fit_probability(scores, shares[first], similarity[first])
 

@@ -285,8 +285,8 @@ class Router:
         return self._detector(turn).detect(turn.text, query)
 
     def _detector(self, turn: Turn) -> Detector:
-        """Who reads a turn; a caller's scope keeps from it what is named beyond."""
-        return self.detector if from_scope(turn.scope) is None else self.stranger
+        """Who reads a turn; its reach keeps from it what is named beyond."""
+        return self.detector if from_scope(turn.reach) is None else self.stranger
 
     def find_knowledge(self, turn: Turn) -> KnowledgeResult:
         """The passages for a question, whatever kind of turn it is."""
@@ -445,7 +445,7 @@ class Router:
 
     def _reach(self, turn: Turn) -> tuple[Collection, ...]:
         knowledge = self.knowledge
-        return knowledge.catalogue.within(turn.scope, turn.max_sensitivity) if knowledge else ()
+        return knowledge.catalogue.within(turn.reach) if knowledge else ()
 
 
 def _ceilings(turn: Turn, context: Context) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from toolcrib.records import FindResult, Route, Sensitivity, ToolHit, ToolSpec, Turn
+from toolcrib.records import FindResult, Route, ToolHit, ToolSpec, Turn
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery
@@ -25,7 +25,6 @@ from toolcrib.store.filters import (
     Range,
     all_of,
     from_scope,
-    up_to,
 )
 from toolcrib.store.payload import read_tool
 
@@ -126,8 +125,8 @@ def _preference(need: _Need, record: Record) -> tuple[bool, bool, str]:
 _ACTIVE = Equals("always_active", value=True)
 
 
-def compatible(settings: ToolSettings, ceiling: Sensitivity | None = None) -> Filter | None:
-    """What the settings, and a turn's ceiling of sensitivity, let through; None for everything.
+def compatible(settings: ToolSettings) -> Filter | None:
+    """What the settings let through; None for everything.
 
     It belongs inside the legs: what is cut from an answer has taken a place in it.
 
@@ -140,7 +139,6 @@ def compatible(settings: ToolSettings, ceiling: Sensitivity | None = None) -> Fi
         _not_above("avg_latency_ms", settings.max_latency_ms),
         Not(AnyOf("safety_tags", sorted(tags))) if tags else None,
         None if servers is None else AnyOf("server", sorted(servers)),
-        up_to(ceiling),
     )
 
 
@@ -321,7 +319,7 @@ class ToolStage:
         limits, allowed = self._limits(turn)
         reach = self._selector.reach(allowed, k)
         retriever = self._retriever if reranking else self._first_stage
-        options = SearchOptions(reach.limit, turn.scope, limits, gate=False)
+        options = SearchOptions(reach.limit, turn.reach, limits, gate=False)
         found = retriever.find(query, options)
         hits, signals = self._selector.complete(found.tools, allowed, reach)
         if self._settings.append_only:
@@ -363,9 +361,9 @@ class ToolStage:
         return replace(found, tools=hits, verdict="fallback", reason=route.reason, fallback=True)
 
     def _limits(self, turn: Turn) -> tuple[Filter | None, Filter | None]:
-        """What settings and destination let through, and that within the caller's scope."""
-        limits = compatible(self._settings, turn.max_sensitivity)
-        return limits, all_of(from_scope(turn.scope), limits)
+        """What the settings let through, and that within the turn's reach."""
+        limits = compatible(self._settings)
+        return limits, all_of(from_scope(turn.reach), limits)
 
 
 def _with(kept: Sequence[ToolHit], general: ToolHit) -> tuple[ToolHit, ...]:

@@ -33,6 +33,7 @@ from toolcrib.records.scope import levels_above
 __all__ = [
     "KEYWORD_FIELDS",
     "NUMBER_FIELDS",
+    "SCOPE_FIELDS",
     "TENANT_FIELD",
     "And",
     "AnyOf",
@@ -170,6 +171,10 @@ def all_of(*parts: Filter | None) -> Filter | None:
     if not present:
         return None
     return present[0] if len(present) == 1 else And(*present)
+
+
+SCOPE_FIELDS = ("server", "tags", "category", "safety_tags", "sensitivity")
+"""What `from_scope` goes by: a scope allows all tools that are alike in these, or none of them."""
 
 
 def from_scope(scope: Scope | None) -> Filter | None:

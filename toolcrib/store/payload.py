@@ -30,8 +30,8 @@ def squeeze(name: str) -> str:
     return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
-def tool_payload(spec: ToolSpec, length: float) -> dict[str, Any]:
-    """The payload of a tool's point; `length`: its field-weighted number of terms.
+def tool_payload(spec: ToolSpec) -> dict[str, Any]:
+    """The payload of a tool's point.
 
     Raises:
         SpecError: it holds text that no store can keep.
@@ -58,7 +58,6 @@ def tool_payload(spec: ToolSpec, length: float) -> dict[str, Any]:
         "enabled": str(spec.enabled).lower(),
         "always_active": str(spec.always_active).lower(),
         "deprecated": str(bool(spec.annotations.get("deprecated"))).lower(),
-        "length": length,
         "digest": spec.digest,
         "spec": text,
     }
@@ -71,8 +70,8 @@ def read_tool(payload: Mapping[str, Any]) -> ToolSpec:
     return ToolSpec.model_validate_json(payload["spec"])
 
 
-def passage_payload(passage: Passage, length: float, digest: str) -> dict[str, Any]:
-    """The payload of a passage's point; `length`: its number of terms."""
+def passage_payload(passage: Passage, digest: str) -> dict[str, Any]:
+    """The payload of a passage's point."""
     return {
         "id": passage.id,
         "collection": passage.collection,
@@ -81,7 +80,6 @@ def passage_payload(passage: Passage, length: float, digest: str) -> dict[str, A
         "text": passage.text,
         "position": passage.position,
         "start": passage.start,
-        "length": length,
         "digest": digest,
     }
 

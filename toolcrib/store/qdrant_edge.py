@@ -270,11 +270,13 @@ class EdgeStore(Store):
         with self._writing, guard(self._path):
             folder = self._generation / "shard" / "wal"
             # The engine makes the next log under another name, in a thread of its own.
-            logs = {path for path in folder.glob("[!t]*") if path not in self._logs}
+            logs = set(folder.glob("[!t]*"))
             for path in logs:
-                sync_file(path)
-            sync_file(folder)
-            self._logs |= {path for path in logs if path.name.startswith("closed-")}
+                if path not in self._logs or path.name.startswith("open-"):
+                    sync_file(path)
+            if logs - self._logs:
+                sync_file(folder)
+            self._logs = logs
 
     # -- reading ---------------------------------------------------------------------------
 

@@ -325,6 +325,7 @@ export interface ToolRecord {
   id: string;
   score: number;
   probability: number | null;
+  rule?: string;
 }
 
 export interface ToolReport {

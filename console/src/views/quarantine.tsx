@@ -103,7 +103,7 @@ function HeldSheet({ held, done }: { held: Held; done: () => void }): VNode {
         </Fact>
       </dl>
       <h2>What the audit found</h2>
-      <Findings findings={held.findings} />
+      <Findings findings={held.findings} spec={held.spec} />
       <Served held={held} />
       {mayWrite.value ? (
         <p class="row">

@@ -86,7 +86,7 @@ function HeldNote({ id }: { id: string }): VNode | null {
         <b>Another version of it is held back:</b> <Untrusted text={held.reason} />.{" "}
         <a href={link("quarantine", { held: id })}>See what is wrong with it</a>
       </p>
-      {held.findings.length > 0 && <Findings findings={held.findings} />}
+      {held.findings.length > 0 && <Findings findings={held.findings} spec={held.spec} />}
     </section>
   );
 }

@@ -29,7 +29,6 @@ BEFORE = [case for case in HELD_OUT if case["written"] == "before"]
 AFTER = [case for case in HELD_OUT if case["written"] == "after"]
 
 KNOWN_GAPS = {
-    "hostile-051": "a tag and a threat, and nothing else that an honest tool would not say",
     "hostile-098": "honest tools too have addresses with a place for their key",
 }
 """What is not caught as it should be, and why not."""
@@ -67,13 +66,13 @@ def test_nor_is_anything_blocked_beside_an_honest_tool(case):
 
 def test_most_of_what_was_written_before_the_rules_is_blocked_and_all_of_it_is_seen():
     blocked = [case for case in BEFORE if worst(case) == SEVERITIES.index("block")]
-    assert len(blocked) >= 71
+    assert len(blocked) >= 73
     assert min(map(worst, BEFORE)) >= SEVERITIES.index("warning")
 
 
-def test_of_what_was_written_to_get_round_the_rules_more_than_half_is_seen():
+def test_of_what_was_written_to_get_round_the_rules_most_is_seen():
     seen = [case for case in AFTER if worst(case) >= SEVERITIES.index("warning")]
-    assert len(seen) >= 28
+    assert len(seen) >= 38
 
 
 def test_the_cases_are_as_many_and_as_different_as_promised():

@@ -68,6 +68,13 @@ def test_what_is_small_talk_is_no_request_and_the_other_way_round(fitted):
     assert labels_of(fitted, "I want to sell a saw")["smalltalk"] is None
 
 
+@pytest.mark.parametrize(
+    "text", ["hello, please buy bread", "I want to sell a saw, thank you so much"]
+)
+def test_a_request_beside_small_talk_stays_a_request(fitted, text):
+    assert labels_of(fitted, text)["smalltalk"] is None
+
+
 def test_the_same_labels_make_the_same_model(fitted, own_sets):
     again = fit_context(own_sets, CUES, FINDER, DENSE)
     assert write_context(again) == write_context(fitted)

@@ -247,6 +247,10 @@ def told(text):
         ("ok bye, see you tomorrow", "farewell"),
         ("who are you?", "assistant"),
         ("hey, are you a human or a bot", "assistant"),
+        ("thanks, Corinna", "thanks"),
+        ("I'm done, it's time to go", "farewell"),
+        ("buenas noches", "farewell"),
+        ("ありがとうございます", "thanks"),
     ],
 )
 def test_small_talk_is_told_by_kind(text, kind):
@@ -258,6 +262,13 @@ def test_small_talk_is_told_by_kind(text, kind):
     [
         *("thanks, now deploy it", "hi, the checkout is broken", "hello, where is the invoice"),
         *("good morning, create a ticket", "deploy it", "what is a good greeting for a customer"),
+        *("thanks, frobnicate", "good night, lock the front door", "merci, lance les tests"),
+        *(
+            "谢谢,现在部署",
+            "text Ann good night",
+            "post 'good morning' in #team",
+            "translate “bye”",
+        ),
         *("", "?!"),
     ],
 )

@@ -130,7 +130,7 @@ class _OwnSystem:
     def learn(self, queries: Sequence[LabelledQuery]) -> None:
         """Fit a head where it pays, and the confidence, for as long as this is measured."""
         assert self._crib is not None, "index comes first"
-        self._crib.tools.use_calibration(learn(self._crib, queries))
+        self._crib.tools.use_calibration(learn(self._crib, queries).calibration)
 
     def search(self, query: str, k: int, among: Sequence[str] | None = None) -> Answer:
         """The best `k` tools or fewer, of those in `among` when it is given."""

@@ -217,7 +217,7 @@ def _work(
 
     def write(crib: Crib, part: list[Entry], listener: Listener) -> IndexReport:
         with context.state.lock(context.namespace):
-            quarantine = context.quarantine() if context.state.settings.service.audit else None
+            quarantine = context.quarantine() if context.state.settings.audit else None
             writer = context.caller.key_id
             report, back = write_tools(crib, part, context.scope(), quarantine, listener, writer)
         held.extend(back)
@@ -304,7 +304,7 @@ def _is_within(allowed: Filter | None, spec: ToolSpec) -> bool:
     if allowed is None:
         return True
     try:
-        return matches(allowed, point_id(spec.id), tool_payload(spec, 0.0))
+        return matches(allowed, point_id(spec.id), tool_payload(spec))
     except SpecError:
         # No store keeps it, which whoever puts it in is told.
         return True

@@ -7,7 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from toolcrib.indexers.audit.characters import hidden_signs, is_suspect, skeleton, visible
+from toolcrib.indexers.audit.classifier import KINDS, StatementKind, shipped_classifier, statements
 from toolcrib.indexers.audit.findings import (
     MAX_AUDITED_CHARS,
     SEVERITIES,
@@ -59,9 +62,10 @@ def audit(spec: ToolSpec) -> list[Finding]:
         found += ((text, sign) for text in texts for sign in _in_code(text.text, topic))
     if "<" in everything or "]:" in everything:
         found += ((text, sign) for text in texts for sign in _out_of_sight(text.text, topic))
+    found = [*_strengthened(found), *_in_statements(spec)]
     # One finding for each rule and place: the worst.
     worst: dict[tuple[str, str], Finding] = {}
-    by_severity = sorted(_strengthened(found), key=lambda one: -SEVERITIES.index(one[1].severity))
+    by_severity = sorted(found, key=lambda one: -SEVERITIES.index(one[1].severity))
     for text, sign in by_severity:
         worst.setdefault(
             (sign.rule, text.place),
@@ -87,6 +91,28 @@ def _read(joined: str, topic: str, names: list[bool]) -> Iterator[tuple[int, Sig
     for shown in dict.fromkeys((fold(clear), clear)):
         low = shown.lower()
         yield from signs_in(low, shown if len(shown) == len(low) else low, topic, names)
+
+
+WHYS: dict[StatementKind, str] = {
+    "instruction": "it tells its reader what to do beyond this tool, instead of what the tool does",
+    "preference": "it speaks for being chosen over other tools",
+    "harvest": "it asks for what the tool does not need",
+}
+
+
+def _in_statements(spec: ToolSpec) -> Iterator[tuple[ToolText, Sign]]:
+    """What the classifier says; only what instructs is blocked."""
+    said = list(statements(spec))
+    classifier = shipped_classifier()
+    verdicts = classifier.judge([statement.text for statement in said])
+    orders = verdicts[:, KINDS.index("instruction")] >= classifier.blocks
+    for number in np.flatnonzero(orders | (1 - verdicts[:, 0] >= classifier.warns)):
+        statement, verdict = said[number], verdicts[number]
+        kind = KINDS[1 + int(verdict[1:].argmax())]
+        severity: Severity = "block" if orders[number] else "warning"
+        shown = statement.sentence or statement.parameter
+        why = f"{WHYS[kind]} ({1 - verdict[0]:.0%} sure)"
+        yield ToolText(statement.place, shown), Sign(kind, severity, visible(shown), why)
 
 
 def _in_code(text: str, topic: str) -> Iterator[Sign]:
@@ -179,16 +205,31 @@ def audit_all(specs: Iterable[ToolSpec], beside: Iterable[ToolSpec] = ()) -> lis
 
 
 def _names_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
-    """Tools of different servers whose names cannot be told apart by eye."""
-    shapes: dict[str, list[ToolSpec]] = defaultdict(list)
+    """Tools of different servers whose names are the same, or taken for each other."""
+    looks: dict[str, list[ToolSpec]] = defaultdict(list)
+    near: dict[str, list[ToolSpec]] = defaultdict(list)
     for spec in known:
-        shapes[skeleton(spec.name)].append(spec)
+        looks[skeleton(spec.name)].append(spec)
+        for variant in _variants(spec.name):
+            near[variant].append(spec)
     for spec in tools:
-        if others := [each for each in shapes[skeleton(spec.name)] if each.server != spec.server]:
-            yield _name_alike(spec, others)
+        if others := [each for each in looks[skeleton(spec.name)] if each.server != spec.server]:
+            yield _look_alike(spec, others)
+            continue
+        others = {each.id: each for key in _variants(spec.name) for each in near[key]}.values()
+        alike = [each for each in others if each.server != spec.server]
+        if len({each.server for each in alike}) > MAX_HOLDERS:
+            continue
+        copied = next((each for each in alike if _is_copy(spec, each)), None)
+        if copied is not None:
+            why = f"name and text are all but those of {copied.name!r} of {copied.server!r}"
+            yield _cross_tool("warning", "shadow-name", spec, "name", spec.name, why)
+        elif alike and (added := _words(spec.name) - _words(alike[0].name)) & CLAIMS:
+            why = f"it is {alike[0].name!r} of {alike[0].server!r} with {min(added)!r} in its name"
+            yield _cross_tool("warning", "shadow-name", spec, "name", spec.name, why)
 
 
-def _name_alike(spec: ToolSpec, others: list[ToolSpec]) -> Finding:
+def _look_alike(spec: ToolSpec, others: list[ToolSpec]) -> Finding:
     other = next((each for each in others if each.name.lower() != spec.name.lower()), None)
     if other is None:
         why = f"the server {others[0].server!r} has a tool of this name too"
@@ -199,16 +240,74 @@ def _name_alike(spec: ToolSpec, others: list[ToolSpec]) -> Finding:
 
 
 def _servers_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
-    """Servers whose names cannot be told apart by eye; said once, of the first tool."""
-    shapes: dict[str, set[str]] = defaultdict(set)
-    for spec in known:
-        shapes[skeleton(spec.server)].add(spec.server)
+    """Servers whose names are taken for each other; said once, of the first tool."""
+    near: dict[str, set[str]] = defaultdict(set)
+    for server in {spec.server for spec in known}:
+        for variant in {skeleton(server), *_variants(server)}:
+            near[variant].add(server)
     first = {spec.server: spec for spec in reversed(tools)}
     for server, spec in first.items():
-        others = sorted(shapes[skeleton(server)] - {server})
-        if others and not server.isascii():
-            why = f"the server's name is hard to tell from {others[0]!r}"
+        looks = sorted(near[skeleton(server)] - {server})
+        others = {*looks, *(each for key in _variants(server) for each in near[key])} - {server}
+        # A disguise in other letters says nothing against the name that it imitates.
+        plain = sorted(each for each in others if each.isascii())
+        if looks and not server.isascii():
+            why = f"the server's name is hard to tell from {looks[0]!r}"
             yield _cross_tool("block", "shadow-server", spec, "server", server, why)
+        elif 0 < len(plain) <= MAX_HOLDERS:
+            why = f"the server's name is taken for that of {plain[0]!r}"
+            yield _cross_tool("warning", "shadow-server", spec, "server", server, why)
+
+
+CLAIMS = frozenset(
+    (  # noqa: SIM905 -- shorter than a list of literals
+        "best better corrected enhanced enterprise fast fixed genuine improved legit lite official "
+        "patched plus premium pro real safe secure secured smart stable super trusted turbo "
+        "ultimate ultra upgraded v1 v2 v3 v4 verified x2"
+    ).split()
+)
+"""Words that make one name out of another, and claim to be the better one."""
+
+FILLERS = frozenset(
+    (  # noqa: SIM905 -- shorter than a list of literals
+        "advanced ai alt api app client ext extended free full latest main mcp modern new next "
+        "original proxy server service the tool unified updated"
+    ).split()
+)
+"""Words that tell no two names apart, and claim nothing."""
+
+MAX_HOLDERS = 2
+"""A name that more other servers come near is a common one, which nobody imitates."""
+
+LEAST_COPIED = 0.6
+"""Of the words of two descriptions so many must be shared, for one to be a copy."""
+
+_NAME_WORD = re.compile(r"[^\W_]+")
+
+
+def _words(name: str) -> set[str]:
+    return set(_NAME_WORD.findall(words_of(name).lower()))
+
+
+def _variants(name: str) -> set[str]:
+    """What a name shares with those that it is taken for: itself and every letter left out.
+
+    Two names with one letter more, less or another share one (Garbe 2012, symmetric deletes);
+    words that only claim or fill are left out, and so is the order of what is left.
+    """
+    words = sorted(_words(name) - CLAIMS - FILLERS)
+    core = "".join(words)
+    if len(core) < MIN_NAME_CHARS:
+        return set()
+    return {core, *(core[:at] + core[at + 1 :] for at in range(len(core)))}
+
+
+def _is_copy(spec: ToolSpec, other: ToolSpec) -> bool:
+    mine, theirs = (_words(each.description[:MAX_COPIED_CHARS]) for each in (spec, other))
+    return bool(mine) and len(mine & theirs) >= LEAST_COPIED * len(mine | theirs)
+
+
+MAX_COPIED_CHARS = 2_000
 
 
 def _about_others(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:

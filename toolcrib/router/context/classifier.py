@@ -140,9 +140,7 @@ def _head(inputs: FloatArray, owners: Labels, known: int) -> tuple[FloatArray, F
     count = len(inputs)
     rows = np.hstack([inputs, np.ones((count, 1), dtype=np.float32)]).astype(np.float32)
     wanted = np.eye(classes, dtype=np.float32)[np.where(owners == OUTSIDE, known, owners)]
-    curvature = (
-        0.5 * _largest_eigenvalue((rows.T @ rows / count).astype(np.float32)) + PENALTY / count
-    )
+    curvature = 0.5 * _largest_eigenvalue(rows) / count + PENALTY / count
     weights = np.zeros((rows.shape[1], classes), dtype=np.float32)
     ahead, momentum = weights, 1.0
     for _ in range(STEPS):
@@ -154,12 +152,12 @@ def _head(inputs: FloatArray, owners: Labels, known: int) -> tuple[FloatArray, F
     return weights[:-1], weights[-1]
 
 
-def _largest_eigenvalue(matrix: FloatArray) -> float:
-    """Of a symmetric matrix without negative ones, by power iteration; rather above than below."""
-    vector = np.ones(len(matrix), dtype=np.float32)
+def _largest_eigenvalue(rows: FloatArray) -> float:
+    """Of `rows.T @ rows`, by power iteration without making it; rather above than below."""
+    vector = np.ones(rows.shape[1], dtype=np.float32)
     length = 0.0
     for _ in range(POWERS):
-        vector = matrix @ vector
+        vector = rows.T @ (rows @ vector)
         length = float(np.linalg.norm(vector))
         vector /= max(length, LEAST_SHARE)
     return MARGIN * length

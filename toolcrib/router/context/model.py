@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -25,6 +25,7 @@ from toolcrib.router.context.entities import EntityFinder, head_of
 from toolcrib.router.context.labels import LabelSet
 from toolcrib.router.context.phrases import PhraseIndex, TextWords, language_of, split_words
 from toolcrib.router.context.pii import PERSONAL, graded
+from toolcrib.router.context.rules import remainder_of
 
 if TYPE_CHECKING:
     from toolcrib.router.context.rules import HeuristicDetector
@@ -145,7 +146,7 @@ def _indexes(cues: Cues) -> tuple[tuple[str, PhraseIndex, tuple[str, ...]], ...]
     )
 
 
-TEXT_FLAGS = 6
+TEXT_FLAGS = 14
 
 
 def _given(reading: ReadText, cues: Cues) -> FloatArray:
@@ -156,11 +157,11 @@ def _given(reading: ReadText, cues: Cues) -> FloatArray:
     kinds = {entity.type for entity in reading.entities}
     flags = [float(kind in kinds) for kind in ENTITIES]
     flags.append(float(not kinds.isdisjoint(PERSONAL)))
-    return np.array([*votes, *flags, *_flags(reading)], dtype=np.float32)
+    return np.array([*votes, *flags, *_flags(reading, cues)], dtype=np.float32)
 
 
-def _flags(reading: ReadText) -> list[float]:
-    """`TEXT_FLAGS` of them: marks, capitals, lines, and whether the text is short or long."""
+def _flags(reading: ReadText, cues: Cues) -> list[float]:
+    """`TEXT_FLAGS` of them: marks, capitals, lines, length, and what is said beyond small talk."""
     text, count = reading.letters, len(reading.words.bare)
     capitals = [word for word in text.split() if len(word) > 2 and word.isupper()]  # noqa: PLR2004
     return [
@@ -170,10 +171,20 @@ def _flags(reading: ReadText) -> list[float]:
         float("\n" in text.strip()),
         float(count <= 5),  # noqa: PLR2004
         float(count > 60),  # noqa: PLR2004
+        *_beyond_smalltalk(reading.words, cues),
     ]
 
 
-FORMAT = 1
+def _beyond_smalltalk(words: TextWords, cues: Cues) -> Iterator[float]:
+    """Whether there is small talk, and of what else is said how much, where, and if it asks."""
+    rest = remainder_of(words, cues.indexes)
+    yield float(bool(rest.smalltalk))
+    yield from (float(rest.count >= least) for least in (1, 2, 4))
+    yield from (float(rest.apart >= least) for least in (1, 2))
+    yield from (float(rest.before > 0), float(rest.asks))
+
+
+FORMAT = 2
 SHIPPED = Path(__file__).with_name("presets") / "model.npz"
 
 ARRAYS = ("weights", "offsets", "neighbours", "owners", "trust", "thresholds")
@@ -262,7 +273,10 @@ def fit_context(
 
 
 def _with_others(field: str, sets: Mapping[str, LabelSet]) -> list[tuple[str, str | None]]:
-    """A field's texts, and as outside of it every third of those that cannot be of it."""
+    """A field's texts, and as outside of it every third of those that cannot be of it.
+
+    A turn is often both: requests beside small talk are outside of that too.
+    """
     own = sets[field].texts()
     known = {text for text, _ in own}
     others = [
@@ -271,7 +285,39 @@ def _with_others(field: str, sets: Mapping[str, LabelSet]) -> list[tuple[str, st
         for text, label in sets[other].texts()
         if label is not None and text not in known
     ]
-    return [*own, *((text, None) for text in dict.fromkeys(others[::BORROWED_EVERY]))]
+    borrowed = list(dict.fromkeys(others[::BORROWED_EVERY]))
+    if field == "smalltalk":
+        said = [(text, label) for text, label in own if label is not None]
+        asked = [*(text for text, label in own if label is None), *borrowed]
+        own += _with_more_of_the_same(said)
+        borrowed += _beside([text for text, _ in said], asked)
+    return [*own, *((text, None) for text in borrowed)]
+
+
+MOST_BESIDE = 1_800
+"""The rest is long, and its vector hardly moves for the small talk beside it."""
+
+JOINED = ("{0}, {1}", "{0}. {1}", "{1}, {0}", "{0}! {1}", "{1}. {0}", "{0} and {1}", "{0} {1}")
+
+
+def _beside(said: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """The shortest requests with small talk before or after them: they stay requests."""
+    return [
+        JOINED[at % len(JOINED)].format(said[at * 7 % len(said)].rstrip(".!"), text)
+        for at, text in enumerate(sorted(asked, key=len)[:MOST_BESIDE])
+    ]
+
+
+def _with_more_of_the_same(said: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Small talk with more of its kind behind it: many clauses are no request by themselves."""
+    kinds: dict[str, list[str]] = {}
+    for text, label in said:
+        kinds.setdefault(label, []).append(text)
+    return [
+        (JOINED[at % 2].format(text.rstrip(".!"), texts[(at * 7 + 3) % len(texts)]), label)
+        for label, texts in kinds.items()
+        for at, text in enumerate(texts)
+    ]
 
 
 def write_context(model: ContextModel) -> bytes:
@@ -344,7 +390,7 @@ class Detector(Protocol):
 
 
 EVEN = 0.5
-"""Small talk gets nothing at all, so it must be likelier than not."""
+"""Small talk gets nothing at all, so it must be likelier than a request."""
 
 
 class SemanticDetector:
@@ -373,8 +419,8 @@ class SemanticDetector:
         said = {name: each.label for name, each in told.items()}
         confidences = {name: each.confidence for name, each in told.items()}
         held, holds, _ = graded(found, ())
-        if confidences["smalltalk"] < EVEN:
-            said["smalltalk"] = None
+        confidences["smalltalk"] = sum(told["smalltalk"].shares)
+        said["smalltalk"] = self._smalltalk(told["smalltalk"].shares)
         if said["smalltalk"] is not None:
             # It asks for nothing: what it contains is all that can matter.
             level, signals = held, holds
@@ -398,6 +444,11 @@ class SemanticDetector:
             confidence=min(confidences["intent"], confidences["domain"]),
             signals=signals,
         )
+
+    def _smalltalk(self, shares: Sequence[float]) -> str | None:
+        """The likeliest kind of small talk; None where a request is likelier than any."""
+        kinds = self._model.classifiers["smalltalk"].labels
+        return kinds[int(np.argmax(shares))] if sum(shares) >= EVEN else None
 
     def _reading(self, text: str, searched: str, found: tuple[Entity, ...]) -> ReadText:
         """What is read: with what a follow-up leans on, for its words alone may say little."""

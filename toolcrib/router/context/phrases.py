@@ -25,6 +25,7 @@ __all__ = [
     "lists",
     "singular",
     "split_words",
+    "spoken_words",
 ]
 
 MAX_WORDS = 12
@@ -51,12 +52,13 @@ class TextWords:
     """A text's words and marks in lower case: where each lies, and what stands before it.
 
     `glued` has each of them with a space in front where white space stands there, so that
-    `next.js` is not found in `what comes next. JS is`.
+    `next.js` is not found in `what comes next. JS is`. `raised` says which began with a capital.
     """
 
     bare: list[str]
     glued: list[str]
     spans: list[tuple[int, int]]
+    raised: list[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def split_words(text: str) -> TextWords:
         word if start == before else f" {word}"
         for word, (start, _), before in zip(bare, spans, ends, strict=False)
     ]
-    return TextWords(bare, glued, spans)
+    return TextWords(bare, glued, spans, [text[start].isupper() for start, _ in spans])
 
 
 @lru_cache(maxsize=65_536)
@@ -172,6 +174,14 @@ _PROSE_WORD = re.compile(r"[^\W\d_]{2,}")
 _SPACELESS = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 _NO_PROSE = re.compile(r"`[^`]{0,500}`|(?<!\S)(?=\S*[/\\@_=<>{}\d])\S+")
 """Code, addresses and numbers, which are of no language."""
+
+
+SIGNS_A_WORD = 2
+
+
+def spoken_words(word: str) -> int:
+    """How many words stand in one: more than one in a script without spaces."""
+    return max(1, len(_SPACELESS.findall(word)) // SIGNS_A_WORD)
 
 
 def language_of(text: str) -> str | None:

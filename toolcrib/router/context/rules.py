@@ -6,21 +6,24 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from unicodedata import category
 
 from toolcrib.records import Context, Entity
 from toolcrib.records.scope import Sensitivity
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.cues import CueIndexes, Cues, load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.phrases import Match, TextWords, language_of, split_words
+from toolcrib.router.context.phrases import Match, TextWords, language_of, split_words, spoken_words
 from toolcrib.router.context.pii import graded
 
 __all__ = [
     "Estimate",
     "HeuristicDetector",
+    "Remainder",
     "estimate",
     "follow_up_score",
     "phrase_weights",
+    "remainder_of",
     "smalltalk_of",
 ]
 
@@ -106,28 +109,91 @@ _WORDS_AN_ASIDE = 6
 """In that many words one more may be a name or an aside: `thanks, Corinna`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """The small talk of a turn, and what it says beyond that: words that are no fillers either.
+
+    `count` of them. `apart` are the most in one clause without small talk, names left out.
+    `before` stand before the small talk of their own clause, as in `text Ann good night`.
+    `asks`: whether a cue of a request is among them.
+    """
+
+    smalltalk: tuple[Match, ...]
+    count: int
+    apart: int
+    before: int
+    asks: bool
+
+
+def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
+    """What is left of a turn without its small talk; what stands in quotes is not said."""
+    quoted = _quoted(words)
+    found = tuple(each for each in indexes.smalltalk.find(words) if each.first not in quoted)
+    covered = {at for match in found for at in range(match.first, match.last)}
+    rest: list[int] = []
+    apart = before = 0
+    for clause in _clauses(words, covered):
+        own = [at for at in clause if at not in covered and indexes.fillers.at(words, at) is None]
+        rest += own
+        said = next((at for at in clause if at in covered), None)
+        if said is None:
+            apart = max(apart, sum(_weight(words, at) for at in own))
+        else:
+            before += sum(at < said for at in own)
+    asks = any(_asks(words, at, indexes) for at in rest)
+    return Remainder(found, sum(spoken_words(words.bare[at]) for at in rest), apart, before, asks)
+
+
+def _weight(words: TextWords, at: int) -> int:
+    """How many words this one counts for; a name is called, and asks for nothing."""
+    called = words.raised[at] and at > 0 and words.bare[at - 1] not in _SENTENCE_ENDS
+    return 0 if called else spoken_words(words.bare[at])
+
+
+def _clauses(words: TextWords, covered: set[int]) -> Iterator[list[int]]:
+    """The places of the words of each clause; what is covered is never cut."""
+    clause: list[int] = []
+    for at, word in enumerate(words.bare):
+        if at in covered or (word[0].isalnum() and word not in _JOINS):
+            clause.append(at)
+        elif word in _JOINS or (word[0] not in _INSIDE and category(word[0])[0] in "PS"):
+            yield clause
+            clause = []
+    yield clause
+
+
+def _quoted(words: TextWords) -> set[int]:
+    """The places between quotation marks; an apostrophe has no white space on either side."""
+    quoted: set[int] = set()
+    opened: int | None = None
+    for at, word in enumerate(words.bare):
+        if word not in _QUOTES:
+            continue
+        after = words.glued[at + 1][0] if at + 1 < len(words.bare) else " "
+        if opened is None and (at == 0 or words.glued[at][0] == " " or word in _OPENING):
+            opened = at
+        elif opened is not None and not after.isalnum():
+            quoted.update(range(opened + 1, at))
+            opened = None
+    return quoted
+
+
 def smalltalk_of(words: TextWords, indexes: CueIndexes) -> Estimate:
     """The kind of small talk where its phrases and fillers are nearly all that the turn says.
 
     `thanks!` is, `thanks, now deploy it` is not: no word that is left may ask for something.
     """
-    found = indexes.smalltalk.find(words)
-    if not found:
+    rest = remainder_of(words, indexes)
+    if not rest.smalltalk:
         return Estimate(None, _SURE)
-    covered = {at for match in found for at in range(match.first, match.last)}
-    others = [
-        at
-        for at, word in enumerate(words.bare)
-        if at not in covered and word[0].isalnum() and indexes.fillers.at(words, at) is None
-    ]
     allowed = 1 + len(words.bare) // _WORDS_AN_ASIDE
-    if len(others) > allowed or any(_asks(words, at, indexes) for at in others):
+    if rest.asks or rest.before > 1 or rest.apart or rest.count > allowed:
         return Estimate(None, _SURE - _A_WORD)
     votes = Counter[str]()
-    for match in found:
+    for match in rest.smalltalk:
         votes[match.labels[0]] += match.last - match.first
-    sure = max(_SURE - _A_WORD * len(others), _LEAST_SURE)
-    return Estimate(votes.most_common(1)[0][0], sure, (repr(found[0].phrase),))
+    sure = max(_SURE - _A_WORD * rest.count, _LEAST_SURE)
+    return Estimate(votes.most_common(1)[0][0], sure, (repr(rest.smalltalk[0].phrase),))
 
 
 def _asks(words: TextWords, at: int, indexes: CueIndexes) -> bool:
@@ -143,7 +209,13 @@ _INTENT_SHARPNESS, _DOMAIN_SHARPNESS, _NEED_SHARPNESS = 0.6, 1.4, 0.5
 
 _INTENTS_NEED = 1.0
 _LEVELS = {"calm": "low", "alarm": "high"}
-_CLAUSE_ENDS = frozenset(".;:?!,\"'()-–—") | {"and", "then", "also", "but", "so", "or"}
+_JOINS = frozenset({"and", "then", "also", "but", "so", "or"})
+_CLAUSE_ENDS = frozenset(".;:?!,\"'()-–—") | _JOINS
+_INSIDE = frozenset("'-_")
+"""Marks that stand inside words."""
+_SENTENCE_ENDS = frozenset(".!?:;…")
+_OPENING = frozenset("“„«「『")
+_QUOTES = frozenset("\"'`”»」』") | _OPENING
 
 _NO_CUE, _ONE_CUE, _NEXT_CUE, _MANY_CUES = 0.7, 0.8, 0.05, 0.9
 """How sure the urgency is."""

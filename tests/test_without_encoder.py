@@ -1,0 +1,77 @@
+"""Without the encoder: words and cues answer alone, and say how sure they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, SOURCES
+from toolcrib import Crib, Decision, Settings
+from toolcrib.encoders.onnx import BundledEncoder
+from toolcrib.errors import EncoderError
+
+
+class Lost(BundledEncoder):
+    """The shipped encoder, whose model is gone when a query comes."""
+
+    def encode_clauses(self, text: str) -> Any:
+        raise EncoderError("no model")
+
+    encode_query = encode_clauses
+
+
+@pytest.fixture(scope="module")
+def crib() -> Iterator[Crib]:
+    with Crib.open(":memory:", settings=Settings(), dense=Lost()) as opened:
+        opened.index_tools(*SOURCES)
+        for folder in sorted((ROOT / "data" / "collections").iterdir()):
+            if folder.is_dir():
+                opened.index_docs(folder, collection=folder.name)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def decisions(crib: Crib) -> list[tuple[dict[str, Any], Decision]]:
+    rows = (ROOT / "data" / "turns.jsonl").read_text(encoding="utf-8").splitlines()
+    turns = [json.loads(row) for row in rows]
+    chosen = [turn for turn in turns if turn["split"] == "dev" and "history" not in turn]
+    return [(turn["labels"], crib.route(turn["text"])) for turn in chosen]
+
+
+def test_most_questions_and_most_tasks_are_answered(
+    decisions: list[tuple[dict[str, Any], Decision]],
+) -> None:
+    asked = [made for labels, made in decisions if labels["route"] == "knowledge"]
+    tasks = [(labels, made) for labels, made in decisions if labels["route"] == "tools"]
+    assert sum(bool(made.knowledge.passages) for made in asked) > 0.6 * len(asked)
+    assert sum(made.tools.verdict == "accept" for _, made in tasks) > 0.6 * len(tasks)
+    found = [any(hit.id in labels["tools"] for hit in made.tools.tools) for labels, made in tasks]
+    assert sum(found) > 0.5 * len(tasks)
+
+
+def test_every_answer_says_what_it_lacks_and_how_sure_it_is(
+    decisions: list[tuple[dict[str, Any], Decision]],
+) -> None:
+    for _, made in decisions:
+        assert "dense" in made.degraded
+        if made.route.kind != "none":
+            assert 0 < (made.knowledge.fit or 0) < 1
+            assert all(0 < (hit.probability or 0) < 1 for hit in made.tools.tools if hit.score)
+
+
+def test_a_confidence_by_words_tells_likely_from_unlikely(crib: Crib) -> None:
+    sure = crib.find_tools("merge the pull request of the repository", gate=False)
+    unsure = crib.find_tools("the volcano sang purple", gate=False)
+    assert sure.confidence is not None
+    assert sure.confidence > 2 * (unsure.confidence or 0)
+    assert (sure.verdict, unsure.verdict) == ("accept", "abstain")
+    assert crib.find_knowledge("the volcano sang purple").verdict == "abstain"
+
+
+def test_a_set_is_complete_by_words_as_well(crib: Crib) -> None:
+    found = crib.find_tools("merge the pull request of the repository", "auto", coverage=0.5)
+    assert 1 <= len(found.tools) < 50
+    assert "coverage" not in found.degraded

@@ -1,0 +1,223 @@
+"""Classifier of statements: what tells of the tool, and what tells its reader what to do.
+
+Phrases do not generalise: who knows them writes around them. So every sentence of a specification
+is judged by what it says, in two steps. A linear model over hashed words, 30 microseconds a
+sentence, lets most of the plain ones pass. What is left goes through a small transformer, which
+was trained from the encoder that ships (`scripts/fit_audit.py`): mean of its tokens' vectors, then
+a softmax over `KINDS`.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolcrib.encoders.base import FloatArray
+from toolcrib.encoders.onnx import BundledEncoder
+from toolcrib.indexers.audit.findings import ToolText, texts_of
+from toolcrib.indexers.audit.normalise import normalise, words_of
+from toolcrib.records import ToolSpec
+
+__all__ = [
+    "BUCKETS",
+    "KINDS",
+    "MODEL",
+    "SCALE",
+    "Statement",
+    "StatementClassifier",
+    "StatementKind",
+    "buckets",
+    "sentences",
+    "shipped_classifier",
+    "statements",
+]
+
+StatementKind: TypeAlias = Literal["description", "instruction", "preference", "harvest"]
+
+KINDS: tuple[StatementKind, ...] = ("description", "instruction", "preference", "harvest")
+"""What a statement does: it tells of the tool, tells its reader what to do, praises the tool over
+others, or asks for what the tool's job does not need."""
+
+MODEL = Path(__file__).parent / "model"
+SCALE = 12.0
+"""Unit vectors are stretched by this before the softmax."""
+
+# -- statements ------------------------------------------------------------------------------------
+
+MAX_CHARS = 400
+LEAST_CHARS = 8
+LEAST_WORDS = 2
+
+_END = re.compile(r"(?<=[.!?])[\"')\]]{0,3}\s|\n|(?<=[。！？।؟])")
+_EDGE = " \t\r\n-*•#>|`\"'="
+_LEFT_OUT = re.compile(
+    r"(?:category|id|name|server|version|(?:success_examples|anti_patterns|tags|safety_tags|requires"
+    r"|provides)\[\d+\])$"
+)
+"""Places of names, and of requests: those tell somebody what to do, as a user would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One sentence of a specification; `place` is as in a finding.
+
+    `parameter` is the name of the parameter whose description it begins: what is asked for shows
+    only with it. A parameter that nobody described has a sentence of no words.
+    """
+
+    place: str
+    sentence: str
+    parameter: str = ""
+
+    @property
+    def text(self) -> str:
+        """What the classifier reads."""
+        label = f"{words_of(self.parameter).lower()}:" if self.parameter else ""
+        return f"{label} {self.sentence}".strip()
+
+
+def statements(spec: ToolSpec) -> Iterator[Statement]:
+    """The sentences of a specification, and the names of parameters that nobody described."""
+    texts = texts_of(spec)
+    described = {text.place for text in texts if not text.is_name}
+    names = {text.place: text.text for text in texts if text.is_name}
+    for text in texts:
+        if text.is_name:
+            if _is_parameter(text) and f"{text.place}.description" not in described:
+                yield Statement(text.place, "", text.text)
+        elif not _LEFT_OUT.match(text.place):
+            yield from _sentences(text, names.get(text.place.removesuffix(".description"), ""))
+
+
+def _is_parameter(text: ToolText) -> bool:
+    return text.place.startswith("input_schema") and ".properties." in text.place
+
+
+def _sentences(text: ToolText, parameter: str) -> Iterator[Statement]:
+    for sentence in sentences(normalise(text.text)):
+        if parameter or _may_tell(sentence):
+            yield Statement(text.place, sentence, parameter)
+            parameter = ""
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a normalised text; one that does not end is cut at its commas."""
+    for part in _END.split(text):
+        sentence = part.strip(_EDGE)
+        while len(sentence) > MAX_CHARS:
+            comma = max(sentence.rfind(mark, MAX_CHARS // 4, MAX_CHARS) for mark in (", ", "; "))
+            cut = comma + 1 if comma > 0 else MAX_CHARS
+            yield sentence[:cut].strip(_EDGE)
+            sentence = sentence[cut:].strip(_EDGE)
+        if sentence:
+            yield sentence
+
+
+def _may_tell(sentence: str) -> bool:
+    long = sentence.count(" ") >= LEAST_WORDS - 1 or not sentence.isascii()
+    return long and len(sentence) >= LEAST_CHARS
+
+
+# -- the first step --------------------------------------------------------------------------------
+
+BUCKETS = 1 << 16
+MAX_TOKENS = 120
+
+_TOKEN = re.compile(r"[^\W_]+(?:'[a-z]{1,3}\b)?|[^\w\s]")
+
+
+def buckets(text: str) -> NDArray[np.int64]:
+    """The hashed features of a statement: runs of up to three words, pairs with a gap.
+
+    Where there are other letters than ASCII's, which words may run together, runs of letters too.
+    """
+    tokens = ["0" if token.isdigit() else token for token in _TOKEN.findall(text.lower())]
+    tokens = tokens[:MAX_TOKENS]
+    found = {*tokens, f"^{tokens[0]}"} if tokens else set[str]()
+    found.update(f"{one} {two}" for one, two in pairwise(tokens))
+    found.update(f"{one} _ {two}" for one, two in zip(tokens, tokens[2:], strict=False))
+    triples = zip(tokens, tokens[1:], tokens[2:], strict=False)
+    found.update(f"{one} {two} {three}" for one, two, three in triples)
+    if not text.isascii():
+        letters = text.lower()
+        found.update(f"#{letters[at : at + size]}" for size in (2, 3) for at in range(len(letters)))
+    hashes = {zlib.crc32(each.encode()) % BUCKETS for each in found}
+    return np.fromiter(hashes, dtype=np.int64, count=len(hashes))
+
+
+# -- the classifier --------------------------------------------------------------------------------
+
+MAX_KNOWN = 50_000
+"""Statements whose verdict is kept: servers list the same tools again and again."""
+
+
+class StatementClassifier:
+    """Judges statements by a model folder; safe for several threads.
+
+    The folder holds the transformer as `BundledEncoder` reads it, and `head.npz`: `words`
+    float16 [BUCKETS] with `offset` and `least` of the first step, `weights` float32
+    [dimensions, kinds] and `bias` float32 [kinds] of the second. From a probability of `warns` on
+    a statement that is no description is warned of, from one of `blocks` on an instruction blocks.
+
+    Raises:
+        EncoderError: the folder cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._encoder = BundledEncoder(folder)
+        with np.load(folder / "head.npz") as head:
+            self._words: FloatArray = head["words"].astype(np.float32)
+            self._offset, self._least = float(head["offset"]), float(head["least"])
+            self._weights: FloatArray = head["weights"]
+            self._bias: FloatArray = head["bias"]
+            self.warns, self.blocks = float(head["warns"]), float(head["blocks"])
+        self._known: dict[str, FloatArray] = {}
+        self._lock = threading.Lock()
+
+    def judge(self, texts: Sequence[str]) -> FloatArray:
+        """How likely each statement is of each kind: float32 [texts, kinds].
+
+        What the first step lets pass is a description, without more ado.
+        """
+        verdicts = np.zeros((len(texts), len(KINDS)), dtype=np.float32)
+        verdicts[:, 0] = 1.0
+        unknown: dict[str, list[int]] = {}
+        for row, text in enumerate(texts):
+            known = self._known.get(text)
+            if known is not None:
+                verdicts[row] = known
+            elif self._stands_out(text):
+                unknown.setdefault(text, []).append(row)
+        if unknown:
+            logits = self._encoder.encode_documents(list(unknown)) * SCALE @ self._weights
+            shares: Any = np.exp(logits + self._bias)
+            shares /= shares.sum(axis=1, keepdims=True)
+            with self._lock:
+                if len(self._known) + len(unknown) > MAX_KNOWN:
+                    self._known = {}
+                for (text, rows), verdict in zip(unknown.items(), shares, strict=True):
+                    verdicts[rows] = self._known[text] = verdict
+        return verdicts
+
+    def _stands_out(self, text: str) -> bool:
+        found = buckets(text)
+        if not len(found):
+            return False
+        score = self._words[found].sum() / np.sqrt(len(found)) + self._offset
+        return bool(score >= self._least)
+
+
+@cache
+def shipped_classifier() -> StatementClassifier:
+    """The classifier that ships in the package."""
+    return StatementClassifier(MODEL)
