@@ -22,7 +22,7 @@ RUN pip --python /opt/toolcrib/bin/python install --no-cache-dir --only-binary :
 COPY --from=wheel /wheel /wheel
 # No index: a package that the extras ask for and the file does not hold is an error here.
 RUN pip --python /opt/toolcrib/bin/python install --no-cache-dir --no-index \
-    "$(echo /wheel/toolcrib-*.whl)[service,server,mcp,gateway,client,observe,docs]"
+    "$(echo /wheel/toolcrib-*.whl)[service,server,mcp,gateway,client,observe,docs,context]"
 
 FROM ${PYTHON} AS service
 ARG VERSION=0.1.0

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STORE := .toolcrib-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick fuzz check format docs bench clean
+.PHONY: help demo wheel test quick fuzz check format docs bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ demo: $(VENV)/.installed ## Index the sample registry and answer a handful of qu
 	@echo "  $(BIN)/toolcrib index your-tools.json   # MCP, OpenAPI, OpenAI, Anthropic, LangChain, ..."
 	@echo "  $(BIN)/toolcrib doctor --store $(STORE)"
 
+wheel: $(VENV)/.installed-test ## Build the wheel, install it into a clean environment, use it
+	$(BIN)/python scripts/check_wheel.py
+
 test: check ## Check everything, run every test
 	$(BIN)/python -m pytest -n 4 --dist worksteal --cov --cov-report=term
 
@@ -53,6 +56,7 @@ check: $(VENV)/.installed-test ## Format, lint, types, layers, lengths
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright --threads
+	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
 format: $(VENV)/.installed-test ## Rewrite files as the checks want them

@@ -10,6 +10,7 @@ import pytest
 from toolcrib import Crib, RemoteCrib
 from toolcrib.errors import SettingsError
 from toolcrib.retrieval.options import SearchKeywords, SearchOptions
+from toolcrib.router.decision_log import Feedback, FeedbackKeywords
 
 EMBEDDED_ONLY = {
     "alearn_labels", "arefresh", "learn_labels", "open", "over", "refresh",
@@ -53,6 +54,10 @@ def test_every_method_that_waits_has_an_asynchronous_one():
 
 def test_the_keywords_of_a_search_are_the_fields_of_its_options():
     assert {"k", *SearchKeywords.__annotations__} == {each.name for each in fields(SearchOptions)}
+
+
+def test_the_keywords_of_feedback_are_its_fields():
+    assert set(FeedbackKeywords.__annotations__) == set(Feedback.model_fields)
 
 
 @pytest.mark.parametrize("more", [{}, {"api_key": "tc_x", "namespace": "acme"}])

@@ -22,6 +22,7 @@ import pytest
 
 import toolcrib
 from tests.cli.conftest import Shell
+from toolcrib import Crib, ToolSpec
 from toolcrib.cli.app import COMMANDS
 
 ROOT = Path(__file__).parent.parent
@@ -69,6 +70,31 @@ def test_the_examples_of_a_page_run(name, tmp_path, monkeypatch):
             for command, shown in steps(block.body):
                 printed = run(command, tmp_path)
                 assert matches(shown, printed), f"$ {command}\nprints\n{printed}\nnot\n{shown}"
+
+
+def test_the_loop_of_the_readme_keeps_what_was_said_and_knows_renamed_tools(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Crib.open(".toolcrib") as crib:
+        crib.index_tools(ToolSpec(name="send.mail", server="mail", description="Send a mail."))
+    given: dict = {}
+    (loop, *_) = (b.body for b in blocks(ROOT / "README.md") if "def run(" in b.body)
+    exec(compile(loop, "README.md", "exec"), given)
+    asked, called = [], []
+
+    def ask_model(messages, tools):
+        asked.append([message["role"] for message in messages])
+        if len(asked) > 1:
+            return {"role": "assistant", "content": "done"}
+        call = {"function": {"name": tools[0]["function"]["name"], "arguments": "{}"}, "id": "1"}
+        return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+    def call_tool(tool, _arguments):
+        called.append(tool)
+        return "sent"
+
+    assert given["run"]("send a mail to Ana", ask_model, call_tool) == "done"
+    assert called == ["mail/send.mail"]
+    assert asked == [["user"], ["user", "assistant", "tool"]]
 
 
 def steps(body: str) -> list[tuple[str, str]]:

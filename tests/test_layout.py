@@ -105,6 +105,10 @@ def test_few_modules_are_imported_by_one_sibling_alone():
     assert len(alone) <= MAX_SINGLE_IMPORTER, alone
 
 
+def test_type_checkers_are_told_to_look_inside():
+    assert (ROOT / "toolcrib" / "py.typed").read_text() == ""
+
+
 def test_the_public_names():
     assert toolcrib.__all__ == [
         "And",

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from toolcrib import build
 from toolcrib.awaitable import in_thread
@@ -31,7 +31,7 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.retrieval.options import SearchKeywords, SearchOptions
-from toolcrib.router.decision_log import DecisionLog
+from toolcrib.router.decision_log import DecisionLog, FeedbackKeywords
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Identity, Store, StoreInfo
 from toolcrib.store.filters import Filter
@@ -312,7 +312,7 @@ class Crib:
         """Say how a call of a tool ended: `alternates` avoids what failed, and it is logged."""
         self.turns.report_outcome(decision_id, tool, outcome, took_ms=took_ms)
 
-    def feedback(self, decision_id: str, **said: Any) -> None:
+    def feedback(self, decision_id: str, **said: Unpack[FeedbackKeywords]) -> None:
         """Say what would have been right for a decision, in the fields of `Feedback`.
 
         Raises:

@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["machine", "versions"]
 
-PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "pydantic")
+PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")
 
 
 def machine() -> dict[str, Any]:

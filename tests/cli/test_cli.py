@@ -253,6 +253,20 @@ def test_doctor_is_content_with_a_healthy_index(indexed):
     assert "nothing is wrong" in indexed("doctor").stdout
 
 
+def test_doctor_says_what_is_off_without_the_extra_context(indexed, monkeypatch):
+    there = indexed.json("doctor")["context"]
+    monkeypatch.setitem(sys.modules, "phonenumbers", None)
+    monkeypatch.setitem(sys.modules, "py3langid", None)
+    off = indexed.json("doctor")
+    assert off["healthy"] is True
+    assert list(there) == list(off["context"]) == ["telephone numbers", "language of a turn"]
+    assert all("toolcrib[context]" in text for text in off["context"].values())
+    assert "toolcrib[context]" not in str(there)
+    done = indexed("doctor", "--json", TOOLCRIB_CONTEXT__REGION="DE")
+    assert done.returncode == 1
+    assert "context.region: DE" in json.loads(done.stdout)["problems"][0]["what"]
+
+
 def test_a_deep_check_finds_what_is_stored_and_is_not_what_the_text_gives(shell, settings):
     fine, other, reworded = (
         ToolSpec(name=name, description=f"Does what {name} is for: {words}.")

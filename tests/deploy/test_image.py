@@ -18,7 +18,7 @@ from toolcrib.settings import ServiceSettings, load_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-EXTRAS = {"service", "server", "mcp", "gateway", "client", "observe", "docs"}
+EXTRAS = {"service", "server", "mcp", "gateway", "client", "observe", "docs", "context"}
 
 Instructions = list[tuple[str, str]]
 

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 FILE = (ROOT / "deploy" / "requirements.txt").read_text("utf-8")
-EXTRAS = ["service", "server", "mcp", "gateway", "client", "observe", "docs"]
+EXTRAS = ["service", "server", "mcp", "gateway", "client", "observe", "docs", "context"]
 PINNED = dict(re.findall(r"^([\w.-]+)==(\S+)", FILE, re.MULTILINE))
 RENEW = re.search(r"^#\s+(uv pip compile .*)$", FILE, re.MULTILINE)
 

@@ -39,7 +39,7 @@ from toolcrib.encoders.onnx import (
     read_card,
     usable_cores,
 )
-from toolcrib.errors import EncoderError
+from toolcrib.errors import EncoderError, MissingExtraError
 from toolcrib.settings import EncoderSettings
 from toolcrib.training.export import Weights, export
 
@@ -425,8 +425,21 @@ def test_texts_are_cut_where_the_card_says_and_never_padded(folder: Path) -> Non
     tokenizer.enable_truncation(4)
     tokenizer.save(str(folder / "tokenizer.json"))
     read = open_model(folder, read_card(lay(folder, CARD))).tokenizer
-    assert read.encode("one two").tokens == ["[CLS]", "one", "two", "[SEP]"]
+    one, two = (tokenizer.token_to_id(word) for word in ("one", "two"))
+    assert read.encode("one two").ids[1:-1] == [one, two]
     assert len(read.encode("one two three four five six seven").ids) == CARD["max_tokens"]
+
+
+def test_a_tokenizer_of_another_kind_is_read_by_the_package_of_its_extra(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), "pre_tokenizer": None}))
+    card = read_card(lay(folder, CARD))
+    assert len(open_model(folder, card).tokenizer.encode("one").ids) == 3
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(MissingExtraError, match=r"toolcrib\[tokenizers\]"):
+        open_model(folder, card)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])

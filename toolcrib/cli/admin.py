@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -380,8 +381,15 @@ def _say(tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal])
 
 REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
 
-PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "pydantic")
-EXTRAS = ("mcp", "qdrant-client", "fastembed", "sentence-transformers", "langchain-core")
+PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")
+EXTRAS = (
+    "mcp",
+    "tokenizers",
+    "qdrant-client",
+    "fastembed",
+    "sentence-transformers",
+    "langchain-core",
+)
 
 
 @dataclass(slots=True)
@@ -412,6 +420,7 @@ def doctor(
     except ToolcribError as error:
         health.problem(str(error), "correct toolcrib.yaml or the variable")
     else:
+        _check_context(settings, health)
         if usable := _check_models(settings, health):
             _check_index(store or settings.store, usable, health, deep=deep)
     if json:
@@ -458,6 +467,25 @@ def _check_models(settings: Settings, health: Health) -> Settings | None:
 def _mending_model(error: ToolcribError, without: str) -> str:
     extra = isinstance(error, MissingExtraError) and f"pip install 'toolcrib[{error.extra}]'"
     return f"{extra or 'name a model that is there'}, or set {without}"
+
+
+READS_MORE = {
+    "phonenumbers": ("telephone numbers", "by every country's rules", "by their form"),
+    "py3langid": ("language of a turn", "told", "not told"),
+}
+"""What the extra `context` changes: by its modules, what it is about, with them and without."""
+
+
+def _check_context(settings: Settings, health: Health) -> None:
+    from toolcrib.router.context.entities import EntityFinder
+
+    facts = health.facts["context"] = {}
+    for module, (what, there, off) in READS_MORE.items():
+        facts[what] = there if find_spec(module) else f"{off} (pip install 'toolcrib[context]')"
+    try:
+        EntityFinder(region=settings.context.region)
+    except MissingExtraError as error:
+        health.problem(str(error), "pip install 'toolcrib[context]', or leave the region out")
 
 
 def _check_calibration(crib: Crib, health: Health) -> None:

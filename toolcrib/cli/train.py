@@ -136,10 +136,7 @@ def train(
     )
     with counting("reading") as listener:
         outcome = run(plan, load_settings(context.obj), listener)
-    if json:
-        print_json({"model": str(out), **asdict(outcome)})
-    else:
-        _show(plan, outcome)
+    _show(plan, outcome, json=json)
 
 
 def _settings(kind: ModelKind, loop: LoopSettings, layers: int, mix: float | None) -> Any:
@@ -186,7 +183,10 @@ def _unseen(names: list[str] | None) -> list[Any]:
     return [load(name) for name in names or ()]
 
 
-def _show(plan: TrainingPlan, outcome: TrainingResult) -> None:
+def _show(plan: TrainingPlan, outcome: TrainingResult, *, json: bool) -> None:
+    if json:
+        print_json({"model": str(plan.out), **asdict(outcome)})
+        return
     pairs, gone = sum(outcome.pairs.values()), sum(outcome.left_out_as_near_duplicates.values())
     out.print(
         f"[bold]{pairs:,} pairs[/] [dim]from {len(outcome.pairs)} sources; {gone:,} texts left "

@@ -42,7 +42,7 @@ from toolcrib.records.validation import in_words
 from toolcrib.retrieval.legs import check_query, has_words
 from toolcrib.retrieval.options import SearchKeywords, SearchOptions
 from toolcrib.router.collections import preset
-from toolcrib.router.decision_log import Feedback
+from toolcrib.router.decision_log import Feedback, FeedbackKeywords
 from toolcrib.router.recovery import RecoveryPolicy
 from toolcrib.store.base import Identity, StoreInfo
 from toolcrib.store.filters import Equals, Filter, filter_to_json, validate
@@ -276,7 +276,7 @@ class RemoteCrib:
         told = {"decision_id": decision_id, "tool": tool, "outcome": outcome, "took_ms": took_ms}
         self._transport.tell("POST", "/v1/outcomes", _given(told), repeatable=False)
 
-    def feedback(self, decision_id: str, **said: Any) -> None:
+    def feedback(self, decision_id: str, **said: Unpack[FeedbackKeywords]) -> None:
         """As `Crib.feedback`; not repeated where it may have got through."""
         try:
             checked = Feedback.model_validate(said)

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,10 +28,9 @@ from toolcrib.encoders.base import (
     unit_rows,
 )
 from toolcrib.encoders.loading import DIGEST_DIGITS, LoadOnce, open_session
+from toolcrib.encoders.wordpiece import WordPiece, is_wordpiece
 from toolcrib.errors import EncoderError
-
-if TYPE_CHECKING:
-    import tokenizers
+from toolcrib.extras import import_extra
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -224,7 +223,7 @@ class Model:
     """A model that is loaded: its tokenizer, which truncates, and its onnxruntime session."""
 
     folder: Path
-    tokenizer: tokenizers.Tokenizer
+    tokenizer: Any
     session: Any
     outputs: frozenset[str]
 
@@ -289,11 +288,18 @@ def read_card(folder: Path) -> Card:
     return read
 
 
-def _open_tokenizer(path: Path, max_tokens: int) -> tokenizers.Tokenizer:
-    from tokenizers import Tokenizer
-
+def _open_tokenizer(path: Path, max_tokens: int) -> Any:
+    """Ours for a BERT's WordPiece, else that of the package `tokenizers`, which reads all kinds."""
     try:
-        tokenizer: Any = Tokenizer.from_file(str(path))
+        document = json.loads(path.read_bytes())
+        if is_wordpiece(document):
+            return WordPiece(document, max_tokens)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EncoderError(f"{path} cannot be loaded: {error}") from error
+    feature = f"a model with a {document['model']['type']} tokenizer ({path.parent})"
+    tokenizers = import_extra("tokenizers", feature, "tokenizers")
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises plain Exception
         raise EncoderError(f"{path} cannot be loaded: {error}") from error
     tokenizer.no_padding()

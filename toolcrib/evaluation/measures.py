@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Any
 
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
+from toolcrib.encoders.wordpiece import WordPiece
 from toolcrib.errors import UnknownToolError
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.extras import import_extra
@@ -253,8 +254,10 @@ class PromptTokens:
     def __init__(self, tools: Iterable[ToolSpec]) -> None:
         specs = list(tools)
         definitions = [_definition(spec) for spec in specs]
-        encoded = _tokenizer().encode_batch_fast(definitions, add_special_tokens=False)
-        self._of_tool = {spec.id: len(one.ids) for spec, one in zip(specs, encoded, strict=True)}
+        tokenizer = _tokenizer()
+        marks = len(tokenizer.encode("").ids)
+        counts = (len(tokenizer.encode(each).ids) - marks for each in definitions)
+        self._of_tool = {spec.id: count for spec, count in zip(specs, counts, strict=True)}
         self.whole_registry = sum(self._of_tool.values())
 
     def count(self, ids: Iterable[str]) -> int:
@@ -280,11 +283,7 @@ def _definition(spec: ToolSpec) -> str:
 
 
 @lru_cache(maxsize=1)
-def _tokenizer() -> Any:
-    from tokenizers import Tokenizer
-
-    tokenizer: Any = Tokenizer.from_file(str(MODELS / DEFAULT_MODEL / "tokenizer.json"))
+def _tokenizer() -> WordPiece:
+    document = json.loads((MODELS / DEFAULT_MODEL / "tokenizer.json").read_bytes())
     # The encoder reads no further than some tokens; a prompt's bill does.
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
+    return WordPiece(document, None)

@@ -13,11 +13,11 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
+from typing import Any, BinaryIO, Protocol, TypedDict, cast, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -32,6 +32,7 @@ __all__ = [
     "FailureLog",
     "Failures",
     "Feedback",
+    "FeedbackKeywords",
     "JsonLinesLog",
     "decision_record",
     "feedback_record",
@@ -137,6 +138,18 @@ class Feedback(BaseModel):
         if not self.model_dump(exclude_none=True):
             raise ValueError("feedback needs at least one of its fields")
         return self
+
+
+class FeedbackKeywords(TypedDict, total=False):
+    """The fields of `Feedback`, as keywords of `feedback`."""
+
+    route: RouteKind | None
+    tools: Sequence[str] | None
+    collections: Sequence[str] | None
+    intent: str | None
+    domain: str | None
+    outcome: Outcome | None
+    note: str | None
 
 
 def open_log(settings: TelemetrySettings) -> DecisionLog | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+from toolcrib.router.context import phrases
 from toolcrib.router.context.phrases import language_of
 
 
@@ -32,3 +35,9 @@ def test_where_there_are_not_three_words_there_is_none(text):
 def test_addresses_and_code_have_no_say():
     text = "where is the file /srv/rechnungen/monat.txt and `das_ist_code()` at http://a.example/wo"
     assert language_of(text) == "en"
+
+
+def test_without_the_extra_no_language_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    monkeypatch.setattr(phrases, "_identifier", phrases._identifier.__wrapped__)
+    assert language_of("could you tell me where the invoices of last month are") is None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+from toolcrib.errors import MissingExtraError
 from toolcrib.records import Entity
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
@@ -33,9 +36,21 @@ def test_a_mail_address_has_a_host_with_a_top_level(text, expected):
     assert of_type("email", text) == expected
 
 
+@pytest.fixture(params=["by every country's rules", "by form"])
+def rules(request, monkeypatch):
+    """How telephone numbers are checked: with the extra `context`, and without."""
+    if request.param == "by form":
+        monkeypatch.setitem(sys.modules, "phonenumbers", None)
+
+
+@pytest.mark.usefixtures("rules")
 @pytest.mark.parametrize(
     ("text", "region", "expected"),
     [
+        ("+1 416-555-0142 or +919820012345", None, ["+1 416-555-0142", "+919820012345"]),
+        ("+0 123 456 789, +1 123 456 7890 and +12345678", None, []),
+        ("reach 212-055-0142", "CA", ["212-055-0142"]),
+        ("room 212-055-0142", "CA", []),
         ("+44 20 7946 0958 is his", None, ["+44 20 7946 0958"]),
         ("ask at (415) 555-2671", "US", ["(415) 555-2671"]),
         ("ask at (415) 555-2671", None, []),
@@ -50,6 +65,13 @@ def test_a_mail_address_has_a_host_with_a_top_level(text, expected):
 )
 def test_a_telephone_number_is_valid_or_said_to_be_one(text, region, expected):
     assert of_type("phone", text, region) == expected
+
+
+def test_a_region_whose_rules_are_not_installed_is_an_error_that_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "phonenumbers", None)
+    EntityFinder(region="US")
+    with pytest.raises(MissingExtraError, match=r"context.region: DE .*'toolcrib\[context\]'"):
+        EntityFinder(region="DE")
 
 
 @pytest.mark.parametrize(

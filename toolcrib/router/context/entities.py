@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from types import MappingProxyType
 
+from toolcrib.extras import require_extra
 from toolcrib.records import Entity
 from toolcrib.router.context.phrases import PhraseIndex, listed, split_words
-from toolcrib.router.context.pii import personal_entities, secrets
+from toolcrib.router.context.pii import NORTH_AMERICA, personal_entities, secrets
 
 __all__ = ["MAX_CHARS", "EntityFinder", "dates", "head_of", "pattern_entities"]
 
@@ -273,6 +274,9 @@ class EntityFinder:
     packages and services, found as type `tool`. Both match on word borders, whatever the case.
     `region` is the country (ISO 3166, `DE`) whose telephone numbers are also known without its
     code; None: only where a word says that they are telephone numbers.
+
+    Raises:
+        MissingExtraError: numbers of this region are known with the extra `context` alone.
     """
 
     def __init__(
@@ -287,6 +291,8 @@ class EntityFinder:
         self._gazetteers = PhraseIndex(given)
         self._names = PhraseIndex(tools)
         self._region = region
+        if region is not None and region not in NORTH_AMERICA:
+            require_extra("phonenumbers", f"context.region: {region}", "context")
 
     def find(self, text: str) -> tuple[Entity, ...]:
         """The entities of the text's head by their start; none lies over another.

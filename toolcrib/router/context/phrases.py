@@ -22,6 +22,7 @@ __all__ = [
     "TextWords",
     "language_of",
     "listed",
+    "lists",
     "singular",
     "split_words",
     "spoken_words",
@@ -35,14 +36,15 @@ _ONE_S = re.compile(r"(?<=[^s'])s\Z")
 
 
 @cache
-def _lists() -> dict[str, list[str]]:
+def lists() -> dict[str, Any]:
+    """What entities are told by, from `presets/entities.yaml`."""
     text = (Path(__file__).with_name("presets") / "entities.yaml").read_text(encoding="utf-8")
     return yaml.safe_load(text)
 
 
 def listed(name: str) -> list[str]:
-    """A list that entities are told by, from `presets/entities.yaml`."""
-    return _lists()[name]
+    """One of these that is a list."""
+    return lists()[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +185,20 @@ def spoken_words(word: str) -> int:
 
 
 def language_of(text: str) -> str | None:
-    """The language as ISO 639-1; None for less than three words, or where it cannot be told."""
+    """The language as ISO 639-1; None for less than three words, or where it cannot be told.
+
+    Without the extra `context` it never can.
+    """
     prose = _NO_PROSE.sub(" ", text[:MAX_LANGUAGE_CHARS])
     if (
         len(_PROSE_WORD.findall(prose)) < MIN_PROSE_WORDS
         and len(_SPACELESS.findall(prose)) < MIN_PROSE_WORDS
     ):
         return None
-    language, probability = _identifier().classify(prose)
+    identifier = _identifier()
+    if identifier is None:
+        return None
+    language, probability = identifier.classify(prose)
     return language if probability >= MIN_PROBABILITY else None
 
 
@@ -198,7 +206,10 @@ def language_of(text: str) -> str | None:
 def _identifier() -> Any:
     from importlib import import_module
 
-    langid: Any = import_module("py3langid.langid")
+    try:
+        langid: Any = import_module("py3langid.langid")
+    except ImportError:
+        return None
     identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
     identifier.set_languages(LANGUAGES)
     return identifier

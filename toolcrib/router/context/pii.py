@@ -9,24 +9,25 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from toolcrib.records import Entity
 from toolcrib.records.scope import SENSITIVITIES, Sensitivity
-from toolcrib.router.context.phrases import Match, listed
+from toolcrib.router.context.phrases import Match, listed, lists
 
-__all__ = ["PERSONAL", "Grade", "graded", "personal_entities", "secrets"]
+__all__ = ["NORTH_AMERICA", "PERSONAL", "Grade", "graded", "personal_entities", "secrets"]
 
 
 MAX_KEY_CHARS = 2_000
-"""Some formats cost the square of a run's length; no key is longer."""
+"""Of a run without white space so much is looked at; no key is longer."""
 
 _RUN = re.compile(r"(?<!\S)\S{12,}")
 """A run without white space that may hold a key: few words of prose are as long."""
 
 _REST = re.compile(r"[\w+/=~-]*(?:\.[\w+/=~-]+)*")
 """What belongs to a key beyond the part that makes it known, as a token's signature does."""
+
+_FORMATS = re.compile("|".join(listed("secret_formats")))
 
 _IN_URL = re.compile(r"://[^\s:/@]{1,64}:([^\s@/]{1,128})@")
 
@@ -36,7 +37,7 @@ _PREFIXED = re.compile(
     r"|sk_test_[A-Za-z0-9]{16,100}|ya29\.[\w-]{20,200}"
     r"|eyJ[\w-]{8,2000}={0,2}\.[\w-]{4,4000}={0,2}(?:\.[\w-]{0,2000})?)(?![\w-])"
 )
-"""Formats that the plugins do not know, and JSON web tokens, which cost theirs a square."""
+"""Keys that stand in prose as well, and JSON web tokens."""
 
 _BLOCK = re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-\d")
 
@@ -89,26 +90,14 @@ def _known_formats(text: str) -> Iterator[Entity]:
     joined = " ".join(run[0][:MAX_KEY_CHARS] for run in runs)
     # Where each run begins in what was joined: one search for each format, not one for each run.
     begins = [0, *itertools.accumulate(min(len(run[0]), MAX_KEY_CHARS) + 1 for run in runs)]
-    for pattern in _formats() if runs else ():
-        for found in pattern.finditer(joined):
-            key = found[0].strip(' "=:')
-            begin = found.start() + found[0].index(key)
-            run = bisect.bisect_right(begins, begin) - 1
-            start = runs[run].start() + begin - begins[run]
-            end = _REST.match(text, start + len(key)).end()  # pyright: ignore[reportOptionalMemberAccess]
-            yield Entity("secret", text[start:end], start, end)
-
-
-@cache
-def _formats() -> tuple[re.Pattern[str], ...]:
-    from importlib import import_module
-
-    patterns: list[re.Pattern[str]] = []
-    for name in listed("secret_formats"):
-        module, _, kind = name.partition(".")
-        plugin: Any = getattr(import_module(f"detect_secrets.plugins.{module}"), kind)
-        patterns += plugin.denylist
-    return tuple(patterns)
+    end = 0
+    for found in _FORMATS.finditer(joined):
+        run = bisect.bisect_right(begins, found.start()) - 1
+        start = runs[run].start() + found.start() - begins[run]
+        if start < end:
+            continue  # inside the key before, whose end would be looked for again
+        end = _REST.match(text, start + len(found[0])).end()  # pyright: ignore[reportOptionalMemberAccess]
+        yield Entity("secret", text[start:end], start, end)
 
 
 def _looks_secret(value: str, *, in_prose: bool) -> bool:
@@ -147,10 +136,13 @@ _MAESTRO_LENGTHS = range(12, 20)
 _IBAN = re.compile(
     r"(?<!\w)[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?(?!\w)", re.IGNORECASE
 )
+_IBAN_LENGTHS: dict[str, int] = lists()["iban_lengths"]
 _SSN = re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")
 _SSN_NAMED = re.compile(
     r"\b(?:ssn|social security)[^\d\n]{0,20}(\d{3}[ -]?\d{2}[ -]?\d{4})(?![\w-])", re.IGNORECASE
 )
+_GIVEN_SSN = re.compile(r"(?!000|666|9|078051120|457555462|219099999)\d{3}(?!00)\d{2}(?!0000)\d{4}")
+"""Areas, groups and serials that are given, without three that advertisements made known."""
 
 _IPV4 = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2})?(?![\w-]|\.\d)")
 _IPV6 = re.compile(
@@ -174,6 +166,11 @@ _GROUPED = re.compile(r"\d[ ().\-/]+\d")
 _NATIONAL = re.compile(r"\(?0\d{1,4}\)?[ /-](?:\d[ -]?){5,9}")
 """The trunk digit of many countries, a group, and the rest."""
 
+NORTH_AMERICA = frozenset({"US", "CA"})
+"""Regions whose numbers are known by their form."""
+
+_AMERICAN = re.compile(r"\(?[2-9]\d{2}\)?[ .-]{0,2}[2-9]\d{2}[ .-]?\d{4}")
+_MIN_INTERNATIONAL_DIGITS, _MIN_UNGROUPED_DIGITS = 9, 11
 _MIN_PHONE_DIGITS, _MAX_PHONE_DIGITS = 7, 15
 
 _STREET = "|".join(listed("streets"))
@@ -208,33 +205,41 @@ def personal_entities(text: str, region: str | None) -> Iterator[Entity]:
 
 def _cards(text: str) -> Iterator[Entity]:
     """Payment cards: an issuer's first digits, a length that it uses, and the right check digit."""
-    from stdnum import luhn
-
     for found in _CARD.finditer(text):
         number = re.sub(r"\D", "", found[0])
         lengths = _CARD_LENGTHS.get(number[0], _MAESTRO_LENGTHS if number[0] in "56" else ())
-        if len(number) in lengths and luhn.is_valid(number):
+        if len(number) in lengths and _has_check_digit(number):
             yield _entity("card", found)
 
 
-def _ibans(text: str) -> Iterator[Entity]:
-    from stdnum import iban
+def _has_check_digit(number: str) -> bool:
+    """Luhn's: every second digit from the right doubled, the sum of all digits ends in 0."""
+    doubled = (sum(divmod(2 * int(digit), 10)) for digit in number[-2::-2])
+    return (sum(map(int, number[-1::-2])) + sum(doubled)) % 10 == 0
 
+
+def _ibans(text: str) -> Iterator[Entity]:
     for found in _IBAN.finditer(text):
         # A word may follow that looks like the last group: try without it.
         for end in {found.end(), found.start() + found[0].rfind(" ")}:
             span = text[found.start() : end]
-            if end > found.start() and iban.is_valid(span, check_country=False):
+            if end > found.start() and _is_iban(span):
                 yield Entity("iban", span, found.start(), end)
                 break
 
 
-def _social_security(text: str) -> Iterator[Entity]:
-    from stdnum.us import ssn
+def _is_iban(text: str) -> bool:
+    """Whether it is as long as those of its country, and 1 modulo 97 (ISO 13616)."""
+    number = text.replace(" ", "").upper()
+    if not number.isascii() or len(number) != _IBAN_LENGTHS.get(number[:2]):
+        return False
+    return int("".join(str(int(char, 36)) for char in number[4:] + number[:4])) % 97 == 1
 
+
+def _social_security(text: str) -> Iterator[Entity]:
     for found in itertools.chain(_SSN.finditer(text), _SSN_NAMED.finditer(text)):
         group = found.re.groups
-        if ssn.is_valid(re.sub(r"\D", "", found[group])):
+        if _GIVEN_SSN.fullmatch(re.sub(r"\D", "", found[group])):
             yield Entity("ssn", found[group], found.start(group), found.end(group))
 
 
@@ -253,6 +258,8 @@ def _machines(text: str) -> Iterator[Entity]:
 def _phones(text: str, region: str | None) -> Iterator[Entity]:
     """Telephone numbers: valid ones of the region or with a country's code, or named as such.
 
+    Without the extra `context` a number is valid by its form.
+
     A bare run of digits is one only where a word before it says so: it may be any id.
     """
     for found in itertools.islice(_PHONE.finditer(text), MAX_PHONE_CANDIDATES):
@@ -268,10 +275,23 @@ def _phones(text: str, region: str | None) -> Iterator[Entity]:
 
 
 def _is_valid_phone(number: str, region: str | None) -> bool:
-    import phonenumbers
-
+    try:
+        import phonenumbers
+    except ImportError:
+        return _has_phone_form(number, region)
     found = phonenumbers.PhoneNumberMatcher(number, region)
     return any(match.raw_string.strip() == number for match in found)
+
+
+def _has_phone_form(number: str, region: str | None) -> bool:
+    """Whether it is written as numbers with a country's code are, or as in North America."""
+    digits = re.sub(r"\D", "", number)
+    if "+" not in number:
+        return region in NORTH_AMERICA and _AMERICAN.fullmatch(number) is not None
+    if digits.startswith("1"):
+        return _AMERICAN.fullmatch(digits[1:]) is not None
+    least = _MIN_INTERNATIONAL_DIGITS if _GROUPED.search(number) else _MIN_UNGROUPED_DIGITS
+    return not digits.startswith("0") and len(digits) >= least
 
 
 def _entity(kind: str, found: re.Match[str]) -> Entity:

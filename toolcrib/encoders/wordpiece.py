@@ -1,0 +1,207 @@
+"""WordPiece tokenizer: texts to the tokens of a BERT, as its `tokenizer.json` describes them.
+
+The package `tokenizers` does the same, and far more; it brings eleven others, the client of a hub
+among them, for a tenth of a millisecond a text.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any, TypeAlias
+
+__all__ = ["WordPiece", "WordPieceTokens", "is_wordpiece"]
+
+MAX_WORD_CHARS = 100
+CACHED_WORDS = 2**16
+PREFIX = "##"
+"""What a token that goes on with a word begins with."""
+
+_CHINESE = (
+    *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F)),
+    *((0x2B740, 0x2B81F), (0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
+)
+"""As BERT has them: the gaps are its own."""
+
+_ASCII_MARKS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+_UNSEEN = frozenset({"Cc", "Cf", "Co"})
+"""Of what is no character yet BERT makes an unknown word."""
+
+_MODEL = {
+    "type": "WordPiece",
+    "continuing_subword_prefix": PREFIX,
+    "max_input_chars_per_word": MAX_WORD_CHARS,
+}
+_NORMALIZER = {"type": "BertNormalizer", "clean_text": True}
+_PARTS = ("normalizer", "pre_tokenizer", "post_processor")
+_WORD = re.compile(r"[^ ]+")
+_PLAIN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+
+_Token: TypeAlias = tuple[int, int, int]
+"""Its number, and where in the text it begins and ends."""
+
+
+def is_wordpiece(document: Mapping[str, Any]) -> bool:
+    """Whether a `tokenizer.json` is one that this module reads as it is meant."""
+    parts: list[Mapping[str, Any]] = [document[part] or {} for part in _PARTS]
+    normalizer, words, processor = parts
+    return (
+        document["model"].items() >= _MODEL.items()
+        and normalizer.items() >= _NORMALIZER.items()
+        and words.get("type") == "BertPreTokenizer"
+        and _ends(processor) is not None
+        and all(each.items() >= _PLAIN.items() for each in document["added_tokens"])
+    )
+
+
+def _ends(processor: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The tokens before a text and behind it; None where a model has others."""
+    if processor.get("type") == "BertProcessing":
+        return processor["cls"][1], processor["sep"][1]
+    if processor.get("type") != "TemplateProcessing":
+        return None
+    pieces = [next(iter(piece.values()))["id"] for piece in processor["pair"]]
+    if len(pieces) != 5 or pieces[1::2] != ["A", "B"] or pieces[2] != pieces[4]:  # noqa: PLR2004
+        return None
+    known = processor["special_tokens"]
+    first, last = (known[pieces[place]]["ids"] for place in (0, 2))
+    return (first[0], last[0]) if len(first) == len(last) == 1 else None
+
+
+class _Characters(dict[int, str]):
+    """What becomes of each character: cleaned, folded, and with spaces around what stands alone."""
+
+    def __init__(self, *, chinese: bool, accents: bool, cased: bool) -> None:
+        super().__init__()
+        self._chinese = chinese
+        self._accents = accents
+        self._cased = cased
+
+    def __missing__(self, code: int) -> str:
+        self[code] = made = self._made(chr(code))
+        return made
+
+    def _made(self, char: str) -> str:
+        if char not in "\t\n\r" and (char == "\ufffd" or unicodedata.category(char) in _UNSEEN):
+            return ""
+        if char.isspace():
+            return " "
+        alone = self._chinese and any(first <= ord(char) <= last for first, last in _CHINESE)
+        if not self._accents:
+            parts = unicodedata.normalize("NFD", char)
+            char = "".join(part for part in parts if unicodedata.category(part) != "Mn")
+        if not self._cased:
+            char = "".join(map(str.lower, char))
+        return f" {char} " if alone else "".join(map(_set_apart, char))
+
+
+def _set_apart(char: str) -> str:
+    is_mark = char in _ASCII_MARKS or unicodedata.category(char).startswith("P")
+    return f" {char} " if is_mark else char
+
+
+@dataclass(frozen=True, slots=True)
+class WordPieceTokens:
+    """A text's tokens, and where in the text each begins and ends; marks lie at no place."""
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+
+
+class WordPiece:
+    """Cuts texts into at most `max_tokens` tokens, the marks around them included (None: all).
+
+    Raises:
+        KeyError, TypeError: the document lacks something; see `is_wordpiece`.
+    """
+
+    def __init__(self, document: Mapping[str, Any], max_tokens: int | None) -> None:
+        normalizer, model = document["normalizer"], document["model"]
+        cased = not normalizer["lowercase"]
+        strips = normalizer["strip_accents"]
+        self._characters = _Characters(
+            chinese=normalizer["handle_chinese_chars"],
+            accents=cased if strips is None else not strips,
+            cased=cased,
+        )
+        self._ids: dict[str, int] = model["vocab"]
+        self._unknown = self._ids[model["unk_token"]]
+        self._longest = max(map(len, self._ids))
+        self._named = {each["content"]: each["id"] for each in document["added_tokens"]}
+        longest_first = sorted(self._named, key=len, reverse=True)
+        self._names = re.compile(f"({'|'.join(map(re.escape, longest_first)) or '(?!)'})")
+        self._first, self._last = _ends(document["post_processor"]) or (0, 0)
+        self._max_tokens = max_tokens
+        self._pieces = lru_cache(CACHED_WORDS)(self._cut)
+
+    def encode(self, text: str, pair: str | None = None) -> WordPieceTokens:
+        """The tokens of a text, or of a pair: what is too long is cut, of a pair the longer one."""
+        room = None if self._max_tokens is None else self._max_tokens - (2 if pair is None else 3)
+        if pair is None:
+            parts = [list(islice(self._tokens(text), room))]
+        else:
+            parts = _shortened(list(self._tokens(text)), list(self._tokens(pair)), room)
+        found: list[_Token] = [(self._first, 0, 0)]
+        for part in parts:
+            found += [*part, (self._last, 0, 0)]
+        return WordPieceTokens([token[0] for token in found], [token[1:] for token in found])
+
+    def _tokens(self, text: str) -> Iterator[_Token]:
+        end = 0
+        for part in self._names.split(text):
+            start, end = end, end + len(part)
+            if part in self._named:
+                yield self._named[part], start, end
+            else:
+                yield from self._tokens_of_words(part, start)
+
+    def _tokens_of_words(self, text: str, start: int) -> Iterator[_Token]:
+        made = text.translate(self._characters)
+        # Where in the text each character of what was made of it came from.
+        origin = range(start, start + len(text))
+        if len(made) != len(text) or not text.isascii():
+            lengths = (len(self._characters[ord(char)]) for char in text)
+            origin = [start + at for at, length in enumerate(lengths) for _ in range(length)]
+        for word in _WORD.finditer(made):
+            at = word.start()
+            # What is no word is not kept either: it may be as long as the text.
+            cut = self._pieces if len(word[0]) <= MAX_WORD_CHARS else self._whole
+            for token, length in cut(word[0]):
+                yield token, origin[at], origin[at + length - 1] + 1
+                at += length
+
+    def _cut(self, word: str) -> tuple[tuple[int, int], ...]:
+        """A word's tokens and their lengths: the longest that fits first; all or none."""
+        found: list[tuple[int, int]] = []
+        start = 0
+        while start < len(word):
+            prefix = PREFIX if start else ""
+            for end in range(min(len(word), start + self._longest), start, -1):
+                token = self._ids.get(prefix + word[start:end])
+                if token is not None:
+                    break
+            else:
+                return self._whole(word)
+            found.append((token, end - start))
+            start = end
+        return tuple(found)
+
+    def _whole(self, word: str) -> tuple[tuple[int, int], ...]:
+        return ((self._unknown, len(word)),)
+
+
+def _shortened(first: list[_Token], second: list[_Token], room: int | None) -> list[list[_Token]]:
+    """Both cut to `room` tokens in all: the longer one, or to halves where neither is short."""
+    if room is None:
+        return [first, second]
+    short, long = sorted((len(first), len(second)))
+    long = min(long, max(short, room - short))
+    if short + long > room:
+        short, long = room // 2, room - room // 2
+    if len(first) > len(second):
+        short, long = long, short
+    return [first[:short], second[:long]]
