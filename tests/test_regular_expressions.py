@@ -242,7 +242,7 @@ def test_every_pattern_is_linear():
 
 @pytest.mark.parametrize(
     "regex",
-    ["a*b", "(?:a|a)*b", r" *\n", r"\w+(?:-\w+)+", "<.*?>", r"(?s)/\*.*?\*/", "x(?=a+b)"],
+    ["a*b", r" *\n", r"\w+(?:-\w+)+", "<.*?>", r"(?s)/\*.*?\*/"],
 )
 def test_a_pattern_that_is_not_linear_is_found(regex):
     pattern = re.compile(regex)
