@@ -62,7 +62,7 @@ def audit(spec: ToolSpec) -> list[Finding]:
         found += ((text, sign) for text in texts for sign in _in_code(text.text, topic))
     if "<" in everything or "]:" in everything:
         found += ((text, sign) for text in texts for sign in _out_of_sight(text.text, topic))
-    found = [*_strengthened(found), *_in_statements(spec)]
+    found = [*_strengthened(found), *_in_statements(spec), *_in_parameters(spec, texts)]
     # One finding for each rule and place: the worst.
     worst: dict[tuple[str, str], Finding] = {}
     by_severity = sorted(found, key=lambda one: -SEVERITIES.index(one[1].severity))
@@ -113,6 +113,71 @@ def _in_statements(spec: ToolSpec) -> Iterator[tuple[ToolText, Sign]]:
         shown = statement.sentence or statement.parameter
         why = f"{WHYS[kind]} ({1 - verdict[0]:.0%} sure)"
         yield ToolText(statement.place, shown), Sign(kind, severity, visible(shown), why)
+
+
+_SECRETS = r"(?:api keys?|tokens?|credentials|passwords|secrets)"
+_INNER = {
+    "the model's name": (
+        r"\b(?:llm|(?:ai|language) models?)\b.{0,40}\b(?:name|version|identifi\w+|vendor)\b"
+        r"|\b(?:name|version|identif\w+)\b.{0,30}\b(?:(?:llm|model|assistant|agent)\b.{0,20}"
+        r"\b(?:call\w*|using|you|version)\b|llm\b|language model\b|your model\b)"
+    ),
+    "its instructions": (
+        r"\b(?:system|developer|initial|original|hidden|full|llm) (?:prompt|message|instruction)s?\b"
+        r"|\binstructions? (?:that )?(?:you|given|were)\b"
+        r"|\byour (?:\w+ )?(?:instructions|prompt|guidelines|system message)\b"
+    ),
+    "the conversation": (
+        r"\b(?:conversation|chat|dialogu?e?|tool call) (?:history|log|transcript|so far|context)\b"
+        r"|\b(?:previous|earlier|prior|past|all|full|entire|whole|complete)\b.{0,25}"
+        r"\b(?:messages|conversation|chat|dialog(?:ue)?|transcript|turns|tool calls)\b"
+        r"|\bcontext window\b"
+    ),
+    "its reasoning": (
+        r"\bchain of thoughts?\b|\breasoning (?:that|which) led\b|\b(?:agent|stored) memor\w+"
+        r"|\byour (?:\w+ )?(?:reasoning|thoughts?|thinking|rationale)\b"
+    ),
+    "its other tools": (
+        r"\b(?:list|names?|inventory|all|other)\b.{0,25}\b(?:tools|functions|plugins|mcp servers)\b"
+        r".{0,50}\b(?:available|you|your|client|model|agent|configured|connected)\b"
+    ),
+    "the machine's settings": (
+        r"\benvironment variables?\b.{0,40}\b(?:client|host|user|process|agent|current|all|session)\b"
+        r"|\b(?:client|agent|mcp) config\w*\b.{0,40}\b(?:client|agent|mcp)\b"
+    ),
+    "secrets or a person's data": (
+        r"\beverything (?:you|that is|that you)?.{0,10}\bknown? (?:about|of) the (?:user|person)\b"
+        rf"|\b(?:any|all)\b.{{0,20}}\b{_SECRETS}\b.{{0,40}}"
+        r"\b(?:known|session|conversation|environment)\b"
+        rf"|\b{_SECRETS}\b.{{0,40}}\b(?:for|of) other (?:services|servers|tools)\b"
+    ),
+}
+INNER = {what: re.compile(regex) for what, regex in _INNER.items()}
+"""What is a model's, a client's or a user's own: a parameter that asks for it wants it out."""
+
+ITS_BUSINESS = re.compile(
+    r"llm|gpt|claude|gemini|openai|anthropic|chat|convers|prompt|assistant|agent|model|completion"
+    r"|messag|memory|think|reason|dialog|slack|discord|telegram|session|thread|mcp|tool|\bbot|\benv"
+    r"|deploy|config|instruct|inbox|\bcall|\bai\b"
+)
+"""What tools are about that honestly ask for such things."""
+
+
+def _in_parameters(spec: ToolSpec, texts: list[ToolText]) -> Iterator[tuple[ToolText, Sign]]:
+    """Parameters that ask for what is within the model, in tools that have no business there."""
+    about = f"{words_of(spec.server)} {words_of(spec.name)} {spec.category} {spec.description}"
+    if ITS_BUSINESS.search(about.lower()):
+        return
+    names = {text.place: text for text in texts if text.is_name and ".properties." in text.place}
+    for text in texts:
+        owner = names.get(text.place.removesuffix(".description"))
+        if owner is not None and text.place.startswith("input_schema"):
+            said = "" if text is owner else normalise(text.text)
+            asked = f"{words_of(owner.text)} {said}".lower()
+            for what, pattern in INNER.items():
+                if pattern.search(asked):
+                    shown = visible(said or owner.text)
+                    yield text, Sign("harvest", "warning", shown, f"it asks for {what}")
 
 
 def _in_code(text: str, topic: str) -> Iterator[Sign]:
