@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -21,8 +22,30 @@ from toolcrib import build
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Held, Quarantine
-from toolcrib.cli.options import GATEWAY_STORE, Json, Servers, StoreOption, Tags
-from toolcrib.cli.output import err, out, print_either, print_health, print_json, table_of
+from toolcrib.cli.completion import complete_collections, complete_held, complete_keys
+from toolcrib.cli.options import (
+    GATEWAY_STORE,
+    Json,
+    Servers,
+    StoreOption,
+    Tags,
+    Url,
+    read_tools,
+    remote_crib,
+    service_of,
+)
+from toolcrib.cli.output import (
+    count_of,
+    err,
+    notes,
+    out,
+    print_either,
+    print_health,
+    print_json,
+    print_table,
+    table_of,
+)
+from toolcrib.cli.progress import WorkStep, working
 from toolcrib.crib import Crib
 from toolcrib.errors import (
     CalibrationError,
@@ -40,7 +63,6 @@ from toolcrib.errors import (
     nearest,
 )
 from toolcrib.indexers.audit import Finding, audit_all, blocks
-from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
 from toolcrib.records.codec import as_json
@@ -63,10 +85,17 @@ Spaces: TypeAlias = Annotated[
     typer.Option(help="A namespace that it is for, '*' for all; default: default; repeatable."),
 ]
 Collections: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help="Only this collection; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        autocompletion=complete_collections, help="Only this collection; may be repeated."
+    ),
 ]
 Ceiling: TypeAlias = Annotated[
-    str | None, typer.Option(help=f"Nothing above: {', '.join(SENSITIVITIES)}.")
+    str | None,
+    typer.Option(
+        autocompletion=lambda: list(SENSITIVITIES),
+        help=f"Nothing above: {', '.join(SENSITIVITIES)}.",
+    ),
 ]
 Write: TypeAlias = Annotated[bool, typer.Option("--write", help="It may also write.")]
 Days: TypeAlias = Annotated[
@@ -109,8 +138,8 @@ def create(
     if json:
         print_json({"key": key.as_dict(time.time()), "text": text})
     else:
-        err.print(f"key {key.id} for {escape(key.name)}; it is shown this once:", soft_wrap=True)
-        out.print(text, soft_wrap=True)
+        err.print(f"key {key.id} for {escape(key.name)}; it is shown this once:")
+        out.print(text)
 
 
 @app.command("list")
@@ -127,7 +156,12 @@ def list_keys(context: typer.Context, store: StoreOption = None, json: Json = Fa
 @app.command("revoke")
 def revoke(
     context: typer.Context,
-    key: Annotated[str, typer.Argument(help="The key's id, as `toolcrib keys list` shows it.")],
+    key: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=complete_keys, help="The key's id, as `toolcrib keys list` shows it."
+        ),
+    ],
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
@@ -175,8 +209,8 @@ def _print_keys(keys: list[dict[str, Any]]) -> None:
             (key["expires_at"] or "never")[:10],
             escape(_limits(grant)),
         )
-    out.print(table)
-    out.print(f"[dim]{len(keys)} keys[/]")
+    print_table(table)
+    notes.print(f"[dim]{count_of(len(keys), 'key')}[/]")
 
 
 def _limits(grant: dict[str, Any]) -> str:
@@ -191,7 +225,10 @@ def _limits(grant: dict[str, Any]) -> str:
 def approve(
     context: typer.Context,
     tools: Annotated[
-        list[str] | None, typer.Argument(help="Ids of held tools; none: show what is held.")
+        list[str] | None,
+        typer.Argument(
+            autocompletion=complete_held, help="Ids of held tools; none: show what is held."
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that is held.")] = False,
     digest: Annotated[
@@ -311,7 +348,7 @@ def _show(held: Sequence[Held], *, json: bool) -> None:
 
 
 def _print_held(held: Held) -> None:
-    out.print(f"[bold]{escape(held.tool_id)}[/]  [dim]{escape(held.reason)}[/]", soft_wrap=True)
+    out.print(f"[bold]{escape(held.tool_id)}[/]  [dim]{escape(held.reason)}[/]")
     out.print(f"[dim]digest[/] {held.digest}")
     print_findings(list(held.findings))
 
@@ -325,21 +362,29 @@ MAX_SHOWN = 50
 def audit(
     sources: Annotated[
         list[str],
-        typer.Argument(help="Files, folders, module:attribute, MCP server URLs, stdio:COMMAND."),
+        typer.Argument(
+            help="Files, folders, module:attribute, MCP server URLs, stdio:COMMAND; -: input."
+        ),
     ],
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 when anything at all was found.")
+        bool, typer.Option("--strict", help="Exit with 1 when anything was found, or refused.")
     ] = False,
     json: Json = False,
 ) -> None:
     """Look for hidden text, orders to the model, requests for secrets and borrowed names.
 
-    Nothing is indexed. The exit code is 1 when a tool would be held back.
+    Nothing is indexed. The exit code is 1 when a tool would be held back, and when a source holds
+    none that could be read.
     """
-    found = [item for source in sources for _, item in tool_entries(source, None, None)]
-    tools = [item for item in found if isinstance(item, ToolSpec)]
-    refused = [item for item in found if isinstance(item, Refusal)]
-    findings = audit_all(tools)
+    with working("reading the sources") as tell:
+        read = {source: [item for _, item in read_tools([source])] for source in sources}
+        found = list(chain.from_iterable(read.values()))
+        tools = [item for item in found if isinstance(item, ToolSpec)]
+        refused = [item for item in found if isinstance(item, Refusal)]
+        tell(WorkStep(f"auditing {count_of(len(tools), 'tool')}"))
+        findings = audit_all(tools)
+    # Who names a source wants to know of its tools: a name without any is a mistake.
+    is_unread = any(not any(isinstance(i, ToolSpec) for i in items) for items in read.values())
     if json:
         shown = [as_json(finding) for finding in findings]
         unread = [{"source": r.source, "place": r.place, "reason": r.reason} for r in refused]
@@ -347,7 +392,7 @@ def audit(
     else:
         print_findings(findings)
         _say(tools, findings, refused)
-    if blocks(findings) or (strict and findings) or not tools:
+    if blocks(findings) or (strict and (findings or refused)) or is_unread:
         raise typer.Exit(EXIT_NOT_CLEAN)
 
 
@@ -360,13 +405,14 @@ def print_findings(findings: list[Finding]) -> None:
     table = table_of()
     for column in ("severity", "tool", "place", "found", "why"):
         table.add_column(column, overflow="fold")
-    for each in ordered[:MAX_SHOWN]:
+    shown = ordered[:MAX_SHOWN] if out.is_terminal else ordered
+    for each in shown:
         severity = f"[{COLOURS[each.severity]}]{each.severity}[/]"
         texts = map(escape, (each.tool, each.place, each.excerpt, each.why))
         table.add_row(severity, *texts)
-    out.print(table)
-    if len(ordered) > MAX_SHOWN:
-        out.print(f"... and {len(ordered) - MAX_SHOWN} more; --json lists all")
+    print_table(table)
+    if len(ordered) > len(shown):
+        out.print(f"... and {len(ordered) - len(shown)} more; --json lists all")
 
 
 def _say(tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal]) -> None:
@@ -375,7 +421,7 @@ def _say(tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal])
         err.print(f"[yellow]cannot be read[/] {escape(where)}: {escape(refusal.reason)}")
     worst = Counter(finding.severity for finding in findings)
     counted = ", ".join(f"{worst[name]} {name}" for name in COLOURS if worst[name])
-    out.print(f"{len(tools):,} tools: {counted or 'nothing was found'}")
+    out.print(f"{count_of(len(tools), 'tool')}: {counted or 'nothing was found'}")
 
 
 REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
@@ -399,6 +445,7 @@ class Health:
 def doctor(
     context: typer.Context,
     store: StoreOption = None,
+    url: Url = None,
     deep: Annotated[
         bool, typer.Option("--deep", help="Encode all anew, and compare it with what is stored.")
     ] = False,
@@ -412,7 +459,10 @@ def doctor(
     except ToolcribError as error:
         health.problem(str(error), "correct toolcrib.yaml or the variable")
     else:
-        if usable := _check_models(settings, health):
+        service = service_of(settings, store, url)
+        if service is not None:
+            _check_service(service, settings, health)
+        elif usable := _check_models(settings, health):
             _check_index(store or settings.store, usable, health, deep=deep)
     if json:
         print_json({"healthy": not health.problems, "problems": health.problems, **health.facts})
@@ -430,6 +480,21 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "not installed"
     return found
+
+
+def _check_service(url: str, settings: Settings, health: Health) -> None:
+    facts: dict[str, Any] = {"url": url}
+    health.facts["service"] = facts
+    try:
+        with remote_crib(url, settings) as crib:
+            info, identity = crib.info()
+            collections = {each.name: passages for each, passages in crib.list_collections()}
+    except ToolcribError as error:
+        health.problem(str(error), "toolcrib serve, another --url, or another TOOLCRIB_API_KEY")
+        return
+    facts |= {"engine": info.engine, "tools": info.points, "collections": collections, **identity}
+    if not info.points:
+        health.problem(f"no tool is in reach at {url}", f"toolcrib index SOURCE... --url {url}")
 
 
 def _check_models(settings: Settings, health: Health) -> Settings | None:

@@ -16,6 +16,7 @@ from toolcrib.client.transport import EXTRA, FEATURE, Transport, quoted, upload
 from toolcrib.errors import FeedbackError, QueryError, UnknownCollectionError, UnknownToolError
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.registry import ToolSource, tool_entries
+from toolcrib.indexers.sync import ReadSources, readable
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import (
     Alternates,
@@ -95,7 +96,9 @@ class RemoteCrib:
         progress: Listener | None = None,
     ) -> IndexReport:
         """As `Crib.index_tools`; what the service holds back for approval is refused, too."""
-        found = [entry for source in sources for entry in tool_entries(source, server, format)]
+        found = readable(
+            [entry for source in sources for entry in tool_entries(source, server, format)]
+        )
         query = {"prune": "true" if prune else None, "server": server if prune else None}
         return upload(self._transport, "/v1/tools", found, query, progress)
 
@@ -163,7 +166,7 @@ class RemoteCrib:
 
     def index_docs(
         self,
-        *sources: str | Path,
+        *sources: str | Path | ReadSources,
         collection: str,
         prune: bool = False,
         progress: Listener | None = None,
@@ -179,7 +182,7 @@ class RemoteCrib:
             passages(*sources, collection=collection, max_tokens=how.max_tokens, limits=how.limits)
         )
         query = {"prune": collection if prune else None}
-        return upload(self._transport, "/v1/documents", found, query, progress)
+        return upload(self._transport, "/v1/documents", readable(found), query, progress)
 
     def index_passages(
         self, passages: Iterable[Passage], *, progress: Listener | None = None
