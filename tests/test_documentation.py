@@ -130,7 +130,7 @@ def run(line: str, folder: Path) -> str:
         return out.getvalue()
     assert program == "toolcrib", f"only toolcrib and python run here, not {program}"
     env = {"TOOLCRIB_ENCODER__DENSE": "bundled", "COLUMNS": "120", **env}
-    done = Shell(folder)(*arguments, **env)
+    done = Shell(folder, screen=target is None)(*arguments, **env)
     assert may_fail or done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
     if target:
         (folder / target).write_text(done.stdout, "utf-8")

@@ -13,6 +13,7 @@ from toolcrib.awaitable import in_thread
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.errors import SettingsError
+from toolcrib.indexers.sync import ReadSources
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import (
@@ -148,6 +149,7 @@ class Crib:
         entries may come in, as `Quarantine.screened` does; without one nothing is audited.
 
         Raises:
+            SourceError: the sources hold nothing that could be read.
             StoreError: the store refused; tools reported to `progress` before are durable.
         """
         return self.tools.index(
@@ -210,7 +212,7 @@ class Crib:
 
     def index_docs(
         self,
-        *sources: str | Path,
+        *sources: str | Path | ReadSources,
         collection: str,
         prune: bool = False,
         progress: Listener | None = None,
@@ -222,6 +224,7 @@ class Crib:
 
         Raises:
             MissingExtraError: the extra `docs` is not installed.
+            SourceError: the sources hold nothing that could be read.
             StoreError: the store refused; what was reported to `progress` before is durable.
         """
         return self.knowledge.index(*sources, collection=collection, prune=prune, progress=progress)

@@ -13,7 +13,7 @@ from toolcrib.errors import IndexMismatchError, UnknownCollectionError, nearest
 from toolcrib.fingerprint import difference, passage_fingerprint
 from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft_passage, passage_layout
-from toolcrib.indexers.sync import PassageEntry, PassageSync
+from toolcrib.indexers.sync import PassageEntry, PassageSync, ReadSources, readable
 from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Collection, IndexReport, Passage, Scope
 from toolcrib.retrieval.passages import PassageRetriever, PassageWeights
@@ -89,8 +89,6 @@ class KnowledgeBase:
 
     def counted(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
         """The collections in reach by name, each with its number of passages."""
-        if self._store is None:
-            return []
         reach = self.catalogue.within(scope)
         return [(each, self.count(each.name)) for each in sorted(reach, key=lambda c: c.name)]
 
@@ -110,7 +108,7 @@ class KnowledgeBase:
 
     def index(
         self,
-        *sources: str | Path,
+        *sources: str | Path | ReadSources,
         collection: str,
         prune: bool = False,
         progress: Listener | None = None,
@@ -122,7 +120,9 @@ class KnowledgeBase:
         found = passages(
             *sources, collection=collection, max_tokens=how.max_tokens, limits=how.limits
         )
-        return self.put(list(found), prune=collection if prune else None, progress=progress)
+        return self.put(
+            readable(list(found)), prune=collection if prune else None, progress=progress
+        )
 
     def put(
         self,

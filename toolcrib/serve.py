@@ -14,7 +14,8 @@ from rich.markup import escape
 
 from toolcrib import build
 from toolcrib.cli.options import GATEWAY_STORE, Json, NoAudit, Servers, StoreOption, Tags
-from toolcrib.cli.output import index_progress, out, print_json
+from toolcrib.cli.output import out, print_json
+from toolcrib.cli.progress import index_progress
 from toolcrib.errors import SettingsError, ToolcribError
 from toolcrib.extras import import_extra
 from toolcrib.problems import exit_code
@@ -114,7 +115,7 @@ def _say(url: str, location: str, *, json: bool) -> None:
     if json:
         print_json({"url": url, "store": location, "pid": os.getpid()})
     else:
-        out.print(f"serving [bold]{escape(location)}[/] at [bold]{url}[/]", soft_wrap=True)
+        out.print(f"serving [bold]{escape(location)}[/] at [bold]{url}[/]")
     sys.stdout.flush()
 
 

@@ -208,7 +208,8 @@ class Settings(BaseSettings):
     `store`: where the index is, a folder or a Qdrant server's URL. `audit`: hold back tools whose
     text is dangerous to a model, and what a server behind the gateway changes after it was met.
     `durability`: what a write to a folder survives once it is acknowledged: with `disk` also a
-    power cut, with `system` the end of the process alone.
+    power cut, with `system` the end of the process alone. With `url` the commands work through
+    the service there, by `api_key` and in `namespace`.
     """
 
     model_config = SettingsConfigDict(
@@ -220,6 +221,9 @@ class Settings(BaseSettings):
     )
 
     store: str = ".toolcrib"
+    url: str | None = None
+    api_key: SecretStr | None = None
+    namespace: str | None = None
     audit: bool = True
     durability: Literal["disk", "system"] = "disk"
     encoder: EncoderSettings = EncoderSettings()

@@ -14,7 +14,7 @@ from toolcrib.errors import IndexMismatchError, UnknownToolError
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
 from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft, layout
-from toolcrib.indexers.sync import Screen, ToolSync
+from toolcrib.indexers.sync import Screen, ToolSync, readable
 from toolcrib.indexers.writer import LexicalContext, Listener, ignore, scope_group
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
 from toolcrib.retrieval.calibration import (
@@ -85,6 +85,7 @@ class ToolIndex:
         from toolcrib.indexers.readers.registry import tool_entries
 
         found = [entry for source in sources for entry in tool_entries(source, server, format)]
+        readable(found)
         if screen is not None:
             found = screen(found)
         try:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.cli import main, output
+from toolcrib.cli import main, output, progress
 
 TOOLS = [
     {"name": "send_mail", "description": "Send a mail to somebody.", "server": "mail"},
@@ -29,17 +29,19 @@ class Shell:
     """Runs `toolcrib` in a folder of its own, with the model-free encoder.
 
     In this process, as to start one takes longer than most commands; what only a process of its
-    own can show, `process` does.
+    own can show, `process` does. On a `screen` everything comes together, as somebody sees it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, screen: bool = False) -> None:
         self.folder = folder
+        self.screen = screen
 
     def __call__(
         self, *arguments: str, stdin: str = "", **env: str
     ) -> subprocess.CompletedProcess[str]:
         env = {**ENV, **env}
         given, out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(3))
+        err = out if self.screen else err
         given.write(stdin)
         given.seek(0)
         code = 0
@@ -47,8 +49,11 @@ class Shell:
             patch.chdir(self.folder)
             patch.setattr(sys, "argv", ["toolcrib", *arguments])
             patch.setattr(sys, "stdin", given)
-            for console in (output.out, output.err):
+            for console in (output.out, output.err, output.notes):
                 patch.setattr(console, "width", int(env["COLUMNS"]))
+            patch.setattr(output.out, "_force_terminal", self.screen)
+            # However slow this machine is, nothing comes between what is looked at.
+            patch.setattr(progress, "INTERVAL_S", 3600.0)
             for name, value in env.items():
                 patch.setenv(name, value)
             try:

@@ -176,7 +176,7 @@ class TestSearching:
 
     def test_people_are_told_why_nothing_fits(self, story: Story) -> None:
         done = story.shell("search", GOOD, COLUMNS="200", **STRICT)
-        assert done.stdout.startswith("nothing fits: confidence 0.")
+        assert done.stderr.startswith("nothing fits: confidence 0.")
 
 
 class TestWrongUsage:

@@ -71,6 +71,29 @@ def test_sources_of_which_nothing_could_be_read_fail(shell):
     [refusal] = json.loads(done.stdout)["refused"]
     assert refusal["source"] == "nowhere.json"
     assert refusal["reason"].startswith("there is no such file or folder")
+    assert not (shell.folder / ".toolcrib").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "".join(json.dumps(tool) + "\n" for tool in TOOLS),
+        json.dumps(TOOLS),
+        json.dumps({"tools": [{"name": "a", "inputSchema": {"type": "object"}}]}),
+        "tools:\n- name: a\n  description: From YAML.\n",
+    ],
+    ids=["lines", "list", "mcp", "yaml"],
+)
+def test_a_dash_reads_standard_input_in_any_format(shell, content):
+    assert shell("index", "-", stdin=content).returncode == 0
+    assert shell.json("list")["tools"]
+    assert shell("audit", "-", stdin=content).returncode == 0
+
+
+def test_what_is_wrong_with_standard_input_is_told_of_it(shell):
+    done = shell("index", "-", "--json", stdin="{")
+    assert done.returncode == 1
+    assert {each["source"] for each in json.loads(done.stdout)["refused"]} == {"standard input"}
 
 
 def test_prune_removes(shell):
@@ -121,10 +144,10 @@ def test_search_shows_a_table(indexed):
 
 def test_explain_shows_the_legs_the_stages_and_the_words_in_no_tool(indexed):
     done = indexed("search", "mail a zebra", "--explain")
-    assert "dense" in done.stdout
-    assert "lexical" in done.stdout
-    assert "in no tool: zebra" in done.stdout
-    assert "encode" in done.stdout
+    head = done.stdout.splitlines()[0].split("\t")
+    assert (head[:3], set(head[3:])) == (["#", "score", "tool"], {"dense", "lexical"})
+    assert "in no tool: zebra" in done.stderr
+    assert "encode" in done.stderr
     told = indexed.json("search", "mail a zebra", "--explain")
     assert told["unmatched_terms"] == ["zebra"]
     assert set(told["tools"][0]["legs"]) == {"dense", "lexical"}
@@ -170,7 +193,7 @@ def test_batch_reads_a_file_and_draws_a_table_for_each(indexed):
     done = indexed("search", "--batch", "queries.txt")
     assert done.returncode == 0
     assert "mail/send_mail" in done.stdout
-    assert "no words to search by" in done.stdout
+    assert "no words to search by" in done.stderr
     assert "the query is empty" in done.stdout
 
 
@@ -184,14 +207,15 @@ def test_a_missing_batch_file_is_one_line(indexed):
 
 def test_list_show_and_remove(indexed):
     listed = indexed("list")
-    assert "3 tools" in listed.stdout
+    assert "3 tools" in listed.stderr
     assert "disabled" in listed.stdout
     shown = indexed("show", "files/read_file")
     assert "Read a file." in shown.stdout
     assert indexed.json("show", "sql/drop")["enabled"] is False
     assert indexed.json("remove", "sql/drop") == {"removed": 1}
-    assert "2 tools" in indexed("list").stdout
+    assert "2 tools" in indexed("list").stderr
     assert "1 removed" in indexed("remove", "files/read_file").stdout
+    assert "1 tool\n" in indexed("list").stderr
 
 
 def test_an_unknown_tool_is_one_line_with_its_neighbours(indexed):

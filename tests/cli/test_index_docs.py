@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from toolcrib import Collection, Crib
+from toolcrib.errors import MissingExtraError
+
 RULES = "# Parcels\n\nA parcel may weigh at most thirty kilograms.\n"
 
 
@@ -83,9 +86,7 @@ def test_collections_are_shown_in_a_table(documents):
     index_docs(documents, "--description", "How [parcels] are packed.", "--sensitivity", "internal")
     done = documents("collections")
     assert done.returncode == 0
-    row = next(line for line in done.stdout.splitlines() if line.startswith("post"))
-    assert row.split()[:3] == ["post", "2", "internal"]
-    assert done.stdout.splitlines()[0].split()[:3] == ["collection", "passages", "sensitivity"]
+    assert done.stdout == "post\t2\tinternal\tHow [parcels] are packed.\n"
 
 
 def test_an_index_without_collections_has_none_to_list(indexed):
@@ -109,6 +110,7 @@ def test_wrong_usage_exits_with_2_and_no_trace(documents, arguments, told):
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert told in " ".join(done.stderr.replace("│", " ").split())
+    assert not (documents.folder / ".toolcrib").exists()
 
 
 @pytest.mark.parametrize("name", ["", "two words", "../elsewhere", "x" * 201])
@@ -116,12 +118,42 @@ def test_a_name_that_no_collection_may_have_is_one_line(documents, name):
     done = documents("index-docs", "rules", "--collection", name)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+    assert not (documents.folder / ".toolcrib").exists()
 
 
-def test_doctor_tells_what_the_library_holds_and_what_is_empty(documents):
+def test_doctor_tells_what_the_library_holds_and_what_is_empty(documents, settings):
     index_docs(documents)
     told = json.loads(documents("doctor", "--json").stdout)
     assert told["library"] == {"collections": {"post": 2}, "passages": 2}
-    assert documents("index-docs", "nowhere.md", "--collection", "hollow").returncode == 1
+    with Crib.open(documents.folder / ".toolcrib", settings=settings) as crib:
+        crib.add_collections(Collection(name="hollow", description="Nothing yet."))
     told = json.loads(documents("doctor", "--json").stdout)
     assert "the collection 'hollow' holds no passages" in [p["what"] for p in told["problems"]]
+
+
+def test_documents_that_cannot_be_read_make_no_index_and_no_collection(documents):
+    assert documents("index-docs", "nowhere.md", "--collection", "hollow").returncode == 1
+    assert not (documents.folder / ".toolcrib").exists()
+    index_docs(documents)
+    assert documents("index-docs", "nowhere.md", "--collection", "hollow").returncode == 1
+    assert list(listed(documents)) == ["post"]
+
+
+def test_without_its_extra_it_leaves_no_collection(documents, monkeypatch):
+    def missing():
+        raise MissingExtraError("reading documents", "docs")
+
+    monkeypatch.setattr("toolcrib.indexers.documents.sources.require_docs", missing)
+    done = documents("index-docs", "rules", "--collection", "post")
+    assert done.returncode == 5
+    assert "toolcrib[docs]" in done.stderr
+    assert not (documents.folder / ".toolcrib").exists()
+
+
+def test_collections_of_the_settings_are_listed_before_they_hold_anything(indexed):
+    (indexed.folder / "toolcrib.yaml").write_text(
+        "collections: [{name: ours, description: What we know.}]\n"
+    )
+    assert [(each["name"], each["passages"]) for each in indexed.json("collections")] == [
+        ("ours", 0)
+    ]

@@ -73,8 +73,8 @@ class Documents:
 
     def test_nothing_goes_while_anything_is_refused(self, both, rules):
         both(lambda crib: crib.index_docs(rules, collection="post"))
-        missing = rules / "none.md"
-        told, expected = both.each(lambda c: c.index_docs(missing, collection="post", prune=True))
+        some = (rules / "weight.md", rules / "none.md")
+        told, expected = both.each(lambda c: c.index_docs(*some, collection="post", prune=True))
         assert (told.removed, expected.removed) == ((), ())
         assert [each.source for each in told.refused] == [each.source for each in expected.refused]
 

@@ -28,6 +28,8 @@ WRONG = {
     "what is no collection": lambda crib: crib.remove_docs("a/b"),
     "documents of no collection": lambda crib: crib.remove_docs("", "a.md"),
     "no name of a collection": lambda crib: crib.index_passages([Passage("a b", "a.md", "x")]),
+    "tools that are nowhere": lambda crib: crib.index_tools("none.json", "nope.yaml"),
+    "documents that are nowhere": lambda crib: crib.index_docs("none.md", collection="post"),
     "a turn for no tool": lambda crib: crib.route("mail", k=0),
     "an unknown tool that failed": lambda crib: crib.alternates("mail/sned_mail", "mail"),
     "no id that failed": lambda crib: crib.alternates("", "mail"),

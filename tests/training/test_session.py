@@ -157,6 +157,7 @@ class TestEncoder:
         assert listener.stages() == [
             "gathering",
             "mining negatives",
+            "loading what trains",
             "training",
             "exporting",
             "judging jargon: before",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 __all__ = ["main"]
@@ -9,10 +10,17 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run `toolcrib`; a user's mistake ends in one line and an exit code, never a stack trace."""
+    # Libraries draw bars of their own over ours, and into logs, unless told before they load.
+    for bars in (
+        "TQDM_DISABLE",
+        "HF_HUB_DISABLE_PROGRESS_BARS",
+        "HF_DATASETS_DISABLE_PROGRESS_BARS",
+    ):
+        os.environ.setdefault(bars, "1")
     from toolcrib.cli.app import app, report
 
     try:
-        app()
+        app(prog_name="toolcrib")
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:

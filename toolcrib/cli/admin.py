@@ -1,16 +1,13 @@
-"""`toolcrib keys`, `approve`, `audit` and `doctor`: who may come in, and what is wrong."""
+"""`toolcrib keys`, `approve` and `audit`: who may come in, and what may be served."""
 
 from __future__ import annotations
 
-import platform
 import time
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from difflib import get_close_matches
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -22,35 +19,39 @@ from toolcrib import build
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Held, Quarantine
-from toolcrib.cli.options import GATEWAY_STORE, Json, Servers, StoreOption, Tags
-from toolcrib.cli.output import err, out, print_either, print_health, print_json, table_of
-from toolcrib.crib import Crib
+from toolcrib.cli.completion import complete_collections, complete_held, complete_keys
+from toolcrib.cli.options import (
+    GATEWAY_STORE,
+    Json,
+    Servers,
+    StoreOption,
+    Tags,
+    read_tools,
+)
+from toolcrib.cli.output import (
+    count_of,
+    err,
+    notes,
+    out,
+    print_either,
+    print_json,
+    print_table,
+    table_of,
+)
+from toolcrib.cli.progress import WorkStep, working
 from toolcrib.errors import (
-    CalibrationError,
-    IndexMismatchError,
-    MissingExtraError,
     QueryError,
-    StoreDamagedError,
-    StoreLockedError,
-    StoreUnavailableError,
-    StoreWriteError,
     ToolChangedError,
-    ToolcribError,
     UnknownToolError,
-    did_you_mean,
-    nearest,
 )
 from toolcrib.indexers.audit import Finding, audit_all, blocks
-from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
 from toolcrib.records.codec import as_json
-from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.labels import LabelSet, label_sets
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.namespaced import DEFAULT
 
-__all__ = ["Health", "app", "approve", "audit", "doctor", "print_findings"]
+__all__ = ["app", "approve", "audit", "print_findings"]
 
 DAY_S = 86_400
 MAX_DAYS = 36_500
@@ -64,10 +65,17 @@ Spaces: TypeAlias = Annotated[
     typer.Option(help="A namespace that it is for, '*' for all; default: default; repeatable."),
 ]
 Collections: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help="Only this collection; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        autocompletion=complete_collections, help="Only this collection; may be repeated."
+    ),
 ]
 Ceiling: TypeAlias = Annotated[
-    str | None, typer.Option(help=f"Nothing above: {', '.join(SENSITIVITIES)}.")
+    str | None,
+    typer.Option(
+        autocompletion=lambda: list(SENSITIVITIES),
+        help=f"Nothing above: {', '.join(SENSITIVITIES)}.",
+    ),
 ]
 Write: TypeAlias = Annotated[bool, typer.Option("--write", help="It may also write.")]
 Days: TypeAlias = Annotated[
@@ -110,8 +118,8 @@ def create(
     if json:
         print_json({"key": key.as_dict(time.time()), "text": text})
     else:
-        err.print(f"key {key.id} for {escape(key.name)}; it is shown this once:", soft_wrap=True)
-        out.print(text, soft_wrap=True)
+        err.print(f"key {key.id} for {escape(key.name)}; it is shown this once:")
+        out.print(text)
 
 
 @app.command("list")
@@ -128,7 +136,12 @@ def list_keys(context: typer.Context, store: StoreOption = None, json: Json = Fa
 @app.command("revoke")
 def revoke(
     context: typer.Context,
-    key: Annotated[str, typer.Argument(help="The key's id, as `toolcrib keys list` shows it.")],
+    key: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=complete_keys, help="The key's id, as `toolcrib keys list` shows it."
+        ),
+    ],
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
@@ -176,8 +189,8 @@ def _print_keys(keys: list[dict[str, Any]]) -> None:
             (key["expires_at"] or "never")[:10],
             escape(_limits(grant)),
         )
-    out.print(table)
-    out.print(f"[dim]{len(keys)} keys[/]")
+    print_table(table)
+    notes.print(f"[dim]{count_of(len(keys), 'key')}[/]")
 
 
 def _limits(grant: dict[str, Any]) -> str:
@@ -192,7 +205,10 @@ def _limits(grant: dict[str, Any]) -> str:
 def approve(
     context: typer.Context,
     tools: Annotated[
-        list[str] | None, typer.Argument(help="Ids of held tools; none: show what is held.")
+        list[str] | None,
+        typer.Argument(
+            autocompletion=complete_held, help="Ids of held tools; none: show what is held."
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that is held.")] = False,
     digest: Annotated[
@@ -312,7 +328,7 @@ def _show(held: Sequence[Held], *, json: bool) -> None:
 
 
 def _print_held(held: Held) -> None:
-    out.print(f"[bold]{escape(held.tool_id)}[/]  [dim]{escape(held.reason)}[/]", soft_wrap=True)
+    out.print(f"[bold]{escape(held.tool_id)}[/]  [dim]{escape(held.reason)}[/]")
     out.print(f"[dim]digest[/] {held.digest}")
     print_findings(list(held.findings))
 
@@ -326,21 +342,29 @@ MAX_SHOWN = 50
 def audit(
     sources: Annotated[
         list[str],
-        typer.Argument(help="Files, folders, module:attribute, MCP server URLs, stdio:COMMAND."),
+        typer.Argument(
+            help="Files, folders, module:attribute, MCP server URLs, stdio:COMMAND; -: input."
+        ),
     ],
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 when anything at all was found.")
+        bool, typer.Option("--strict", help="Exit with 1 when anything was found, or refused.")
     ] = False,
     json: Json = False,
 ) -> None:
     """Look for hidden text, orders to the model, requests for secrets and borrowed names.
 
-    Nothing is indexed. The exit code is 1 when a tool would be held back.
+    Nothing is indexed. The exit code is 1 when a tool would be held back, and when a source holds
+    none that could be read.
     """
-    found = [item for source in sources for _, item in tool_entries(source, None, None)]
-    tools = [item for item in found if isinstance(item, ToolSpec)]
-    refused = [item for item in found if isinstance(item, Refusal)]
-    findings = audit_all(tools)
+    with working("reading the sources") as tell:
+        read = {source: [item for _, item in read_tools([source])] for source in sources}
+        found = list(chain.from_iterable(read.values()))
+        tools = [item for item in found if isinstance(item, ToolSpec)]
+        refused = [item for item in found if isinstance(item, Refusal)]
+        tell(WorkStep(f"auditing {count_of(len(tools), 'tool')}"))
+        findings = audit_all(tools)
+    # Who names a source wants to know of its tools: a name without any is a mistake.
+    is_unread = any(not any(isinstance(i, ToolSpec) for i in items) for items in read.values())
     if json:
         shown = [as_json(finding) for finding in findings]
         unread = [{"source": r.source, "place": r.place, "reason": r.reason} for r in refused]
@@ -348,7 +372,7 @@ def audit(
     else:
         print_findings(findings)
         _say(tools, findings, refused)
-    if blocks(findings) or (strict and findings) or not tools:
+    if blocks(findings) or (strict and (findings or refused)) or is_unread:
         raise typer.Exit(EXIT_NOT_CLEAN)
 
 
@@ -361,13 +385,14 @@ def print_findings(findings: list[Finding]) -> None:
     table = table_of()
     for column in ("severity", "tool", "place", "found", "why"):
         table.add_column(column, overflow="fold")
-    for each in ordered[:MAX_SHOWN]:
+    shown = ordered[:MAX_SHOWN] if out.is_terminal else ordered
+    for each in shown:
         severity = f"[{COLOURS[each.severity]}]{each.severity}[/]"
         texts = map(escape, (each.tool, each.place, each.excerpt, each.why))
         table.add_row(severity, *texts)
-    out.print(table)
-    if len(ordered) > MAX_SHOWN:
-        out.print(f"... and {len(ordered) - MAX_SHOWN} more; --json lists all")
+    print_table(table)
+    if len(ordered) > len(shown):
+        out.print(f"... and {len(ordered) - len(shown)} more; --json lists all")
 
 
 def _say(tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal]) -> None:
@@ -376,253 +401,4 @@ def _say(tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal])
         err.print(f"[yellow]cannot be read[/] {escape(where)}: {escape(refusal.reason)}")
     worst = Counter(finding.severity for finding in findings)
     counted = ", ".join(f"{worst[name]} {name}" for name in COLOURS if worst[name])
-    out.print(f"{len(tools):,} tools: {counted or 'nothing was found'}")
-
-
-REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
-
-PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")
-EXTRAS = (
-    "mcp",
-    "tokenizers",
-    "qdrant-client",
-    "fastembed",
-    "sentence-transformers",
-    "langchain-core",
-)
-
-
-@dataclass(slots=True)
-class Health:
-    """What was found: facts by section, and problems, each with what mends it."""
-
-    facts: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    problems: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
-
-    def problem(self, what: str, mend: str) -> None:
-        """Note something wrong."""
-        self.problems.append({"what": what, "mend": mend})
-
-
-def doctor(
-    context: typer.Context,
-    store: StoreOption = None,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Encode all anew, and compare it with what is stored.")
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Check engine, models and index, and say what is wrong; exits with 1 when something is."""
-    health = Health()
-    health.facts["versions"] = {"python": platform.python_version(), **_versions()}
-    try:
-        settings = load_settings(context.obj)
-    except ToolcribError as error:
-        health.problem(str(error), "correct toolcrib.yaml or the variable")
-    else:
-        _check_context(settings, health)
-        if usable := _check_models(settings, health):
-            _check_index(store or settings.store, usable, health, deep=deep)
-    if json:
-        print_json({"healthy": not health.problems, "problems": health.problems, **health.facts})
-    else:
-        print_health(health.facts, health.problems)
-    if health.problems:
-        raise typer.Exit(EXIT_NOT_CLEAN)
-
-
-def _versions() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name in (*PACKAGES, *EXTRAS):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
-
-
-def _check_models(settings: Settings, health: Health) -> Settings | None:
-    """What to look at the index with: no reranker that fails; None where the encoder does."""
-    facts: dict[str, Any] = {"dense": settings.encoder.dense, "reranker": settings.encoder.reranker}
-    health.facts["models"] = facts
-    try:
-        dense = build.make_dense(settings)
-        dense.encode_query("is this model usable?")
-        facts |= {"dense": dense.name, "dimensions": dense.dimensions}
-    except ToolcribError as error:
-        health.problem(str(error), _mending_model(error, "encoder.dense: bundled"))
-        return None
-    try:
-        reranker = build.make_reranker(settings)
-        if reranker is not None:
-            reranker.score("is this model usable?", ["yes"])
-            facts["reranker"] = reranker.name
-    except ToolcribError as error:
-        health.problem(str(error), _mending_model(error, "encoder.reranker: null"))
-        encoder = settings.encoder.model_copy(update={"reranker": None})
-        return settings.model_copy(update={"encoder": encoder})
-    return settings
-
-
-def _mending_model(error: ToolcribError, without: str) -> str:
-    extra = isinstance(error, MissingExtraError) and f"pip install 'toolcrib[{error.extra}]'"
-    return f"{extra or 'name a model that is there'}, or set {without}"
-
-
-READS_MORE = {
-    "phonenumbers": ("telephone numbers", "by every country's rules", "by their form"),
-    "py3langid": ("language of a turn", "told", "not told"),
-}
-"""What the extra `context` changes: by its modules, what it is about, with them and without."""
-
-
-def _check_context(settings: Settings, health: Health) -> None:
-    from toolcrib.router.context.entities import EntityFinder
-
-    facts = health.facts["context"] = {}
-    for module, (what, there, off) in READS_MORE.items():
-        facts[what] = there if find_spec(module) else f"{off} (pip install 'toolcrib[context]')"
-    try:
-        EntityFinder(region=settings.context.region)
-    except MissingExtraError as error:
-        health.problem(str(error), "pip install 'toolcrib[context]', or leave the region out")
-
-
-def _check_calibration(crib: Crib, health: Health) -> None:
-    facts: dict[str, Any] = {"calibration": "none for these models and settings"}
-    health.facts["confidence"] = facts
-    try:
-        found = crib.tools.calibration()
-    except CalibrationError as error:
-        health.problem(str(error), "toolcrib calibrate --queries FILE, or --reset")
-        return
-    if found is not None:
-        facts |= {
-            "calibration": found.method,
-            "queries": found.queries,
-            "threshold": found.threshold,
-            "expected calibration error": round(found.figures.ece, 4),
-            "head": found.head is not None,
-        }
-
-
-def _check_knowledge(crib: Crib, health: Health) -> None:
-    known = crib.knowledge
-    passages = {each.name: known.count(each.name) for each in known.catalogue.collections}
-    if passages:
-        health.facts["library"] = {"collections": passages, "passages": known.count()}
-    for name in (name for name, count in passages.items() if not count):
-        health.problem(
-            f"the collection {name!r} holds no passages",
-            f"toolcrib index-docs PATH... --collection {name}",
-        )
-
-
-def _check_settings(crib: Crib, settings: Settings, health: Health) -> None:
-    """What settings were accepted, and name something that is not there."""
-    tools, known, names = settings.tools, crib.knowledge.catalogue, crib.knowledge.catalogue.names
-    servers = crib.facets().servers
-    for name in sorted((tools.servers or frozenset[str]()) - servers.keys()):
-        hint = did_you_mean(nearest(name, servers))
-        health.problem(
-            f"tools.servers allows {name!r}, of which the index holds no tool{hint}",
-            f"index the tools of {name}, or correct tools.servers",
-        )
-    _check_fallback(crib, settings, health)
-    for entry in settings.knowledge.map:
-        for name in entry.collections:
-            if name not in names:
-                health.problem(
-                    f"knowledge.map names a collection {name!r}, which does not exist"
-                    f"{did_you_mean(nearest(name, names))}",
-                    f"toolcrib index-docs PATH... --collection {name}, or correct knowledge.map",
-                )
-    try:
-        sets = label_sets({name: Path(file) for name, file in settings.context.labels.items()})
-        load_cues(Path(settings.context.cues) if settings.context.cues else None)
-    except ToolcribError as error:
-        health.problem(str(error), "correct that file, or take it out of the settings (context)")
-        return
-    pairs = [("knowledge.map", (each.domain, each.intent)) for each in settings.knowledge.map]
-    pairs += [(f"the collection {c.name!r}", pair) for c in known.collections for pair in c.answers]
-    for where, pair in dict.fromkeys(pairs):
-        _check_pair(where, pair, sets, health)
-    own = settings.context.labels or settings.context.cues
-    if own and not crib.turns.has_fitted_labels():
-        what = "the labels or cues of the settings are not fitted yet: first turns wait for that"
-        health.problem(what, "toolcrib calibrate --labels")
-
-
-def _check_fallback(crib: Crib, settings: Settings, health: Health) -> None:
-    fallback, mend = settings.gate.fallback, "index that tool, or name another in gate.fallback"
-    try:
-        if fallback is not None and not crib.get_tool(fallback).enabled:
-            health.problem(f"gate.fallback: the tool {fallback!r} is disabled", mend)
-    except UnknownToolError as error:
-        health.problem(f"gate.fallback: {error}", mend)
-
-
-def _check_pair(
-    where: str, pair: tuple[str, str], sets: Mapping[str, LabelSet], health: Health
-) -> None:
-    """See that a rule's domain and intent are labels that a turn can have."""
-    for name, label in zip(("domain", "intent"), pair, strict=True):
-        labels = sets[name].labels
-        known = {*labels, *(alias for each in labels.values() for alias in each.aliases)}
-        if label not in known:
-            health.problem(
-                f"{where} speaks of the {name} {label!r}, which no turn can have"
-                f"{did_you_mean(nearest(label, known))}",
-                f"use one of {', '.join(labels)}, or add it to context.labels.{name}",
-            )
-
-
-MENDING: dict[type[ToolcribError], str] = {
-    StoreLockedError: "stop the other process, or name another folder with --store",
-    StoreUnavailableError: "start the Qdrant server, or correct `store` and `server.api_key`",
-    StoreDamagedError: REMAKE,
-    StoreWriteError: "make room on the disk, and see that the folder may be written to",
-    IndexMismatchError: "toolcrib index --rebuild",
-}
-
-
-def _check_faults(crib: Crib, health: Health) -> None:
-    for kind, found, mend in (
-        ("tool", crib.tools.faults(), REMAKE),
-        ("passage", crib.knowledge.faults(), "toolcrib index-docs PATH... --store NEW_FOLDER"),
-    ):
-        faults = list(found)
-        for name, why in faults[:MAX_SHOWN]:
-            health.problem(f"the {kind} {name!r}: {why}", mend)
-        if len(faults) > MAX_SHOWN:
-            health.problem(f"{len(faults) - MAX_SHOWN} more of them: {kind}", mend)
-
-
-def _check_index(location: str, settings: Settings, health: Health, *, deep: bool) -> None:
-    health.facts["index"] = {"location": location}
-    if not build.has_index(location):
-        health.problem(f"there is no index in {location}", "toolcrib index SOURCE...")
-        return
-    try:
-        with Crib.open(location, settings=settings) as crib:
-            info, identity = crib.info()
-            if not health.problems:
-                _check_calibration(crib, health)
-            _check_knowledge(crib, health)
-            _check_settings(crib, settings, health)
-            if deep:
-                _check_faults(crib, health)
-    except ToolcribError as error:
-        kinds = (mend for kind, mend in MENDING.items() if isinstance(error, kind))
-        health.problem(str(error), next(kinds, "correct what it names, then look again"))
-        return
-    health.facts["index"] |= {
-        "engine": info.engine,
-        "tools": info.points,
-        "optimised": info.optimised,
-        "identity": identity,
-    }
-    if not info.points:
-        health.problem(f"the index in {location} is empty", "toolcrib index SOURCE...")
-    elif not info.optimised:
-        health.problem("the graph is not built yet, so searches are slower", "toolcrib index")
+    out.print(f"{count_of(len(tools), 'tool')}: {counted or 'nothing was found'}")

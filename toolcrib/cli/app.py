@@ -1,20 +1,26 @@
-"""The commands, gathered; what they share: settings, the opened crib, errors in words."""
+"""The commands, gathered; what they share: settings, how much is said, errors in words."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from toolcrib.cli.output import print_error
+from toolcrib.cli.output import notes, print_error
 from toolcrib.errors import ToolcribError
 from toolcrib.problems import exit_code
 
-__all__ = ["COMMANDS", "app", "load", "report"]
+__all__ = ["COMMANDS", "SHARED", "app", "documentation", "load", "report"]
+
+logger = logging.getLogger(__name__)
 
 COMMANDS = {
     "index": ".index:index",
@@ -26,7 +32,7 @@ COMMANDS = {
     "list": ".index:list_tools",
     "show": ".index:show",
     "remove": ".index:remove",
-    "doctor": ".admin:doctor",
+    "doctor": ".doctor:doctor",
     "calibrate": ".evaluate:calibrate",
     "eval": ".evaluate:app",
     "train": ".train:train",
@@ -45,6 +51,11 @@ Those that start another application stand above all of them, in `toolcrib.serve
 class Commands(TyperGroup):
     """Imports a command when it is asked for: most need what others do not."""
 
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        # For whoever looks for a name like a mistyped one.
+        self.commands: dict[str, Any] = dict.fromkeys(COMMANDS)
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 -- they are always the same
         """Their names, in the order of the help."""
         return list(COMMANDS)
@@ -58,22 +69,102 @@ def load(name: str) -> Any:
     """Import one of `COMMANDS`."""
     module, _, attribute = COMMANDS[name].partition(":")
     found = getattr(import_module(module, __package__), attribute)
-    if isinstance(found, typer.Typer):
-        group = found
-    else:
-        group = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        group.command(name)(found)
-    made = get_command(group)
+    made = get_command(found if isinstance(found, typer.Typer) else _alone(name, found))
     made.name = name
+    for path, each in _leaves(made, name):
+        each.params += [param for param in _shared().params if param.name in SHARED]
+        each.epilog = f"More: {documentation()}#toolcrib-{path}"
     return made
 
+
+def _alone(name: str, command: Callable[..., Any]) -> typer.Typer:
+    made = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    made.command(name)(command)
+    return made
+
+
+def _leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The commands that do something: this one, or those of this group."""
+    if not isinstance(command, TyperGroup):
+        yield path, command
+        return
+    for name, each in command.commands.items():
+        yield from _leaves(each, f"{path}-{name}")
+
+
+PAGE = "docs/reference/commands.md"
+"""The same in the sources, for who has no more than those."""
+
+
+@cache
+def documentation() -> str:
+    """The page of the commands, where the package says that its documentation is."""
+    try:
+        told = metadata("toolcrib").get_all("Project-URL") or ()
+    except PackageNotFoundError:
+        told = ()
+    urls = {name.strip(): url.strip() for name, _, url in (each.partition(",") for each in told)}
+    place = urls.get("Documentation")
+    return f"{place.rstrip('/')}/reference/commands.html" if place else PAGE
+
+
+# -- how much is said ------------------------------------------------------------------------
+
+SHARED = ("quiet", "verbose")
+"""Options that may stand before a command and behind it."""
+
+
+def _say_less(value: bool) -> bool:  # noqa: FBT001 -- typer calls it with the flag's value
+    if value:
+        notes.quiet = True
+    return value
+
+
+def _say_more(value: int) -> int:
+    if value:
+        logging.basicConfig(format="%(name)s: %(message)s")
+        logging.getLogger().setLevel(logging.DEBUG if value > 1 else logging.INFO)
+    return value
+
+
+Quiet: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", callback=_say_less, help="Say nothing but answers, warnings and errors."
+    ),
+]
+Verbose: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--verbose",
+        "-v",
+        count=True,
+        show_default=False,
+        callback=_say_more,
+        help="Say what is done, and where an error came from; twice: all that is logged.",
+    ),
+]
+
+
+@cache
+def _shared() -> Any:
+    """A command with the options that all have; what they do, their callbacks have done."""
+
+    def shared(quiet: Quiet = False, verbose: Verbose = 0) -> None: ...
+
+    made = get_command(_alone("shared", shared))
+    for param in made.params:
+        param.expose_value = False
+    return made
+
+
+# -- the application -------------------------------------------------------------------------
 
 app = typer.Typer(
     name="toolcrib",
     cls=Commands,
     help="Hands an AI agent the few tools that its current turn needs, out of thousands.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -98,8 +189,11 @@ def _configure(
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,  # noqa: ARG001 -- the same
 ) -> None:
     context.obj = settings
+    notes.quiet = quiet
 
 
 def report(error: Exception, *, as_json: bool) -> int:
@@ -107,4 +201,5 @@ def report(error: Exception, *, as_json: bool) -> int:
     if not isinstance(error, ToolcribError):
         raise error
     print_error(error, as_json=as_json)
+    logger.info("it came from", exc_info=error)
     return exit_code(error)

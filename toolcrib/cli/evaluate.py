@@ -5,9 +5,10 @@ from __future__ import annotations
 import json as jsonlib
 import shlex
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -16,6 +17,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from toolcrib.cli.completion import complete_systems
 from toolcrib.cli.options import (
     Json,
     Log,
@@ -28,7 +30,8 @@ from toolcrib.cli.options import (
     open_crib,
     writing_crib,
 )
-from toolcrib.cli.output import counting, err, out, print_json
+from toolcrib.cli.output import err, out, print_json
+from toolcrib.cli.progress import counting
 from toolcrib.crib import Crib
 from toolcrib.errors import SourceError, StoreWriteError
 from toolcrib.problems import EXIT_NOT_CLEAN
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "calibrate", "report"]
 
+UNKEPT = "nothing is kept, as results are written at the end; --limit makes it shorter"
 DEFAULT_SYSTEMS = ("toolcrib", "lexical", "dense")
 
 
@@ -49,9 +53,15 @@ class _Group(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put in the command that may be left out."""
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+        known = (*self.commands, *ctx.help_option_names)
+        # A name that is nearly a command's, and no data set's, is a mistake in writing.
+        if args and args[0] not in known and not _is_mistyped(args[0], known):
             args = ["run", *args]
         return super().parse_args(ctx, args)
+
+
+def _is_mistyped(name: str, known: Iterable[str]) -> bool:
+    return bool(get_close_matches(name, known, cutoff=0.75)) and not Path(name).exists()
 
 
 app = typer.Typer(cls=_Group, no_args_is_help=True, help="Measure how well tools are found.")
@@ -87,8 +97,9 @@ def run(
     system: Annotated[
         list[str] | None,
         typer.Option(
+            autocompletion=complete_systems,
             help="What to measure, or module:factory; may be repeated. `ours`, `baselines`, `all` "
-            "are groups."
+            "are groups.",
         ),
     ] = None,
     split: Split = "test",
@@ -117,7 +128,7 @@ def run(
     ]
     with (
         _systems(context, store, system, indexed=bool(queries and not tools)) as chosen,
-        counting("asking") as listener,
+        counting("asking", lambda: UNKEPT) as listener,
     ):
         found = evaluate(
             sets,
@@ -183,7 +194,9 @@ def mistakes(
     store: StoreOption = None,
     tools: Tools = None,
     queries: Queries = None,
-    system: Annotated[str, typer.Option(help="Whose mistakes.")] = "toolcrib",
+    system: Annotated[
+        str, typer.Option(autocompletion=complete_systems, help="Whose mistakes.")
+    ] = "toolcrib",
     split: Split = "dev",
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="So many of each kind.")] = 20,
     limit: Limit = None,
@@ -196,8 +209,18 @@ def mistakes(
     from toolcrib.evaluation.runner import evaluate
 
     sets = load_sets(context, datasets, store, tools, queries)
-    with _systems(context, store, [system], indexed=bool(queries and not tools)) as chosen:
-        found = evaluate(sets, chosen, split=split, limit=limit, seed=seed)
+    with (
+        _systems(context, store, [system], indexed=bool(queries and not tools)) as chosen,
+        counting("asking", lambda: UNKEPT) as listener,
+    ):
+        found = evaluate(
+            sets,
+            chosen,
+            split=split,
+            limit=limit,
+            seed=seed,
+            progress=lambda p: listener(f"{p.data_set}: {p.system}", p.done, p.total),
+        )
     for data in sets:
         for name, result in found.sets[data.name].systems.items():
             made = find_mistakes(result.outcomes, data.tools, count)
@@ -305,8 +328,7 @@ def calibrate(
     if learned.falls:
         err.print(
             f"[yellow]worse than before: {', '.join(learned.falls)}; give more labelled queries, "
-            "unanswerable ones too, or go back by `toolcrib calibrate --reset`[/]",
-            soft_wrap=True,
+            "unanswerable ones too, or go back by `toolcrib calibrate --reset`[/]"
         )
 
 
@@ -339,9 +361,10 @@ def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Learn
     from toolcrib.evaluation.calibrate import learn
 
     for note in data.notes:
-        err.print(f"[yellow]{escape(note)}[/]", soft_wrap=True)
+        err.print(f"[yellow]{escape(note)}[/]")
     wanted = split or sorted({query.split for query in data.queries} - {"test"}) or ["test"]
-    with counting("asking") as listener:
+    kept = "the calibration in use is as it was; the same command begins anew"
+    with counting("asking", lambda: kept) as listener:
         return learn(
             crib,
             data.split(*wanted),

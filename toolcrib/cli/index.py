@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager
 from typing import Annotated
 
 import typer
 
+from toolcrib import build
+from toolcrib.access.quarantine import Quarantine
+from toolcrib.cli.completion import complete_collections, complete_formats, complete_tools
 from toolcrib.cli.options import (
     Json,
+    NoAudit,
     Servers,
     StoreOption,
     Tags,
+    Url,
+    any_crib,
     narrowing,
-    open_crib,
-    writing_crib,
+    read_tools,
+    service_of,
 )
 from toolcrib.cli.output import (
     in_short,
-    index_progress,
-    out,
     print_either,
     print_json,
     print_report,
     print_spec,
+    print_table,
     print_tools,
     table_of,
 )
+from toolcrib.cli.progress import index_progress
+from toolcrib.indexers.sync import ReadSources, Screen
 from toolcrib.integrations.formats import export
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Collection, IndexReport
 from toolcrib.records.codec import as_json
 from toolcrib.router.collections import preset
-from toolcrib.settings import load_settings
+from toolcrib.settings import Settings, load_settings
+from toolcrib.tenants import DEFAULT
 
 __all__ = ["collections", "index", "index_docs", "list_tools", "remove", "show"]
 
@@ -42,14 +51,22 @@ def index(
     context: typer.Context,
     sources: Annotated[
         list[str] | None,
-        typer.Argument(help="Files, folders, module:attribute, MCP server URLs, stdio:COMMAND."),
+        typer.Argument(
+            help="Files, folders, module:attribute, MCP server URLs, stdio:COMMAND; -: input."
+        ),
     ] = None,
     store: StoreOption = None,
+    url: Url = None,
     server: Annotated[
         str | None, typer.Option(help="The server of every tool, whatever the source says.")
     ] = None,
     format: Annotated[
-        str | None, typer.Option("--format", help="Read the sources as this format.")
+        str | None,
+        typer.Option(
+            "--format",
+            autocompletion=complete_formats,
+            help="Read the sources as this format.",
+        ),
     ] = None,
     prune: Annotated[
         bool, typer.Option("--prune", help="Remove tools that no source names.")
@@ -60,27 +77,50 @@ def index(
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="First renew an index that other models made.")
     ] = False,
+    no_audit: NoAudit = False,
     json: Json = False,
 ) -> None:
     """Read tools from any mix of sources; what has not changed is left alone."""
     if not sources and not rebuild:
         raise typer.BadParameter("name at least one source", param_hint="SOURCES")
     started = time.perf_counter()
-    with (
-        index_progress() as listener,
-        writing_crib(
-            context, store, create=not rebuild, rebuild=rebuild, progress=listener
-        ) as crib,
-    ):
-        if rebuild:
-            from toolcrib.tenants import rebuild_shared
-
+    with index_progress(is_rebuilt=rebuild) as listener:
+        # Before anything is opened: sources that cannot be read make no empty index.
+        read = ReadSources(read_tools(sources or (), server, format))
+        if read.refused is not None:
+            report = IndexReport(refused=read.refused)
+        else:
+            opened = any_crib(
+                context,
+                store,
+                url,
+                writes=True,
+                create=not rebuild,
+                rebuild=rebuild,
+                progress=listener,
+            )
             settings = load_settings(context.obj)
-            rebuild_shared(store or settings.store, settings, listener)
-        report = crib.index_tools(
-            *(sources or ()), server=server, format=format, prune=prune, progress=listener
-        )
+            with opened as crib, _screening(settings, store, url, off=no_audit) as screen:
+                if rebuild:
+                    from toolcrib.tenants import rebuild_shared
+
+                    rebuild_shared(store or settings.store, settings, listener)
+                report = crib.index_tools(
+                    read, server=server, prune=prune, screen=screen, progress=listener
+                )
     _finish(report, time.perf_counter() - started, strict=strict, json=json)
+
+
+@contextmanager
+def _screening(
+    settings: Settings, store: str | None, url: str | None, *, off: bool
+) -> Generator[Screen | None]:
+    """What holds dangerous tools back; nothing where it is switched off, or a service does it."""
+    if off or not settings.audit or service_of(settings, store, url) is not None:
+        yield None
+        return
+    with closing(build.open_records_db(store or settings.store, settings)) as records_db:
+        yield Quarantine(records_db, DEFAULT).screened
 
 
 def _finish(report: IndexReport, took_s: float, *, strict: bool, json: bool) -> None:
@@ -98,8 +138,14 @@ def index_docs(
     sources: Annotated[
         list[str], typer.Argument(help="Files, folders or URLs of documents.", metavar="PATH|URL")
     ],
-    collection: Annotated[str, typer.Option(help="The collection that they belong to.")],
+    collection: Annotated[
+        str,
+        typer.Option(
+            autocompletion=complete_collections, help="The collection that they belong to."
+        ),
+    ],
     store: StoreOption = None,
+    url: Url = None,
     description: Annotated[
         str | None, typer.Option(help="What the collection is about; presets have their own.")
     ] = None,
@@ -107,7 +153,11 @@ def index_docs(
         list[str] | None, typer.Option(help="A question that it answers; may be repeated.")
     ] = None,
     sensitivity: Annotated[
-        str | None, typer.Option(help=f"The highest in it: {', '.join(SENSITIVITIES)}.")
+        str | None,
+        typer.Option(
+            autocompletion=lambda: list(SENSITIVITIES),
+            help=f"The highest in it: {', '.join(SENSITIVITIES)}.",
+        ),
     ] = None,
     fallback: Annotated[
         bool, typer.Option("--fallback", help="Ask this one where no collection fits.")
@@ -128,20 +178,38 @@ def index_docs(
         "sensitivity": sensitivity,
         "fallback": fallback or None,
     }
-    with index_progress() as listener, writing_crib(context, store, create=True) as crib:
-        known = {each.name: each for each in crib.knowledge.catalogue.collections}
-        found = _described(known.get(collection) or preset(collection), said)
-        if known.get(collection) != found:
-            crib.add_collections(found)
-        report = crib.index_docs(*sources, collection=collection, prune=prune, progress=listener)
+    wanted = _described(preset(collection), said)
+    with index_progress(thing="passage") as listener:
+        # Before anything is opened: documents that cannot be read make no empty collection.
+        read = _read_documents(context, sources, collection)
+        if read.refused is not None:
+            report = IndexReport(refused=read.refused)
+        else:
+            with any_crib(context, store, url, writes=True, create=True) as crib:
+                known = {each.name: each for each, _ in crib.list_collections()}
+                found = _described(known[collection], said) if collection in known else wanted
+                if known.get(collection) != found:
+                    crib.add_collections(found)
+                report = crib.index_docs(
+                    read, collection=collection, prune=prune, progress=listener
+                )
     _finish(report, time.perf_counter() - started, strict=strict, json=json)
 
 
-def collections(context: typer.Context, store: StoreOption = None, json: Json = False) -> None:
+def _read_documents(context: typer.Context, sources: list[str], collection: str) -> ReadSources:
+    from toolcrib.indexers.documents.sources import passages
+
+    how = load_settings(context.obj).documents
+    found = passages(*sources, collection=collection, max_tokens=how.max_tokens, limits=how.limits)
+    return ReadSources(list(found))
+
+
+def collections(
+    context: typer.Context, store: StoreOption = None, url: Url = None, json: Json = False
+) -> None:
     """List the collections, what they are about, and how many passages they hold."""
-    with open_crib(context, store, ranks=False) as crib:
-        known = crib.knowledge
-        counted = [(each, known.count(each.name)) for each in known.catalogue.collections]
+    with any_crib(context, store, url, ranks=False) as crib:
+        counted = crib.list_collections()
     if json:
         print_json([each.model_dump(mode="json") | {"passages": n} for each, n in counted])
         return
@@ -152,7 +220,7 @@ def collections(context: typer.Context, store: StoreOption = None, json: Json = 
     for each, count in counted:
         about = in_short(each.description, taken)
         table.add_row(each.name, f"{count:,}", each.sensitivity, about)
-    out.print(table)
+    print_table(table)
 
 
 def _described(collection: Collection, said: Mapping[str, object]) -> Collection:
@@ -168,28 +236,32 @@ def _described(collection: Collection, said: Mapping[str, object]) -> Collection
 def list_tools(
     context: typer.Context,
     store: StoreOption = None,
+    url: Url = None,
     server: Servers = None,
     tag: Tags = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="At most so many, the first.")] = None,
     json: Json = False,
 ) -> None:
     """List the tools of the index, by id."""
-    with open_crib(context, store, ranks=False) as crib:
-        found = crib.list_tools(where=narrowing(server, tag))
-        tools = sorted(found, key=lambda tool: tool.id)
+    with any_crib(context, store, url, ranks=False) as crib:
+        found = sorted(crib.list_tools(where=narrowing(server, tag)), key=lambda tool: tool.id)
     if json:
-        print_json({"tools": export(tools, "json")})
+        print_json({"tools": export(found[:limit], "json")})
     else:
-        print_tools(tools)
+        print_tools(found[:limit], len(found))
 
 
 def show(
     context: typer.Context,
-    tool: Annotated[str, typer.Argument(help="The tool's id: server/name.")],
+    tool: Annotated[
+        str, typer.Argument(autocompletion=complete_tools, help="The tool's id: server/name.")
+    ],
     store: StoreOption = None,
+    url: Url = None,
     json: Json = False,
 ) -> None:
     """Show everything that is known of one tool."""
-    with open_crib(context, store, ranks=False) as crib:
+    with any_crib(context, store, url, ranks=False) as crib:
         spec = crib.get_tool(tool)
     if json:
         print_json(spec.model_dump(mode="json"))
@@ -199,11 +271,14 @@ def show(
 
 def remove(
     context: typer.Context,
-    tools: Annotated[list[str], typer.Argument(help="Ids of tools: server/name.")],
+    tools: Annotated[
+        list[str], typer.Argument(autocompletion=complete_tools, help="Ids of tools: server/name.")
+    ],
     store: StoreOption = None,
+    url: Url = None,
     json: Json = False,
 ) -> None:
     """Remove tools from the index; none when one of the ids is unknown."""
-    with writing_crib(context, store) as crib:
+    with any_crib(context, store, url, writes=True) as crib:
         crib.remove_tools(*tools)
     print_either({"removed": len(tools)}, f"{len(tools)} removed", json=json)

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import logging
+import shutil
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from toolcrib.cli.completion import complete_servers, complete_tags
 from toolcrib.errors import SettingsError, SourceError, StoreError
-from toolcrib.records import IndexProgress
-from toolcrib.settings import load_settings
+from toolcrib.records import IndexProgress, Refusal
+from toolcrib.settings import Settings, load_settings
 from toolcrib.store.filters import AnyOf, Filter, all_of
 from toolcrib.store.namespaced import DEFAULT
 
 if TYPE_CHECKING:
+    from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
     from toolcrib.evaluation.dataset import DataSet
+    from toolcrib.indexers.sync import Entry
+
+logger = logging.getLogger(__name__)
 
 __all__ = [
     "GATEWAY_STORE",
@@ -32,17 +40,26 @@ __all__ = [
     "StoreOption",
     "Tags",
     "Tools",
+    "Url",
+    "any_crib",
     "lines_of",
     "load_sets",
     "logged_records",
     "narrowing",
     "open_crib",
+    "read_tools",
+    "remote_crib",
+    "service_of",
     "writing_crib",
 ]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 StoreOption: TypeAlias = Annotated[
     str | None, typer.Option(help="Folder or Qdrant URL of the index; default: .toolcrib.")
+]
+Url: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Work through the service here; default: url. Its key is TOOLCRIB_API_KEY."),
 ]
 Tools: TypeAlias = Annotated[
     str | None, typer.Option(help="Tools in any format that can be indexed; with --queries.")
@@ -53,10 +70,18 @@ Queries: TypeAlias = Annotated[
 ]
 Seed: TypeAlias = Annotated[int, typer.Option(help="Of everything that is random.")]
 Servers: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--server", help="Only tools of this server; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--server",
+        autocompletion=complete_servers,
+        help="Only tools of this server; may be repeated.",
+    ),
 ]
 Tags: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--tag", help="Only tools with this tag; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--tag", autocompletion=complete_tags, help="Only tools with this tag; may be repeated."
+    ),
 ]
 NoAudit: TypeAlias = Annotated[
     bool, typer.Option("--no-audit", help="Hold nothing back, whatever its text says.")
@@ -69,6 +94,68 @@ GATEWAY_STORE = ".toolcrib-gateway"
 """Where a gateway keeps its index and its approvals, unless told otherwise."""
 
 
+def service_of(settings: Settings, store: str | None, url: str | None) -> str | None:
+    """The URL of the service that a command goes to; None where it opens a store itself.
+
+    Raises:
+        BadParameter: both a store and a service are named.
+    """
+    if store is not None and url is not None:
+        raise typer.BadParameter("name either a store or a service", param_hint="--url")
+    return url if store is not None else url or settings.url
+
+
+@contextmanager
+def any_crib(
+    context: typer.Context,
+    store: str | None,
+    url: str | None,
+    *,
+    writes: bool = False,
+    create: bool = False,
+    rebuild: bool = False,
+    ranks: bool = True,
+    progress: Callable[[IndexProgress], None] | None = None,
+) -> Generator[Crib | RemoteCrib]:
+    """The crib that a command works on, embedded or behind a service.
+
+    Raises:
+        ToolcribError: as `open_crib`, or as `RemoteCrib`.
+    """
+    settings = load_settings(context.obj)
+    service = service_of(settings, store, url)
+    if service is not None:
+        if rebuild:
+            raise typer.BadParameter("a service does that itself", param_hint="--rebuild")
+        with remote_crib(service, settings) as crib:
+            yield crib
+        return
+    where = store or settings.store
+    more = {"create": create, "rebuild": rebuild}
+    with (
+        writing_crib(context, where, **more, progress=progress)
+        if writes
+        else open_crib(context, where, **more, ranks=ranks, progress=progress)
+    ) as crib:
+        yield crib
+
+
+def remote_crib(
+    url: str, settings: Settings, *, timeout_s: float = 10.0, attempts: int = 4
+) -> RemoteCrib:
+    """The crib behind a service, by the key and in the namespace of the settings."""
+    from toolcrib.client import RemoteCrib
+
+    logger.info("through the service at %s", url)
+    return RemoteCrib(
+        url,
+        api_key=settings.api_key.get_secret_value() if settings.api_key else None,
+        namespace=settings.namespace,
+        timeout_s=timeout_s,
+        attempts=attempts,
+    )
+
+
 def open_crib(
     context: typer.Context,
     store: str | None,
@@ -78,9 +165,10 @@ def open_crib(
     ranks: bool = True,
     progress: Callable[[IndexProgress], None] | None = None,
 ) -> Crib:
-    """The crib that a command works on; one that does not rank needs no reranker loaded.
+    """The crib of a store, for commands that need the index itself; without `ranks`, no reranker.
 
     Raises:
+        SettingsError: the settings name a service, and no store is named instead.
         StoreError: there is no index and `create` is not set.
         ToolcribError: as `Crib.open`.
     """
@@ -88,6 +176,10 @@ def open_crib(
     from toolcrib.crib import Crib
 
     settings = load_settings(context.obj)
+    if store is None and settings.url is not None:
+        raise SettingsError(
+            f"this needs the index itself, not the service at {settings.url}: name it with --store"
+        )
     if not ranks:
         rerank = replace(settings.rerank, load="use")
         settings = settings.model_copy(update={"rerank": rerank})
@@ -97,6 +189,7 @@ def open_crib(
             f"there is no index in {location}; make one with "
             f"`toolcrib index SOURCE... --store {location}`"
         )
+    logger.info("in the store %s", location)
     return Crib.open(location, settings=settings, rebuild=rebuild, progress=progress)
 
 
@@ -126,6 +219,34 @@ def writing_crib(
         finally:
             settings = load_settings(context.obj)
             announce(store or settings.store, settings, [DEFAULT])
+
+
+def read_tools(
+    sources: Iterable[str], server: str | None = None, format: str | None = None
+) -> list[Entry]:
+    """What the sources hold, each with where it came from; `-` is standard input."""
+    from toolcrib.indexers.readers.registry import tool_entries
+
+    found: list[Entry] = []
+    for source in dict.fromkeys(sources):
+        if source == "-":
+            found += _read_input(server, format)
+        else:
+            found += tool_entries(source, server, format)
+    return found
+
+
+def _read_input(server: str | None, format: str | None) -> Iterator[Entry]:
+    """The tools of standard input, which is a file meanwhile: readers go over it more than once."""
+    from toolcrib.indexers.readers.registry import tool_entries
+
+    name = "standard input"
+    with TemporaryDirectory(prefix="toolcrib-") as folder:
+        kept = Path(folder, "input")
+        with kept.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        for _, item in tool_entries(kept, server, format):
+            yield name, replace(item, source=name) if isinstance(item, Refusal) else item
 
 
 def narrowing(servers: list[str] | None, tags: list[str] | None) -> Filter | None:

@@ -1,17 +1,15 @@
-"""Output of commands: tables, progress, one line for an error; and JSON for machines."""
+"""Output of commands: tables, one line for an error; rows and JSON for machines."""
 
 from __future__ import annotations
 
 import json as jsonlib
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -20,7 +18,6 @@ from toolcrib.records import (
     Context,
     Decision,
     FindResult,
-    IndexProgress,
     IndexReport,
     ToolHit,
     ToolSpec,
@@ -34,10 +31,10 @@ if TYPE_CHECKING:
     from toolcrib.evaluation.results import Evaluation, Interval, SetResult, SystemResult
 
 __all__ = [
-    "counting",
+    "count_of",
     "err",
     "in_short",
-    "index_progress",
+    "notes",
     "out",
     "print_decision",
     "print_decisions",
@@ -51,12 +48,17 @@ __all__ = [
     "print_report",
     "print_result",
     "print_spec",
+    "print_table",
     "print_tools",
     "table_of",
 ]
 
-out = Console(highlight=False, soft_wrap=False)
-err = Console(stderr=True, highlight=False)
+# Lines are as long as what they say: whoever reads them knows how to wrap them.
+out = Console(highlight=False, soft_wrap=True, emoji=False)
+err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+
+notes = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+"""For what is said beside the answer: progress, counts, times; `--quiet` silences it."""
 
 MAX_REFUSALS = 20
 MAX_ENTITIES = 8
@@ -72,7 +74,7 @@ def print_either(value: Any, text: str, *, json: bool) -> None:
     if json:
         print_json(value)
     else:
-        out.print(text, soft_wrap=True)
+        out.print(text)
 
 
 def print_error(error: ToolcribError, *, as_json: bool) -> None:
@@ -80,7 +82,30 @@ def print_error(error: ToolcribError, *, as_json: bool) -> None:
     if as_json:
         print_json({"error": {"type": type(error).__name__, "message": str(error)}})
     else:
-        err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        err.print(f"[bold red]error:[/] {escape(str(error))}")
+
+
+def count_of(number: int, noun: str) -> str:
+    """So many of a thing, as one says it: 1 tool, 2,000 tools."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def print_table(table: Table, *, headed: bool = False) -> None:
+    """A table on a terminal; elsewhere its rows, whole, with tabs between the cells.
+
+    `headed`: the rows begin with the names of the columns.
+    """
+    if out.is_terminal:
+        out.print(table, soft_wrap=False)
+        return
+    rows = list(zip(*(column.cells for column in table.columns), strict=True))
+    for row in [[column.header for column in table.columns], *rows] if headed else rows:
+        sys.stdout.write("\t".join(map(_plain, row)) + "\n")
+
+
+def _plain(cell: Any) -> str:
+    """A cell's text in one line, without tabs."""
+    return " ".join(Text.from_markup(cell, emoji=False).plain.replace("\t", " ").splitlines())
 
 
 def table_of(names: Sequence[str] = (), figures: Sequence[str] = (), about: str = "") -> Table:
@@ -96,50 +121,11 @@ def table_of(names: Sequence[str] = (), figures: Sequence[str] = (), about: str 
 
 
 def in_short(said: str, taken: int) -> str:
-    """The first line of a description, cut to what `taken` columns leave of the screen."""
+    """The first line of a description; on a screen cut to what `taken` columns leave of it."""
     text = Text(said.strip().partition("\n")[0])
-    text.truncate(max(out.width - taken, 20), overflow="ellipsis")
+    if out.is_terminal:
+        text.truncate(max(out.width - taken, 20), overflow="ellipsis")
     return escape(text.plain)
-
-
-# -- progress --------------------------------------------------------------------------------
-
-
-def _bar() -> Progress:
-    """A progress bar on standard error; silent where nobody looks."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    )
-
-
-@contextmanager
-def index_progress() -> Generator[Callable[[IndexProgress], None]]:
-    """A progress bar of an index run, for the time of the block."""
-    with _bar() as bar:
-        task = bar.add_task("reading the sources", total=None)
-
-        def show(progress: IndexProgress) -> None:
-            text = "indexing" if progress.stage == "write" else "building the graph"
-            total = None if progress.stage == "optimise" else progress.total
-            bar.update(task, completed=progress.done, total=total, description=text)
-
-        yield show
-
-
-@contextmanager
-def counting(what: str) -> Generator[Callable[[str, int, int], None]]:
-    """A progress bar for the block, which is told what is done, how much of it and of how much."""
-    with _bar() as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda text, done, total: bar.update(
-            task, description=text, completed=done, total=total
-        )
 
 
 # -- tools -----------------------------------------------------------------------------------
@@ -149,13 +135,14 @@ def print_report(report: IndexReport, took_s: float) -> None:
     """What an index run did, and what it refused."""
     counts = as_json(report)
     parts = [f"{counts[key]} {key}" for key in ("added", "changed", "removed", "unchanged")]
-    out.print(f"[bold]{', '.join(parts)}[/] [dim]in {took_s:.1f} s[/]")
+    if not notes.quiet:
+        out.print(f"[bold]{', '.join(parts)}[/] [dim]in {took_s:.1f} s[/]")
     if not report.refused:
         return
     out.print(f"[yellow]{len(report.refused)} refused:[/]")
     for refusal in report.refused[:MAX_REFUSALS]:
         place = f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
-        out.print(f"  [yellow]{escape(place)}[/]: {escape(refusal.reason)}", soft_wrap=True)
+        out.print(f"  [yellow]{escape(place)}[/]: {escape(refusal.reason)}")
     if len(report.refused) > MAX_REFUSALS:
         out.print(f"  ... and {len(report.refused) - MAX_REFUSALS} more; --json lists all")
 
@@ -163,22 +150,22 @@ def print_report(report: IndexReport, took_s: float) -> None:
 def print_result(result: FindResult, *, explain: bool) -> None:
     """One query's ranked tools as a table."""
     if "no-words" in result.degraded:
-        out.print("[yellow]no words to search by[/]")
+        err.print("[yellow]no words to search by[/]")
         return
     if result.verdict != "accept":
         word = "nothing may fit" if result.tools else "nothing fits"
         word = "here is the general tool instead" if result.fallback else word
-        out.print(f"[yellow]{word}:[/] {escape(result.reason)}")
+        err.print(f"[yellow]{word}:[/] {escape(result.reason)}")
     if result.tools:
-        out.print(_ranking(result.tools, explain=explain))
-    notes = [f"[yellow]without: {', '.join(result.degraded)}[/]"] if result.degraded else []
+        print_table(_ranking(result.tools, explain=explain), headed=explain)
+    parts = [f"[yellow]without: {', '.join(result.degraded)}[/]"] if result.degraded else []
     if result.unmatched_terms:
-        notes.append(f"in no tool: {escape(', '.join(result.unmatched_terms))}")
+        parts.append(f"in no tool: {escape(', '.join(result.unmatched_terms))}")
     if result.confidence is not None:
-        notes.append(f"confidence {result.confidence:.2f}")
+        parts.append(f"confidence {result.confidence:.2f}")
     shown = result.took_ms if explain else {"total": result.took_ms["total"]}
-    notes.append(", ".join(f"{stage} {ms:.1f} ms" for stage, ms in shown.items()))
-    out.print(f"[dim]{' · '.join(notes)}[/]")
+    parts.append(", ".join(f"{stage} {ms:.1f} ms" for stage, ms in shown.items()))
+    notes.print(f"[dim]{' · '.join(parts)}[/]")
 
 
 def _ranking(hits: tuple[ToolHit, ...], *, explain: bool) -> Table:
@@ -198,23 +185,24 @@ def _ranking(hits: tuple[ToolHit, ...], *, explain: bool) -> Table:
     return table
 
 
-def print_tools(tools: Sequence[ToolSpec]) -> None:
-    """A listing, in the order given."""
+def print_tools(tools: Sequence[ToolSpec], of: int) -> None:
+    """A listing, in the order given, of so many in all."""
     table = table_of(("tool",), about="what it does")
     taken = 2 + max((len(tool.id) for tool in tools), default=0)
     for tool in tools:
         about = in_short(tool.description, taken + (0 if tool.enabled else 11))
         mark = "" if tool.enabled else "[yellow]disabled[/]  "
         table.add_row(escape(tool.id), mark + about)
-    out.print(table)
-    out.print(f"[dim]{len(tools)} tools[/]")
+    print_table(table)
+    shown = f"{len(tools):,} of " if len(tools) < of else ""
+    notes.print(f"[dim]{shown}{count_of(of, 'tool')}[/]")
 
 
 def print_spec(tool: ToolSpec) -> None:
     """Everything that is known of one tool."""
     out.print(f"[bold]{escape(tool.id)}[/]{'' if tool.enabled else ' [yellow](disabled)[/]'}")
     if tool.description:
-        out.print(escape(tool.description), soft_wrap=True)
+        out.print(escape(tool.description))
     shown = tool.model_dump(mode="json", exclude_defaults=True)
     for key in ("id", "name", "description", "enabled"):
         shown.pop(key, None)
@@ -223,7 +211,7 @@ def print_spec(tool: ToolSpec) -> None:
         text = (
             value if isinstance(value, str) else jsonlib.dumps(value, indent=2, ensure_ascii=False)
         )
-        out.print(escape(text), soft_wrap=True)
+        out.print(escape(text))
 
 
 def print_health(facts: dict[str, dict[str, Any]], problems: list[dict[str, str]]) -> None:
@@ -231,12 +219,12 @@ def print_health(facts: dict[str, dict[str, Any]], problems: list[dict[str, str]
     for section, entries in facts.items():
         out.print(f"[bold]{section}[/]")
         for key, value in entries.items():
-            out.print(f"  [dim]{key}[/] {escape(str(value))}", soft_wrap=True)
+            out.print(f"  [dim]{key}[/] {escape(str(value))}")
     if not problems:
         out.print("[green]nothing is wrong[/]")
     for problem in problems:
-        out.print(f"[red]wrong:[/] {escape(problem['what'])}", soft_wrap=True)
-        out.print(f"  [dim]to mend it:[/] {escape(problem['mend'])}", soft_wrap=True)
+        out.print(f"[red]wrong:[/] {escape(problem['what'])}")
+        out.print(f"  [dim]to mend it:[/] {escape(problem['mend'])}")
 
 
 # -- turns -----------------------------------------------------------------------------------
@@ -247,21 +235,21 @@ def print_decision(decision: Decision) -> None:
     route = decision.route
     corrected = f" [dim](first guess: {route.corrected_from})[/]" if route.corrected_from else ""
     out.print(f"[bold]{route.kind}[/]{corrected}  [dim]{escape(route.reason)}[/]")
-    out.print(_context(decision.context), soft_wrap=True)
+    out.print(_context(decision.context))
     if decision.tools.tools:
-        out.print(_chosen(decision.tools.tools))
+        print_table(_chosen(decision.tools.tools))
     if decision.knowledge.passages:
         named = ", ".join(f"{c.id} {c.confidence:.2f}" for c in decision.knowledge.collections)
         table = table_of(figures=("score",))
         table.add_column(f"passages of {named}", overflow="fold")
         for hit in decision.knowledge.passages:
             table.add_row(f"{hit.score:.2f}", escape(hit.passage.citation))
-        out.print(table)
-    notes = [f"[yellow]without: {', '.join(decision.degraded)}[/]"] if decision.degraded else []
+        print_table(table)
+    parts = [f"[yellow]without: {', '.join(decision.degraded)}[/]"] if decision.degraded else []
     if decision.signals:
-        notes.append(escape(", ".join(decision.signals)))
-    notes += [f"{stage} {ms:.1f} ms" for stage, ms in decision.took_ms.items()]
-    out.print(f"[dim]{' · '.join(notes)}[/]")
+        parts.append(escape(", ".join(decision.signals)))
+    parts += [f"{stage} {ms:.1f} ms" for stage, ms in decision.took_ms.items()]
+    notes.print(f"[dim]{' · '.join(parts)}[/]")
 
 
 def _context(context: Context) -> str:
@@ -298,7 +286,7 @@ def print_decisions(summary: DecisionSummary) -> None:
     since, until = (
         f"{datetime.fromisoformat(t):%Y-%m-%d %H:%M}" for t in (summary.since, summary.until)
     )
-    counted = f"{summary.decisions:,} decision{'s' * (summary.decisions != 1)}"
+    counted = count_of(summary.decisions, "decision")
     out.print(f"[bold]{counted}[/] [dim]{since} to {until} UTC[/]")
     _print_rows("route", ("turns", "share", "p50 ms", "p95", "p99"), _routes(summary))
     verdicts = (
@@ -328,7 +316,7 @@ def _print_rows(name: str, figures: Sequence[str], rows: Iterable[Sequence[str]]
         table.add_row(escape(first), *cells)
     if table.row_count:
         out.print()
-        out.print(table)
+        print_table(table, headed=True)
 
 
 def _routes(summary: DecisionSummary) -> Iterable[Sequence[str]]:
@@ -358,13 +346,14 @@ def print_evaluation(found: Evaluation) -> None:
         _print_set(one)
     if len(found.sets) > 1:
         out.print(f"\n[bold]mean over {len(found.sets)} sets[/]")
-        out.print(_means(found.macro))
+        print_table(_means(found.macro), headed=True)
 
 
 def _print_set(one: SetResult) -> None:
     unanswerable = f", {one.unanswerable} of them unanswerable" if one.unanswerable else ""
+    queries = "1 query" if one.queries == 1 else f"{one.queries:,} queries"
     out.print(
-        f"\n[bold]{escape(one.name)}[/] [dim]{one.tools:,} tools, {one.queries:,} queries of "
+        f"\n[bold]{escape(one.name)}[/] [dim]{count_of(one.tools, 'tool')}, {queries} of "
         f"{escape(one.split)}{unanswerable}[/]"
     )
     systems = one.systems.values()
@@ -378,9 +367,9 @@ def _print_set(one: SetResult) -> None:
             f"{result.tokens_saved:.1%}",
             f"{result.latency_ms['p50']:.2f}",
         )
-    out.print(table)
+    print_table(table, headed=True)
     for note in (*one.warnings, *one.notes):
-        out.print(f"[yellow]{escape(note)}[/]", soft_wrap=True)
+        out.print(f"[yellow]{escape(note)}[/]")
 
 
 def _shown(taken: set[str]) -> tuple[list[str], list[str]]:
@@ -440,13 +429,13 @@ def print_mistakes(name: str, made: Mistakes) -> None:
     """The worst queries, the pairs taken for each other, the words in no tool."""
     out.print(f"\n[bold]{escape(name)}[/]")
     for mistake in made.worst:
-        out.print(f"{mistake.value:.2f}  {escape(mistake.text)}", soft_wrap=True)
-        out.print(f"      [green]wanted[/] {escape(', '.join(mistake.expected))}", soft_wrap=True)
-        out.print(f"      [red]got[/]    {escape(', '.join(mistake.returned[:5]))}", soft_wrap=True)
+        out.print(f"{mistake.value:.2f}  {escape(mistake.text)}")
+        out.print(f"      [green]wanted[/] {escape(', '.join(mistake.expected))}")
+        out.print(f"      [red]got[/]    {escape(', '.join(mistake.returned[:5]))}")
     if made.confusions:
         out.print("\n[bold]taken for another[/]")
     for pair in made.confusions:
         out.print(f"{pair.count:>4}  {escape(pair.expected)} [dim]was[/] {escape(pair.returned)}")
     if made.unmatched:
         words = ", ".join(f"{word.word} ({word.count})" for word in made.unmatched)
-        out.print(f"\n[bold]in no tool:[/] {escape(words)}", soft_wrap=True)
+        out.print(f"\n[bold]in no tool:[/] {escape(words)}")

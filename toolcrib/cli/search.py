@@ -5,21 +5,33 @@ from __future__ import annotations
 import json as json_text
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from toolcrib.cli.options import Json, Servers, StoreOption, Tags, lines_of, narrowing, open_crib
+from toolcrib.cli.options import (
+    Json,
+    Servers,
+    StoreOption,
+    Tags,
+    Url,
+    any_crib,
+    lines_of,
+    narrowing,
+)
 from toolcrib.cli.output import out, print_decision, print_either, print_json, print_result
-from toolcrib.crib import Crib
 from toolcrib.errors import QueryError
 from toolcrib.integrations.formats import FORMATS, export
 from toolcrib.records import FindResult, Turn
 from toolcrib.records.codec import as_json
 from toolcrib.records.validation import in_words
-from toolcrib.retrieval.options import SearchOptions
+from toolcrib.retrieval.options import SearchKeywords
+
+if TYPE_CHECKING:
+    from toolcrib.client import RemoteCrib
+    from toolcrib.crib import Crib
 
 __all__ = ["route", "search"]
 
@@ -38,6 +50,7 @@ def search(
         bool, typer.Option("--gate/--no-gate", help="Withhold what does not fit.")
     ] = True,
     store: StoreOption = None,
+    url: Url = None,
     server: Servers = None,
     tag: Tags = None,
     explain: Annotated[
@@ -45,7 +58,11 @@ def search(
     ] = False,
     as_: Annotated[
         str | None,
-        typer.Option("--as", help=f"Print definitions for a model: {', '.join(FORMATS)}."),
+        typer.Option(
+            "--as",
+            autocompletion=lambda: list(FORMATS),
+            help=f"Print definitions for a model: {', '.join(FORMATS)}.",
+        ),
     ] = None,
     batch: Annotated[
         str | None, typer.Option(metavar="FILE|-", help="Answer one query a line of this file.")
@@ -57,11 +74,15 @@ def search(
         raise typer.BadParameter("give either a query or --batch", param_hint="QUERY")
     if as_ is not None and as_ not in FORMATS:
         raise typer.BadParameter(f"known are {', '.join(FORMATS)}", param_hint="--as")
-    options = SearchOptions(
-        k=_count(k), where=narrowing(server, tag), gate=gate, coverage=coverage, explain=explain
-    )
-    with open_crib(context, store) as crib:
-        ask = partial(crib.tools.find, options=options)
+    options: SearchKeywords = {
+        "where": narrowing(server, tag),
+        "gate": gate,
+        "coverage": coverage,
+        "explain": explain,
+    }
+    wanted = _count(k)
+    with any_crib(context, store, url) as crib:
+        ask = partial(crib.find_tools, k=wanted, **options)
         if query is not None:
             _print(ask(query), as_, explain=explain, json=json)
         else:
@@ -110,6 +131,7 @@ def route(
         typer.Option(min=0.0, help="Milliseconds for the decision; what does not fit is left out."),
     ] = None,
     store: StoreOption = None,
+    url: Url = None,
     batch: Annotated[
         str | None,
         typer.Option(metavar="FILE|-", help="One turn a line: plain text, or a JSON Turn."),
@@ -119,13 +141,19 @@ def route(
     """Decide a turn: what kind it is, which tools and which passages it needs."""
     if (text is None) == (batch is None):
         raise typer.BadParameter("give either a turn or --batch", param_hint="TEXT")
-    with open_crib(context, store) as crib:
+    with any_crib(context, store, url) as crib:
         for line in [text] if text is not None else lines_of(str(batch)):
             _decide(crib, line, k, budget_ms, json=json, one_of_many=batch is not None)
 
 
 def _decide(
-    crib: Crib, line: str, k: int | None, budget_ms: float | None, *, json: bool, one_of_many: bool
+    crib: Crib | RemoteCrib,
+    line: str,
+    k: int | None,
+    budget_ms: float | None,
+    *,
+    json: bool,
+    one_of_many: bool,
 ) -> None:
     """One turn; a bad line of a batch is answered with its error, so that lines stay in step."""
     if one_of_many and not json:

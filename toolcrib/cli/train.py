@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from toolcrib.cli.options import Json, Queries, Seed, StoreOption, Tools, load_sets
-from toolcrib.cli.output import counting, err, out, print_json
+from toolcrib.cli.output import err, out, print_json, print_table, table_of
+from toolcrib.cli.progress import counting
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.settings import load_settings
 
@@ -112,31 +112,38 @@ def train(
     json: Json = False,
 ) -> None:
     """Fine-tune a model on your own tools and queries, export it, and say whether it helped."""
-    from toolcrib.training.session import TrainingPlan
-    from toolcrib.training.session import train as run
+    from toolcrib.training import session
     from toolcrib.training.trainer import LoopSettings
 
     loop = LoopSettings(epochs, batch or BATCH[kind], rate=rate, checks=max(checks, 1), seed=seed)
-    plan = TrainingPlan(
-        out,
-        _sets(context, datasets, store, tools, queries, seed if resplit else None)
-        if datasets or queries or not corpus
-        else (),
-        corpora=_corpora(corpus),
-        unseen=_unseen(unseen),
-        base=base,
-        settings=_settings(kind, loop, layers, mix),
-        checked=checks > 0,
-        imitated=imitate,
-        limit=limit,
-        corpus_limit=corpus_limit,
-        judged=judged,
-        seed=seed,
-        keep_work=keep_work,
-    )
-    with counting("reading") as listener:
-        outcome = run(plan, load_settings(context.obj), listener)
+    with counting("reading", lambda: _kept(out)) as listener:
+        plan = session.TrainingPlan(
+            out,
+            _sets(context, datasets, store, tools, queries, seed if resplit else None)
+            if datasets or queries or not corpus
+            else (),
+            corpora=_corpora(corpus),
+            unseen=_unseen(unseen),
+            base=base,
+            settings=_settings(kind, loop, layers, mix),
+            checked=checks > 0,
+            imitated=imitate,
+            limit=limit,
+            corpus_limit=corpus_limit,
+            judged=judged,
+            seed=seed,
+            keep_work=keep_work,
+        )
+        outcome = session.train(plan, load_settings(context.obj), listener)
     _show(plan, outcome, json=json)
+
+
+def _kept(out: Path) -> str:
+    """What there is of a run that was ended."""
+    folder = out / "work" / "checkpoints"
+    if any(folder.glob("checkpoint-*/trainer_state.json")):
+        return f"the last checkpoint is in {folder}; the same command goes on from there"
+    return "nothing was learned yet; the same command begins anew"
 
 
 def _settings(kind: ModelKind, loop: LoopSettings, layers: int, mix: float | None) -> Any:
@@ -159,7 +166,7 @@ def _sets(
 
     sets = load_sets(context, datasets, store, tools, queries)
     for note in (f"{data.name}: {note}" for data in sets for note in data.notes):
-        err.print(f"[yellow]{escape(note)}[/]", soft_wrap=True)
+        err.print(f"[yellow]{escape(note)}[/]")
     return sets if resplit is None else [split_anew(data, resplit) for data in sets]
 
 
@@ -172,7 +179,7 @@ def _specs(source: str) -> Iterator[ToolSpec]:
 
     for _, entry in tool_entries(source, None, None):
         if isinstance(entry, Refusal):
-            err.print(f"[yellow]{escape(f'{entry.source}: {entry.reason}')}[/]", soft_wrap=True)
+            err.print(f"[yellow]{escape(f'{entry.source}: {entry.reason}')}[/]")
         else:
             yield entry
 
@@ -190,26 +197,23 @@ def _show(plan: TrainingPlan, outcome: TrainingResult, *, json: bool) -> None:
     pairs, gone = sum(outcome.pairs.values()), sum(outcome.left_out_as_near_duplicates.values())
     out.print(
         f"[bold]{pairs:,} pairs[/] [dim]from {len(outcome.pairs)} sources; {gone:,} texts left "
-        f"out as near duplicates of held-back ones; {outcome.training['seconds']:.0f} s[/]",
-        soft_wrap=True,
+        f"out as near duplicates of held-back ones; {outcome.training['seconds']:.0f} s[/]"
     )
     verdict = outcome.verdict
     if verdict is None:
         out.print("[yellow]no test queries: nobody knows whether it helped[/]")
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("data set", "measure", "before", "after", "p"):
-        table.add_column(name, justify="left" if name in ("data set", "measure") else "right")
+    table = table_of(("data set", "measure"), ("before", "after", "p"))
     for change in verdict.changes:
         figures = (f"{100 * change.before:.1f}", f"{100 * change.after:.1f}", f"{change.p:.3f}")
         table.add_row(escape(change.data_set), change.measure, *figures)
-    out.print(table)
+    print_table(table, headed=True)
     if verdict.outcome != "better":
         out.print(f"[yellow]{verdict.outcome}: keep the model that you have[/]")
         return
     setting = "dense" if plan.kind == "encoder" else "reranker"
-    out.print("[green]better[/]; to use it, put into toolcrib.yaml\n  encoder:", soft_wrap=True)
-    out.print(f"    {setting}: bundled:{escape(str(plan.out))}", soft_wrap=True)
+    out.print("[green]better[/]; to use it, put into toolcrib.yaml\n  encoder:")
+    out.print(f"    {setting}: bundled:{escape(str(plan.out))}")
     if plan.kind == "encoder":
         out.print("and run `toolcrib index --rebuild`: the old index answers until the new is up")
     out.print("then `toolcrib calibrate`: the confidence belongs to the model")

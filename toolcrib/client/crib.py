@@ -16,6 +16,7 @@ from toolcrib.client.transport import EXTRA, FEATURE, Transport, quoted, upload
 from toolcrib.errors import FeedbackError, QueryError, UnknownCollectionError, UnknownToolError
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.registry import ToolSource, tool_entries
+from toolcrib.indexers.sync import ReadSources, Screen, readable
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import (
     Alternates,
@@ -92,10 +93,15 @@ class RemoteCrib:
         server: str | None = None,
         format: str | None = None,
         prune: bool = False,
+        screen: Screen | None = None,
         progress: Listener | None = None,
     ) -> IndexReport:
         """As `Crib.index_tools`; what the service holds back for approval is refused, too."""
-        found = [entry for source in sources for entry in tool_entries(source, server, format)]
+        found = readable(
+            [entry for source in sources for entry in tool_entries(source, server, format)]
+        )
+        if screen is not None:
+            found = screen(found)
         query = {"prune": "true" if prune else None, "server": server if prune else None}
         return upload(self._transport, "/v1/tools", found, query, progress)
 
@@ -163,7 +169,7 @@ class RemoteCrib:
 
     def index_docs(
         self,
-        *sources: str | Path,
+        *sources: str | Path | ReadSources,
         collection: str,
         prune: bool = False,
         progress: Listener | None = None,
@@ -179,7 +185,7 @@ class RemoteCrib:
             passages(*sources, collection=collection, max_tokens=how.max_tokens, limits=how.limits)
         )
         query = {"prune": collection if prune else None}
-        return upload(self._transport, "/v1/documents", found, query, progress)
+        return upload(self._transport, "/v1/documents", readable(found), query, progress)
 
     def index_passages(
         self, passages: Iterable[Passage], *, progress: Listener | None = None

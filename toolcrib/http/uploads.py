@@ -153,13 +153,14 @@ class UploadWork(Generic[_Item]):
         done, total = 0, sum(map(len, self.parts))
         for part in self.parts:
 
-            def heard(progress: IndexProgress, done: int = done) -> None:
+            def heard(progress: IndexProgress, done: int = done, size: int = len(part)) -> None:
                 context.checkpoint()
-                listener(replace(progress, done=done + progress.done, total=total))
+                share = (done + progress.share * size) / max(total, 1)
+                listener(replace(progress, done=done + progress.done, total=total, share=share))
 
             report += await context.write(partial(self._write, part, heard))
             done += len(part)
-        listener(IndexProgress(total, total))
+        listener(IndexProgress(total, total, share=1.0))
         return await context.write(lambda crib: self.finish(crib, report))
 
     def _write(self, part: list[Line], listener: Listener, crib: Crib) -> IndexReport:

@@ -8,13 +8,13 @@ are weighed anew and the mark goes. A run that finds a mark finishes that work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import SpecError
+from toolcrib.errors import SourceError, SpecError
 from toolcrib.indexers.points import (
     PASSAGE_TERMS,
     TOOL_TERMS,
@@ -38,7 +38,7 @@ from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import SCOPE_FIELDS
 from toolcrib.store.payload import read_passage, read_tool
 
-__all__ = ["Entry", "PassageEntry", "PassageSync", "Screen", "ToolSync"]
+__all__ = ["Entry", "PassageEntry", "PassageSync", "ReadSources", "Screen", "ToolSync", "readable"]
 
 # -- the difference --------------------------------------------------------------------------------
 
@@ -122,6 +122,36 @@ class _Plan(Generic[_Item]):
         """What the run did."""
         ids = map(tuple, (self.added, self.changed, self.removed, self.unchanged))
         return IndexReport(*ids, refused=tuple(self.refused))
+
+
+# -- sources ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSources:
+    """What sources held, with where each came from: read before anything is opened for it."""
+
+    entries: Sequence[tuple[str, ToolSpec | Passage | Refusal]]
+
+    @property
+    def refused(self) -> tuple[Refusal, ...] | None:
+        """The refusals, where there is nothing else to take; None where there is."""
+        refused = tuple(item for _, item in self.entries if isinstance(item, Refusal))
+        return refused if refused and len(refused) == len(self.entries) else None
+
+
+def readable(entries: Sequence[_Made]) -> Sequence[_Made]:
+    """The entries, of which at least one can be taken, or which are none at all.
+
+    Raises:
+        SourceError: all are refused; the first says why.
+    """
+    refused = ReadSources(cast("Any", entries)).refused
+    if refused is None:
+        return entries
+    first, *more = refused
+    told = f" (and {len(more)} more refused)" if more else ""
+    raise SourceError(first.source, first.place, f"{first.reason}{told}; nothing was indexed")
 
 
 # -- tools -----------------------------------------------------------------------------------------

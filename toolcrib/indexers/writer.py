@@ -97,6 +97,9 @@ def shared_prefixes(
 PAGE = 128
 """Things encoded and written together: half a second of encoding, so progress is seen to move."""
 
+READ_CHARS, TEXT_CHARS = 1_500, 120
+"""Of a text so many characters are read; to encode one takes as long as so many more."""
+
 _Item = TypeVar("_Item")
 
 Listener: TypeAlias = Callable[[IndexProgress], None]
@@ -136,16 +139,16 @@ class Writer:
         if context != before:
             self._keep(context)
         self._write(drafts, context.average, progress)
+        progress(IndexProgress(len(drafts), len(drafts), stage="optimise", share=1.0))
         self._store.delete([point_id(item_id) for item_id in removed])
         if context.stale or context.all_stale:
             self._reweigh(context, {draft.id for draft in drafts}, counts)
             self._keep(replace(context, stale=frozenset(), all_stale=False))
-        progress(IndexProgress(len(drafts), len(drafts), stage="optimise"))
         self._store.optimise()
 
     def _write(self, drafts: Sequence[Draft], average: float, progress: Listener) -> None:
         """Write all; `average` is the mean length that lexical vectors are weighed by."""
-        done = 0
+        done, worked, work = 0, 0, sum(map(_work, drafts))
         progress(IndexProgress(done, len(drafts)))
         # Texts of like length are encoded together: padding is what slows an encoder down.
         ordered = sorted(drafts, key=lambda draft: (len(draft.texts[0]), draft.id))
@@ -158,7 +161,9 @@ class Writer:
                 start = end
             self._store.upsert(points)
             done += len(page)
-            progress(IndexProgress(done, len(drafts), tuple(each.id for each in page)))
+            worked += sum(map(_work, page))
+            ids = tuple(each.id for each in page)
+            progress(IndexProgress(done, len(drafts), ids, share=worked / work))
 
     def _reweigh(
         self,
@@ -195,6 +200,11 @@ class Writer:
                     yield ready, vectors.result()
             for ready, vectors in coming:
                 yield ready, vectors.result()
+
+
+def _work(draft: Draft) -> int:
+    """What it takes to encode it, in characters, as measured with the bundled encoder."""
+    return sum(min(len(text), READ_CHARS) + TEXT_CHARS for text in draft.texts)
 
 
 def _pages(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:

@@ -25,13 +25,14 @@ class IndexProgress:
     """How far an index run is; `ids` are the tools that just became durable.
 
     `stage` is "write" while tools are encoded and written, then "optimise" while the engine
-    builds its graph.
+    builds its graph. `share` of the work is done, 0 to 1: longer texts are more of it.
     """
 
     done: int
     total: int
     ids: tuple[str, ...] = ()
     stage: Literal["write", "optimise"] = "write"
+    share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,6 +164,7 @@ def train(plan: TrainingPlan, settings: Settings, report: Stage) -> TrainingResu
         progress=lambda done, total: report("mining negatives", done, total),
     )
     run = _claim(work, plan, data)
+    report("loading what trains", 0, 0)
 
     def step(done: int, total: int) -> None:
         report("training", done, total)

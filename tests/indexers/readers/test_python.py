@@ -322,3 +322,41 @@ def test_a_langchain_tool_is_told_without_langchain(tmp_path: Path) -> None:
     assert schemas == [{"type": "object"}, {"type": "object", "properties": {}}]
     assert refusals[0].reason.startswith("looks: no schema can be made of its signature: ")
     assert refusals[1].reason == "looks: no schema can be made of its signature: KeyError: 'lost'"
+
+
+def test_objects_that_fail_or_change_while_they_are_looked_at_are_refused_alone(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "touchy.py").write_text(
+        dedent("""
+            class Fails:
+                def __getattr__(self, name):
+                    raise RuntimeError("do not touch")
+
+            class Lies:
+                @property
+                def __class__(self):
+                    raise OSError("gone")
+
+            class Adds:
+                def __getattr__(self, name):
+                    TOOLS[f"more{len(TOOLS)}"] = None
+                    raise AttributeError(name)
+
+            def ring(name: str) -> None:
+                "Ring somebody."
+
+            TOOLS = {"fails": Fails(), "lies": Lies(), "adds": Adds(), "ring": ring}
+        """),
+        encoding="utf-8",
+    )
+    specs, refusals = split(read_source(f"{tmp_path / 'touchy.py'}:TOOLS"))
+    assert [spec.name for spec in specs] == ["ring"]
+    assert [refusal.place for refusal in refusals] == ["['fails']", "['lies']", "['adds']"]
+    assert "RuntimeError: do not touch" in refusals[0].reason
+
+
+def test_all_modules_of_the_interpreter_are_no_tools() -> None:
+    specs, refusals = split(read_source("sys:modules"))
+    assert specs == []
+    assert refusals

@@ -123,7 +123,7 @@ _INNER = {
         r"\b(?:call\w*|using|you|version)\b|llm\b|language model\b|your model\b)"
     ),
     "its instructions": (
-        r"\b(?:system|developer|initial|original|hidden|full|llm) (?:prompt|message|instruction)s?\b"
+        r"\b(?:system|developer|initial|original|hidden|full|llm) (?:prompt|message|instr\w+)s?\b"
         r"|\binstructions? (?:that )?(?:you|given|were)\b"
         r"|\byour (?:\w+ )?(?:instructions|prompt|guidelines|system message)\b"
     ),
@@ -142,7 +142,7 @@ _INNER = {
         r".{0,50}\b(?:available|you|your|client|model|agent|configured|connected)\b"
     ),
     "the machine's settings": (
-        r"\benvironment variables?\b.{0,40}\b(?:client|host|user|process|agent|current|all|session)\b"
+        r"\benvironment variables?\b.{0,40}\b(?:client|host|user|process|agent|all|session)\b"
         r"|\b(?:client|agent|mcp) config\w*\b.{0,40}\b(?:client|agent|mcp)\b"
     ),
     "secrets or a person's data": (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from email.message import Message
 from http.client import HTTPException
@@ -18,7 +18,7 @@ from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.indexers.documents.chunking import require_docs
 from toolcrib.indexers.documents.converter import DEFAULT_LIMITS, ConversionLimits, Converters
 from toolcrib.indexers.documents.loading import Kind, is_binary, kind_of_name, kind_of_type
-from toolcrib.indexers.sync import PassageEntry
+from toolcrib.indexers.sync import PassageEntry, ReadSources
 from toolcrib.records import Passage, Refusal
 
 __all__ = ["PACKED", "RawDocument", "fetch", "passages"]
@@ -76,7 +76,7 @@ class RawDocument:
 
 
 def passages(
-    *sources: str | Path,
+    *sources: str | Path | ReadSources,
     collection: str,
     max_tokens: int,
     limits: ConversionLimits = DEFAULT_LIMITS,
@@ -99,6 +99,9 @@ def passages(
         raise ValueError(f"a passage must hold at least one token, not {max_tokens}")
     with Converters(limits) as converters:
         for source in sources:
+            if isinstance(source, ReadSources):
+                yield from cast("Iterable[PassageEntry]", source.entries)
+                continue
             for raw in _raw(str(source)):
                 if isinstance(raw, Refusal):
                     yield raw.source, raw

@@ -10,7 +10,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from difflib import get_close_matches
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -71,20 +71,30 @@ def read_objects(source: str, found: Any, server: str | None) -> Reading:
     """Yield the tool that an object is, or those that a list or dict holds."""
     for place, name, tool in _listed(found):
         try:
-            yield build_spec(source, place, {**_fields(name, tool), "server": server})
+            item = build_spec(source, place, {**_fields(name, tool), "server": server})
         except ValueError as error:
-            label = name or getattr(tool, "__name__", None) or getattr(tool, "name", None)
-            reason = f"{label}: {error}" if isinstance(label, str) else str(error)
-            yield Refusal(source, place, reason)
+            item = Refusal(source, place, _labelled(name, tool, str(error)))
+        except Exception as error:  # noqa: BLE001 -- what an object says of itself is anyone's code
+            item = Refusal(source, place, f"cannot be looked at: {_brief(error)}")
+        yield item
+
+
+def _labelled(name: str | None, tool: Any, reason: str) -> str:
+    """The reason, with the name of the object where it tells one."""
+    with suppress(Exception):
+        label = name or getattr(tool, "__name__", None) or getattr(tool, "name", None)
+        return f"{label}: {reason}" if isinstance(label, str) else reason
+    return reason
 
 
 def _listed(found: Any) -> Iterator[tuple[str, str | None, Any]]:
     """Give place, name if a dict says it, and object of each tool."""
     if isinstance(found, dict):
-        for key, tool in cast("dict[object, Any]", found).items():
+        # Looking at an object may import modules, and so change what is gone through.
+        for key, tool in list(cast("dict[object, Any]", found).items()):
             yield f"[{key!r}]", key if isinstance(key, str) else None, tool
     elif isinstance(found, list | tuple):
-        for index, tool in enumerate(cast("list[Any]", found)):
+        for index, tool in enumerate(list(cast("list[Any]", found))):
             yield f"[{index}]", None, tool
     else:
         yield "", None, found

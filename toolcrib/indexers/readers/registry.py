@@ -17,14 +17,14 @@ from toolcrib.indexers.readers.base import (
     is_object,
     kind_of,
 )
-from toolcrib.indexers.sync import Entry
+from toolcrib.indexers.sync import Entry, ReadSources
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = ["ToolSource", "formats", "read_data", "read_source", "readers", "tool_entries"]
 
-ToolSource: TypeAlias = str | Path | ToolSpec | Callable[..., Any] | Iterable[Any]
+ToolSource: TypeAlias = str | Path | ToolSpec | Callable[..., Any] | Iterable[Any] | ReadSources
 """A file, a folder, `module:attribute` or a server's URL by name; a specification, a function
-or a LangChain tool as an object; or several of these."""
+or a LangChain tool as an object; several of these; or what was read of them before."""
 
 SEVERAL = (list, tuple, set, frozenset, Iterator)
 """What is gone through; not whatever iterates: a LangChain tool iterates over its fields."""
@@ -73,6 +73,8 @@ def tool_entries(source: ToolSource, server: str | None, format: str | None) -> 
         name = str(source)
         for item in read_source(name, format=format, server=server):
             yield name, item
+    elif isinstance(source, ReadSources):
+        yield from cast("Iterable[Entry]", source.entries)
     elif isinstance(source, ToolSpec):
         yield "a ToolSpec", source if server is None else source.on_server(server)
     elif isinstance(source, SEVERAL):

@@ -1,0 +1,77 @@
+"""Completions of the shell: commands, options, and what there is in an index."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcrib.cli.app import COMMANDS
+
+LINES = {
+    "": set(COMMANDS),
+    "sea": {"search"},
+    "--set": {"--settings"},
+    "keys ": {"create", "list", "revoke"},
+    "show ": {"mail/send_mail", "files/read_file", "sql/drop"},
+    "show mail/": {"mail/send_mail"},
+    "remove mail/send_mail s": {"sql/drop"},
+    "list --server ": {"mail", "files", "sql"},
+    "search x --server f": {"files"},
+    "search x --tag ": {"safe"},
+    "search x --as openai": {"openai", "openai-namespaces"},
+    "index tools.jsonl --format mcp-": {"mcp-servers", "mcp-live"},
+    "index-docs x --sensitivity p": {"public", "pii"},
+    "eval run --system ours": {"ours"},
+    "show nothing/": set(),
+    "list --store nowhere --server ": set(),
+}
+
+
+@pytest.fixture
+def complete(indexed):
+    """What bash would offer for a line."""
+
+    def offered(line, **env):
+        words = ["toolcrib", *line.split(" ")]
+        env |= {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+        done = indexed(_TOOLCRIB_COMPLETE="complete_bash", **env)
+        assert (done.returncode, done.stderr) == (0, "")
+        return set(done.stdout.split())
+
+    return offered
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_what_there_is_is_offered(complete, line):
+    assert complete(line) == LINES[line]
+
+
+def test_ids_of_keys_and_collections_are_offered(complete, indexed):
+    key = indexed.json("keys", "create", "ana")["key"]["id"]
+    assert complete("keys revoke ") == {key}
+    (indexed.folder / "rules.md").write_text("# Rules\n\nNo parcel weighs more than a horse.\n")
+    indexed.json("index-docs", "rules.md", "--collection", "post")
+    assert complete("index-docs more.md --collection ") == {"post"}
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"TOOLCRIB_URL": "http://127.0.0.1:1"},
+        {"TOOLCRIB_STORE": "nowhere"},
+        {"TOOLCRIB_ENCODER__DENSE": "nonsense"},
+    ],
+)
+def test_what_cannot_be_had_is_not_offered_and_nothing_is_said(complete, env):
+    assert complete("show ", **env) == set()
+
+
+def test_looking_makes_no_index(shell):
+    env = {"COMP_WORDS": "toolcrib show ", "COMP_CWORD": "2"}
+    assert shell(_TOOLCRIB_COMPLETE="complete_bash", **env).stdout.strip() == ""
+    assert not (shell.folder / ".toolcrib").exists()
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_a_script_is_given_to_every_shell(shell, name):
+    done = shell(_TOOLCRIB_COMPLETE=f"source_{name}")
+    assert "_TOOLCRIB_COMPLETE" in done.stdout

@@ -1,0 +1,123 @@
+"""Output: rows for programs, tables for people, and how much is said."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import Shell
+from toolcrib.cli.output import count_of
+
+LONG = "word " * 100
+
+
+@pytest.fixture
+def many(shell):
+    """Tools whose ids and descriptions no screen holds, and that look like markup."""
+    rows = [
+        {"name": f"{'name_' * 30}{n}", "server": "a[b]", "description": f"{LONG}:dog: [red]\t{n}"}
+        for n in range(30)
+    ]
+    shell.json("index", shell.write("tools.jsonl", *rows))
+    return shell
+
+
+def test_elsewhere_than_on_a_screen_a_row_is_a_line_and_whole(many):
+    rows = [line.split("\t") for line in many("list").stdout.splitlines()]
+    assert len(rows) == 30
+    assert all(len(row) == 2 for row in rows)
+    assert {row[0] for row in rows} == {f"a[b]/{'name_' * 30}{n}" for n in range(30)}
+    assert all(f"{LONG}:dog: [red] " in row[1] for row in rows)
+
+
+def test_on_a_screen_rows_are_cut_to_it(many):
+    listed = Shell(many.folder, screen=True)("list", "--limit", "1").stdout
+    assert "what it does" in listed
+    assert "…" in listed
+
+
+def test_a_limit_says_of_how_many(many):
+    done = many("list", "--limit", "3")
+    assert (done.stdout.count("\n"), done.stderr) == (3, "3 of 30 tools\n")
+    assert len(many.json("list", "--limit", "3")["tools"]) == 3
+
+
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_quiet_leaves_the_answer_alone_standing(indexed, place):
+    said = ("-q", "list") if place == "before" else ("list", "--quiet")
+    done = indexed(*said)
+    assert (done.stdout.count("\n"), done.stderr) == (3, "")
+    assert indexed("list").stderr == "3 tools\n"
+    again = indexed("index", "tools.jsonl", "-q")
+    assert (again.stdout, again.stderr) == ("", "")
+    assert "error:" in indexed("-q", "show", "nobody").stderr
+
+
+def test_verbose_tells_what_is_worked_on_and_where_an_error_came_from(indexed):
+    done = indexed.process("list", "-v")
+    assert "in the store .toolcrib" in done.stderr
+    done = indexed.process("show", "nobody", "-v")
+    assert done.returncode == 2
+    assert "UnknownToolError" in done.stderr
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "said"), [(0, "0 tools"), (1, "1 tool"), (2000, "2,000 tools")])
+def test_one_is_no_plural(number, said):
+    assert count_of(number, "tool") == said
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("serch", "mail"), "'search'"),
+        (("lst",), "'list'"),
+        (("collection",), "'collections'"),
+        (("key",), "'keys'"),
+        (("keys", "creat", "ana"), "'create'"),
+        (("eval", "compair", "a", "b"), "'compare'"),
+    ],
+)
+def test_a_mistyped_command_is_told_what_was_meant(shell, typed, meant):
+    done = shell(*typed)
+    assert done.returncode == 2
+    assert "Did you mean" in done.stderr
+    assert meant in done.stderr
+
+
+def test_a_data_set_whose_name_is_nearly_a_commands_is_one(shell):
+    (shell.folder / "runs").mkdir()
+    assert "No such command" not in shell("eval", "runs").stderr
+
+
+def test_help_says_where_more_is_written(shell):
+    assert "reference/commands" in shell("index", "--help").stdout
+    assert "#toolcrib-search" in shell("search", "--help").stdout
+    assert "#toolcrib-eval-run" in shell("eval", "run", "--help").stdout
+
+
+def test_the_package_is_a_command(shell):
+    done = subprocess.run(
+        [sys.executable, "-m", "toolcrib", "--version"],
+        cwd=shell.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "0.1.0\n"
+
+
+def test_audit_fails_where_a_named_source_holds_nothing(shell):
+    good = shell.write("tools.jsonl", {"name": "a", "description": "Read a file."})
+    assert shell("audit", good).returncode == 0
+    assert shell("audit", "missing.json").returncode == 1
+    done = shell("audit", good, "missing.json")
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        (
+            "cannot be read missing.json: there is no such file or folder, and it is no "
+            "module:attribute and no server"
+        )
+    ]

@@ -1,0 +1,131 @@
+"""Completions of the shell: ids, servers, tags, collections and keys that there are.
+
+Nobody reads an error while a key is pressed: what cannot be had is not offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import typer
+
+from toolcrib import build
+from toolcrib.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from toolcrib.client import RemoteCrib
+    from toolcrib.crib import Crib
+
+__all__ = [
+    "complete_collections",
+    "complete_formats",
+    "complete_held",
+    "complete_keys",
+    "complete_servers",
+    "complete_systems",
+    "complete_tags",
+    "complete_tools",
+]
+
+MAX_TOOLS = 20_000
+"""As many are looked through: a second's work."""
+
+PATIENCE_S = 2.0
+"""How long a service may take: somebody waits for a key that was pressed."""
+
+Completion: TypeAlias = Callable[[typer.Context], list[str]]
+"""What to offer; typer takes of it what begins as the word that is being written."""
+
+
+def _of_crib(known: Callable[[Crib | RemoteCrib], Iterable[str]]) -> Completion:
+    """Offers what the crib knows that the command would work on."""
+
+    def complete(context: typer.Context) -> list[str]:
+        with suppress(Exception), closing(_crib(context)) as crib:
+            return sorted(known(crib))
+        return []
+
+    return complete
+
+
+def _crib(context: typer.Context) -> Crib | RemoteCrib:
+    from toolcrib.cli.options import remote_crib, service_of
+    from toolcrib.crib import Crib
+
+    settings, store = _named(context)
+    service = service_of(settings, store, context.params.get("url"))
+    if service is not None:
+        return remote_crib(service, settings, timeout_s=PATIENCE_S, attempts=1)
+
+    location = store or settings.store
+    if not build.has_index(location):
+        raise LookupError(location)
+    return Crib.open(location, settings=settings)
+
+
+def _of_records(
+    known: Callable[[Any], Iterable[str]],
+    place: Callable[[Settings], str] = lambda settings: settings.store,
+) -> Completion:
+    """Offers what is kept beside the index, which a running service does not hold."""
+
+    def complete(context: typer.Context) -> list[str]:
+        with suppress(Exception):
+            settings, store = _named(context)
+            location = store or place(settings)
+            if build.has_index(location):
+                with closing(build.open_records_db(location, settings)) as records_db:
+                    return list(known(records_db))
+        return []
+
+    return complete
+
+
+def _named(context: typer.Context) -> tuple[Settings, str | None]:
+    """The settings and the store that stand on the line so far."""
+    settings = load_settings(context.find_root().params.get("settings"))
+    return settings, context.params.get("store")
+
+
+def _keys(records_db: Any) -> Iterable[str]:
+    from toolcrib.access.keys import KeyRing
+
+    return [key.id for key in KeyRing(records_db).list()]
+
+
+def _place_of_held(settings: Settings) -> str:
+    from toolcrib.cli.options import GATEWAY_STORE
+
+    return GATEWAY_STORE if build.has_index(GATEWAY_STORE) else settings.store
+
+
+def _held(records_db: Any) -> Iterable[str]:
+    from toolcrib.access.quarantine import Quarantine
+    from toolcrib.store.namespaced import DEFAULT
+
+    return [held.tool_id for held in Quarantine(records_db, DEFAULT).list()]
+
+
+complete_tools = _of_crib(lambda crib: (tool.id for tool in islice(crib.list_tools(), MAX_TOOLS)))
+complete_servers = _of_crib(lambda crib: crib.facets().servers)
+complete_tags = _of_crib(lambda crib: crib.facets().tags)
+complete_collections = _of_crib(lambda crib: [each.name for each, _ in crib.list_collections()])
+complete_keys = _of_records(_keys)
+complete_held = _of_records(_held, _place_of_held)
+
+
+def complete_formats() -> list[str]:
+    """Offers what `--format` takes."""
+    from toolcrib.indexers.readers.registry import formats
+
+    return list(formats())
+
+
+def complete_systems() -> list[str]:
+    """Offers what can be measured."""
+    from toolcrib.evaluation.systems.base import BASELINES, OURS
+
+    return ["ours", "baselines", "all", *OURS, *BASELINES]

@@ -1,0 +1,317 @@
+"""`toolcrib doctor`: what is installed, and what is wrong with models, settings and the index."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from toolcrib import build
+from toolcrib.cli.options import (
+    Json,
+    StoreOption,
+    Url,
+    remote_crib,
+    service_of,
+)
+from toolcrib.cli.output import (
+    print_health,
+    print_json,
+)
+from toolcrib.crib import Crib
+from toolcrib.errors import (
+    CalibrationError,
+    IndexMismatchError,
+    MissingExtraError,
+    StoreDamagedError,
+    StoreLockedError,
+    StoreUnavailableError,
+    StoreWriteError,
+    ToolcribError,
+    UnknownToolError,
+    did_you_mean,
+    nearest,
+)
+from toolcrib.problems import EXIT_NOT_CLEAN
+from toolcrib.router.context.cues import load_cues
+from toolcrib.router.context.labels import LabelSet, label_sets
+from toolcrib.settings import Settings, load_settings
+
+__all__ = ["Health", "doctor"]
+
+REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
+
+PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")
+EXTRAS = (
+    "mcp",
+    "tokenizers",
+    "qdrant-client",
+    "fastembed",
+    "sentence-transformers",
+    "langchain-core",
+)
+
+
+MAX_SHOWN = 50
+"""Faults of an index that are listed one by one."""
+
+
+@dataclass(slots=True)
+class Health:
+    """What was found: facts by section, and problems, each with what mends it."""
+
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    problems: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+
+    def problem(self, what: str, mend: str) -> None:
+        """Note something wrong."""
+        self.problems.append({"what": what, "mend": mend})
+
+
+def doctor(
+    context: typer.Context,
+    store: StoreOption = None,
+    url: Url = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Encode all anew, and compare it with what is stored.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Check engine, models and index, and say what is wrong; exits with 1 when something is."""
+    health = Health()
+    health.facts["versions"] = {"python": platform.python_version(), **_versions()}
+    try:
+        settings = load_settings(context.obj)
+    except ToolcribError as error:
+        health.problem(str(error), "correct toolcrib.yaml or the variable")
+    else:
+        _check_context(settings, health)
+        service = service_of(settings, store, url)
+        if service is not None:
+            _check_service(service, settings, health)
+        elif usable := _check_models(settings, health):
+            _check_index(store or settings.store, usable, health, deep=deep)
+    if json:
+        print_json({"healthy": not health.problems, "problems": health.problems, **health.facts})
+    else:
+        print_health(health.facts, health.problems)
+    if health.problems:
+        raise typer.Exit(EXIT_NOT_CLEAN)
+
+
+def _versions() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in (*PACKAGES, *EXTRAS):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _check_service(url: str, settings: Settings, health: Health) -> None:
+    facts: dict[str, Any] = {"url": url}
+    health.facts["service"] = facts
+    try:
+        with remote_crib(url, settings) as crib:
+            info, identity = crib.info()
+            collections = {each.name: passages for each, passages in crib.list_collections()}
+    except ToolcribError as error:
+        health.problem(str(error), "toolcrib serve, another --url, or another TOOLCRIB_API_KEY")
+        return
+    facts |= {"engine": info.engine, "tools": info.points, "collections": collections, **identity}
+    if not info.points:
+        health.problem(f"no tool is in reach at {url}", f"toolcrib index SOURCE... --url {url}")
+
+
+def _check_models(settings: Settings, health: Health) -> Settings | None:
+    """What to look at the index with: no reranker that fails; None where the encoder does."""
+    facts: dict[str, Any] = {"dense": settings.encoder.dense, "reranker": settings.encoder.reranker}
+    health.facts["models"] = facts
+    try:
+        dense = build.make_dense(settings)
+        dense.encode_query("is this model usable?")
+        facts |= {"dense": dense.name, "dimensions": dense.dimensions}
+    except ToolcribError as error:
+        health.problem(str(error), _mending_model(error, "encoder.dense: bundled"))
+        return None
+    try:
+        reranker = build.make_reranker(settings)
+        if reranker is not None:
+            reranker.score("is this model usable?", ["yes"])
+            facts["reranker"] = reranker.name
+    except ToolcribError as error:
+        health.problem(str(error), _mending_model(error, "encoder.reranker: null"))
+        encoder = settings.encoder.model_copy(update={"reranker": None})
+        return settings.model_copy(update={"encoder": encoder})
+    return settings
+
+
+def _mending_model(error: ToolcribError, without: str) -> str:
+    extra = isinstance(error, MissingExtraError) and f"pip install 'toolcrib[{error.extra}]'"
+    return f"{extra or 'name a model that is there'}, or set {without}"
+
+
+READS_MORE = {
+    "phonenumbers": ("telephone numbers", "by every country's rules", "by their form"),
+    "py3langid": ("language of a turn", "told", "not told"),
+}
+"""What the extra `context` changes: by its modules, what it is about, with them and without."""
+
+
+def _check_context(settings: Settings, health: Health) -> None:
+    from toolcrib.router.context.entities import EntityFinder
+
+    facts = health.facts["context"] = {}
+    for module, (what, there, off) in READS_MORE.items():
+        facts[what] = there if find_spec(module) else f"{off} (pip install 'toolcrib[context]')"
+    try:
+        EntityFinder(region=settings.context.region)
+    except MissingExtraError as error:
+        health.problem(str(error), "pip install 'toolcrib[context]', or leave the region out")
+
+
+def _check_calibration(crib: Crib, health: Health) -> None:
+    facts: dict[str, Any] = {"calibration": "none for these models and settings"}
+    health.facts["confidence"] = facts
+    try:
+        found = crib.tools.calibration()
+    except CalibrationError as error:
+        health.problem(str(error), "toolcrib calibrate --queries FILE, or --reset")
+        return
+    if found is not None:
+        facts |= {
+            "calibration": found.method,
+            "queries": found.queries,
+            "threshold": found.threshold,
+            "expected calibration error": round(found.figures.ece, 4),
+            "head": found.head is not None,
+        }
+
+
+def _check_knowledge(crib: Crib, health: Health) -> None:
+    known = crib.knowledge
+    passages = {each.name: known.count(each.name) for each in known.catalogue.collections}
+    if passages:
+        health.facts["library"] = {"collections": passages, "passages": known.count()}
+    for name in (name for name, count in passages.items() if not count):
+        health.problem(
+            f"the collection {name!r} holds no passages",
+            f"toolcrib index-docs PATH... --collection {name}",
+        )
+
+
+def _check_settings(crib: Crib, settings: Settings, health: Health) -> None:
+    """What settings were accepted, and name something that is not there."""
+    tools, known, names = settings.tools, crib.knowledge.catalogue, crib.knowledge.catalogue.names
+    servers = crib.facets().servers
+    for name in sorted((tools.servers or frozenset[str]()) - servers.keys()):
+        hint = did_you_mean(nearest(name, servers))
+        health.problem(
+            f"tools.servers allows {name!r}, of which the index holds no tool{hint}",
+            f"index the tools of {name}, or correct tools.servers",
+        )
+    _check_fallback(crib, settings, health)
+    for entry in settings.knowledge.map:
+        for name in entry.collections:
+            if name not in names:
+                health.problem(
+                    f"knowledge.map names a collection {name!r}, which does not exist"
+                    f"{did_you_mean(nearest(name, names))}",
+                    f"toolcrib index-docs PATH... --collection {name}, or correct knowledge.map",
+                )
+    try:
+        sets = label_sets({name: Path(file) for name, file in settings.context.labels.items()})
+        load_cues(Path(settings.context.cues) if settings.context.cues else None)
+    except ToolcribError as error:
+        health.problem(str(error), "correct that file, or take it out of the settings (context)")
+        return
+    pairs = [("knowledge.map", (each.domain, each.intent)) for each in settings.knowledge.map]
+    pairs += [(f"the collection {c.name!r}", pair) for c in known.collections for pair in c.answers]
+    for where, pair in dict.fromkeys(pairs):
+        _check_pair(where, pair, sets, health)
+    own = settings.context.labels or settings.context.cues
+    if own and not crib.turns.has_fitted_labels():
+        what = "the labels or cues of the settings are not fitted yet: first turns wait for that"
+        health.problem(what, "toolcrib calibrate --labels")
+
+
+def _check_fallback(crib: Crib, settings: Settings, health: Health) -> None:
+    fallback, mend = settings.gate.fallback, "index that tool, or name another in gate.fallback"
+    try:
+        if fallback is not None and not crib.get_tool(fallback).enabled:
+            health.problem(f"gate.fallback: the tool {fallback!r} is disabled", mend)
+    except UnknownToolError as error:
+        health.problem(f"gate.fallback: {error}", mend)
+
+
+def _check_pair(
+    where: str, pair: tuple[str, str], sets: Mapping[str, LabelSet], health: Health
+) -> None:
+    """See that a rule's domain and intent are labels that a turn can have."""
+    for name, label in zip(("domain", "intent"), pair, strict=True):
+        labels = sets[name].labels
+        known = {*labels, *(alias for each in labels.values() for alias in each.aliases)}
+        if label not in known:
+            health.problem(
+                f"{where} speaks of the {name} {label!r}, which no turn can have"
+                f"{did_you_mean(nearest(label, known))}",
+                f"use one of {', '.join(labels)}, or add it to context.labels.{name}",
+            )
+
+
+MENDING: dict[type[ToolcribError], str] = {
+    StoreLockedError: "stop the other process, or name another folder with --store",
+    StoreUnavailableError: "start the Qdrant server, or correct `store` and `server.api_key`",
+    StoreDamagedError: REMAKE,
+    StoreWriteError: "make room on the disk, and see that the folder may be written to",
+    IndexMismatchError: "toolcrib index --rebuild",
+}
+
+
+def _check_faults(crib: Crib, health: Health) -> None:
+    for kind, found, mend in (
+        ("tool", crib.tools.faults(), REMAKE),
+        ("passage", crib.knowledge.faults(), "toolcrib index-docs PATH... --store NEW_FOLDER"),
+    ):
+        faults = list(found)
+        for name, why in faults[:MAX_SHOWN]:
+            health.problem(f"the {kind} {name!r}: {why}", mend)
+        if len(faults) > MAX_SHOWN:
+            health.problem(f"{len(faults) - MAX_SHOWN} more of them: {kind}", mend)
+
+
+def _check_index(location: str, settings: Settings, health: Health, *, deep: bool) -> None:
+    health.facts["index"] = {"location": location}
+    if not build.has_index(location):
+        health.problem(f"there is no index in {location}", "toolcrib index SOURCE...")
+        return
+    try:
+        with Crib.open(location, settings=settings) as crib:
+            info, identity = crib.info()
+            if not health.problems:
+                _check_calibration(crib, health)
+            _check_knowledge(crib, health)
+            _check_settings(crib, settings, health)
+            if deep:
+                _check_faults(crib, health)
+    except ToolcribError as error:
+        kinds = (mend for kind, mend in MENDING.items() if isinstance(error, kind))
+        health.problem(str(error), next(kinds, "correct what it names, then look again"))
+        return
+    health.facts["index"] |= {
+        "engine": info.engine,
+        "tools": info.points,
+        "optimised": info.optimised,
+        "identity": identity,
+    }
+    if not info.points:
+        health.problem(f"the index in {location} is empty", "toolcrib index SOURCE...")
+    elif not info.optimised:
+        health.problem("the graph is not built yet, so searches are slower", "toolcrib index")
