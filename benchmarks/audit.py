@@ -26,6 +26,7 @@ from toolcrib.indexers.audit.findings import SEVERITIES
 ROOT = Path(__file__).resolve().parents[1]
 CASES = ROOT / "data" / "cases"
 RESULTS = ROOT / "benchmarks" / "results" / "audit.json"
+PARTS = ("hostile", "hostile_held_out", "hostile_blind", "hostile_lookalikes", "honest_blind")
 SIZES = {"up to 500": 500, "500 to 2,000": 2_000, "2,000 to 10,000": 10_000, "more": 10**9}
 """Of a specification, in characters of its JSON."""
 
@@ -46,7 +47,7 @@ def main() -> None:
 def cases() -> dict[str, dict[str, int]]:
     """How many cases of each part are blocked, warned of, or passed."""
     counted: dict[str, Counter[str]] = {}
-    for name in ("hostile", "hostile_held_out", "hostile_lookalikes"):
+    for name in PARTS:
         for line in (CASES / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
             case = json.loads(line)
             part = f"{name} {case['written']}" if "written" in case else name

@@ -96,7 +96,7 @@ def _read(joined: str, topic: str, names: list[bool]) -> Iterator[tuple[int, Sig
 WHYS: dict[StatementKind, str] = {
     "instruction": "it tells its reader what to do beyond this tool, instead of what the tool does",
     "preference": "it speaks for being chosen over other tools",
-    "harvest": "it asks for what the tool does not need",
+    "harvest": "it wants what the tool does not need",
 }
 
 
