@@ -19,7 +19,7 @@ def service(tmp_path_factory):
 
     shell = Shell(tmp_path_factory.mktemp("service"))
     key = shell.json("keys", "create", "ana", "--write")["text"]
-    with serving(shell, "--json", TOOLCRIB_SERVICE__AUDIT="false") as line:
+    with serving(shell, "--json", TOOLCRIB_AUDIT="false") as line:
         yield {"TOOLCRIB_URL": json.loads(line)["url"], "TOOLCRIB_API_KEY": key}
 
 
