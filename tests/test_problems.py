@@ -15,7 +15,7 @@ from toolcrib.problems import (
     told,
 )
 
-KINDS = [getattr(errors, name) for name in errors.__all__]
+KINDS = [kind for name in errors.__all__ if isinstance(kind := getattr(errors, name), type)]
 
 ROWS = [
     (errors.UnauthenticatedError, "unauthenticated", 401, 2),

@@ -34,12 +34,17 @@ NEGLIGIBLE_S = 0.002
 FUNCTIONS = {"compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub"}
 
 MADE_OF_NAMES = {
+    "toolcrib.encoders.wordpiece": "a tokenizer's marks",
     "toolcrib.evaluation.rows": "names between boundaries",
     "toolcrib.store.qdrant_server": "the collection's name and digits",
 }
 """Modules with patterns that are a text, escaped, with something around it."""
 
-MADE_OF_DATA = {"toolcrib.indexers.audit.rules", "toolcrib.router.recovery"}
+MADE_OF_DATA = {
+    "toolcrib.indexers.audit.audit",
+    "toolcrib.indexers.audit.rules",
+    "toolcrib.router.recovery",
+}
 """Modules that put patterns together when loaded or first used: found in what they keep."""
 
 

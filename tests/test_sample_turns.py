@@ -112,7 +112,7 @@ def right():
     ("field", "is_so", "least"),
     [
         ("smalltalk", False, 0.9),
-        ("smalltalk", True, 0.9),
+        ("smalltalk", True, 0.85),
         ("pii", False, 0.85),
         ("pii", True, 0.75),
         ("urgent", False, 0.85),

@@ -16,6 +16,11 @@ COUNT = 300
 INDEXER = Path(__file__).parents[1] / "store" / "killed_indexer.py"
 
 
+@pytest.fixture(autouse=True)
+def durability(monkeypatch):
+    monkeypatch.setenv("TOOLCRIB_DURABILITY", "disk")
+
+
 @pytest.fixture
 def disk(tmp_path):
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,6 +36,7 @@ from toolcrib.cli.output import (
 )
 from toolcrib.cli.progress import index_progress
 from toolcrib.indexers.sync import ReadSources, Screen
+from toolcrib.indexers.writer import Listener
 from toolcrib.integrations.formats import export
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Collection, IndexReport
@@ -90,25 +91,23 @@ def index(
         if read.refused is not None:
             report = IndexReport(refused=read.refused)
         else:
-            opened = any_crib(
-                context,
-                store,
-                url,
-                writes=True,
-                create=not rebuild,
-                rebuild=rebuild,
-                progress=listener,
-            )
             settings = load_settings(context.obj)
-            with opened as crib, _screening(settings, store, url, off=no_audit) as screen:
+            how: dict[str, Any] = {"create": not rebuild, "rebuild": rebuild, "progress": listener}
+            with (
+                any_crib(context, store, url, writes=True, **how) as crib,
+                _screening(settings, store, url, off=no_audit) as screen,
+            ):
                 if rebuild:
-                    from toolcrib.tenants import rebuild_shared
-
-                    rebuild_shared(store or settings.store, settings, listener)
-                report = crib.index_tools(
-                    read, server=server, prune=prune, screen=screen, progress=listener
-                )
+                    _renew_shared(store or settings.store, settings, listener)
+                more: dict[str, Any] = {"prune": prune, "screen": screen, "progress": listener}
+                report = crib.index_tools(read, server=server, **more)
     _finish(report, time.perf_counter() - started, strict=strict, json=json)
+
+
+def _renew_shared(location: str, settings: Settings, listener: Listener) -> None:
+    from toolcrib.tenants import rebuild_shared
+
+    rebuild_shared(location, settings, listener)
 
 
 @contextmanager
