@@ -79,7 +79,12 @@ class Service:
 
 @contextmanager
 def running(
-    location: str = ":memory:", *, callers: Any = None, provider: Any = None, **service: Any
+    location: str = ":memory:",
+    *,
+    callers: Any = None,
+    provider: Any = None,
+    audit: bool = True,
+    **service: Any,
 ) -> Iterator[Service]:
     """A service with these settings, for the time of the block."""
     settings = Settings(
@@ -87,6 +92,7 @@ def running(
         context=ContextSettings(detector="heuristic"),
         service=ServiceSettings(**service),
         recovery=RecoverySettings(likeness=0),
+        audit=audit,
     )
     log = io.BytesIO()
     telemetry = Telemetry.of(settings.service, provider=provider, logs=Logs("json", log))
