@@ -58,7 +58,7 @@ CLIENT_VARIABLES = ("TOOLCRIB_API_KEY", "TOOLCRIB_URL")
 """Variables that are no settings: how programs reach a service."""
 
 ANY_POD = "KUBERNETES_SERVICE_HOST"
-OF_A_SERVICE = re.compile(r".*_(SERVICE_(HOST|PORT(_.+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)")
+OF_A_SERVICE = re.compile(r"\A.*_(SERVICE_(HOST|PORT(_.+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)")
 """What Kubernetes sets in every pod beside a service that is called toolcrib."""
 
 UNKNOWN = ("Extra inputs are not permitted", "Unexpected keyword argument")
