@@ -122,6 +122,7 @@ class Converters:
             while self._idle:
                 if (found := self._idle.pop()).is_alive:
                     return found
+                found.end()
         return _Process(self._limits.memory_bytes)
 
     def _give_back(self, process: _Process, *, is_worn: bool) -> None:
