@@ -26,7 +26,7 @@ HANG_S = 240
 
 def tools(count, server, words=20):
     text = "Does a thing with a file, a mail and a table. " * words
-    return [{"name": f"t{n}", "server": server, "description": f"{n} {text}"} for n in range(count)]
+    return [{"name": f"t{n}", "server": server, "description": f"{text}{n}"} for n in range(count)]
 
 
 # -- turns -----------------------------------------------------------------------------------
