@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.cli.conftest import TOOLS
+from tests.cli.conftest import TOOLS, Shell
 from toolcrib import Crib, Settings, build
 from toolcrib.access.keys import KeyRing
 from toolcrib.errors import UnauthenticatedError
@@ -66,7 +66,8 @@ def test_a_revoked_key_stays_listed_and_holds_no_longer(shell, ring):
 def test_the_list_says_in_words_what_each_key_may(shell):
     shell("keys", "create", "ann", "--server", "mail", "--max-sensitivity", "pii")
     shell("keys", "create", "[bold]bob", "--write", "--namespace", "*", "--expires-days", "1")
-    lines = shell("keys", "list", COLUMNS="140").stdout.splitlines()
+    shown = Shell(shell.folder, screen=True)("keys", "list", COLUMNS="140").stdout
+    lines = shown.splitlines()
     assert lines[0].split()[:5] == ["key", "name", "state", "access", "namespaces"]
     assert lines[0].split()[5:] == ["made", "expires", "only"]
     assert lines[1].split()[1:5] == ["ann", "active", "read", "default"]

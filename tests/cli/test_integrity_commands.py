@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from tests.cli.conftest import Shell
 from toolcrib import ToolSpec
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
@@ -29,7 +30,7 @@ class TestAudit:
     def test_clean_tools_pass(self, shell):
         done = shell("audit", shell.write("tools.jsonl", CLEAN))
         assert done.returncode == 0
-        assert "1 tools: nothing was found" in done.stdout
+        assert "1 tool: nothing was found" in done.stdout
 
     def test_a_poisoned_one_is_shown_with_its_place_and_why(self, shell):
         done = shell("audit", shell.write("tools.jsonl", CLEAN, POISONED), "--json")
@@ -59,9 +60,13 @@ class TestAudit:
 
     def test_the_worst_comes_first_and_a_long_list_is_cut(self, shell):
         twins = [{**CLEAN, "server": f"mail{n}"} for n in range(60)]
-        done = shell("audit", shell.write("tools.jsonl", *twins, POISONED))
-        assert done.stdout.index("sums/add") < done.stdout.index("mail0/send_mail")
-        assert "more; --json lists all" in done.stdout
+        tools = shell.write("tools.jsonl", *twins, POISONED)
+        on_screen = Shell(shell.folder, screen=True)("audit", tools).stdout
+        assert on_screen.index("sums/add") < on_screen.index("mail0/send_mail")
+        assert "more; --json lists all" in on_screen
+        piped = shell("audit", tools).stdout
+        assert piped.index("sums/add") < piped.index("mail0/send_mail")
+        assert "mail59/send_mail" in piped
 
 
 class TestApprove:

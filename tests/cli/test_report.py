@@ -61,7 +61,7 @@ class TestTables:
         assert run(log).startswith("300 decisions 2026-03-01 ")
 
     def test_routes_have_their_times_and_all_together_as_well(self, log):
-        table = rows(run(log), "route ")
+        table = rows(run(log), "route\t")
         told = json.loads(run(log, "--json"))
         assert [row[:2] for row in table[:-1]] == [
             [name, str(one["count"])] for name, one in told["routes"].items()
