@@ -77,7 +77,7 @@ def test_knowledge_is_collections_and_passages_with_their_citations(stocked):
 def test_without_time_the_answer_names_what_it_lacks(stocked):
     decision = decided(stocked, MAIL, "--budget-ms", "0")
     assert {"context", "tools", "knowledge"} <= set(decision["degraded"])
-    shown = stocked("route", MAIL, "--budget-ms", "0").stdout
+    shown = stocked("route", MAIL, "--budget-ms", "0").stderr
     assert "without: entities, context, tools, knowledge" in shown
 
 
@@ -153,7 +153,7 @@ def test_a_person_sees_route_context_tools_and_passages(stocked):
     assert "intent generate" in shown
     assert "Send a mail to somebody." in shown
     assert "sql/drop" not in shown
-    shown = stocked("route", QUESTION).stdout
+    shown = Routing(stocked.folder, screen=True)("route", QUESTION).stdout
     assert "passages of post" in shown
     assert "weight.md, part 1" in shown
 

@@ -183,7 +183,9 @@ def test_a_request_that_comes_byte_by_byte_is_answered_and_so_are_the_others(
 
 def test_clients_that_never_read_their_answers_hold_no_place(service, client, connect):
     long = [{**TOOL, "name": f"long{n}", "description": "Turns bolts. " * 1000} for n in range(200)]
-    served(client.post, "/v1/tools", json={"tools": long})
+    # Few at once, for all of them take longer than a request may.
+    for first in range(0, len(long), 10):
+        served(client.post, "/v1/tools", json={"tools": long[first : first + 10]})
     ask = head_of(client, b"").replace(b"POST /v1/tools", b"GET /v1/tools?limit=200")
     for _ in range(10):
         deaf = connect()

@@ -287,8 +287,10 @@ def test_what_ended_in_504_is_not_worked_on_any_more(start, what):
         if what == "tools":
             answer = client.post("/v1/tools", json={"tools": tools(10_000, "big", words=12)})
         else:
-            text = "".join(f"# {n}\n\nA thing that is told {n} times.\n\n" for n in range(60_000))
-            body = {"collection": "c", "documents": [{"name": "a.md", "text": text}]}
+            # Many, as one that is not converted in half the time is refused.
+            text = "".join(f"# {n}\n\nA thing that is told {n} times.\n\n" for n in range(300))
+            pages = [{"name": f"{n}.md", "text": f"{n}\n\n{text}"} for n in range(200)]
+            body = {"collection": "c", "documents": pages}
             answer = client.post("/v1/documents", json=body)
         assert answer.status_code == 504
         until = time.monotonic() + PATIENCE_S

@@ -21,8 +21,8 @@ from toolcrib.settings import Settings, load_settings
 ENV = {
     "TOOLCRIB_ENCODER__DENSE": "deterministic",
     "TOOLCRIB_CONTEXT__DETECTOR": "heuristic",
-    "TOOLCRIB_SERVICE__DRAIN_S": "20",
-    "TOOLCRIB_SERVICE__TIMEOUT_S": "20",
+    "TOOLCRIB_SERVICE__DRAIN_S": "60",
+    "TOOLCRIB_SERVICE__TIMEOUT_S": "60",
 }
 
 
@@ -121,7 +121,7 @@ def test_what_is_under_way_is_finished_and_nothing_new_is_taken(store, key, tmp_
     with (
         process(store, tmp_path) as (started, url),
         httpx2.Client(
-            base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60
+            base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=90
         ) as client,
     ):
         assert client.get("/readyz").status_code == 200
@@ -139,7 +139,7 @@ def test_what_is_under_way_is_finished_and_nothing_new_is_taken(store, key, tmp_
         turned_away = client.get("/v1/facets")
         assert (turned_away.status_code, turned_away.headers["retry-after"]) == (503, "1")
         writing.join()
-        assert started.wait(30) == 0
+        assert started.wait(90) == 0
     assert told["write"] == 200
     assert len(kept(store, tmp_path, ["default"], monkeypatch)["default"]) == 1500
 
