@@ -109,7 +109,24 @@ def test_reopening_encodes_nothing_and_finds_the_same(reopen):
 def test_collections_of_the_settings_are_known_and_win(library, reopen):
     library.define([COOKING])
     theirs = Collection(name="cooking", description="What the settings say.")
-    assert reopen(collections=(theirs,)).collection("cooking") == theirs
+    known = COOKING.model_copy(update={"description": theirs.description})
+    assert reopen(collections=(theirs,)).collection("cooking") == known
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        ({"name": "framework_docs", "priority": 3}, preset("framework_docs")),
+        ({"name": "agile", "fallback": True, "examples": []}, preset("agile")),
+        ({"name": "cooking", "sensitivity": "internal"}, COOKING),
+        ({"name": "barn", "description": "Tractors."}, Collection(name="barn")),
+    ],
+)
+def test_what_the_settings_do_not_say_of_a_collection_stays_as_it_is(library, reopen, said, known):
+    library.define([COOKING])
+    stated = Settings.model_validate({"collections": [said]}).collections
+    expected = Collection.model_validate(known.model_dump() | said)
+    assert reopen(collections=stated).collection(said["name"]) == expected
 
 
 def test_collections_of_the_settings_are_not_kept_with_others(library, reopen):
@@ -120,7 +137,7 @@ def test_collections_of_the_settings_are_not_kept_with_others(library, reopen):
 
 
 def test_a_preset_does_not_replace_what_is_known(reopen):
-    own = Collection(name="agile", description="Ours.")
+    own = preset("agile").model_copy(update={"description": "Ours."})
     library = reopen(collections=(own,))
     put(library, Passage("agile", "a.md", "Plan."))
     assert library.collection("agile") == own

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
+import yaml
 
 from toolcrib import Settings
 from toolcrib.build import make_dense, make_reranker
@@ -45,8 +47,15 @@ def test_the_gate_can_be_set(empty_folder, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("shop: x\n", "toolcrib.yaml or TOOLCRIB_*: shop: Extra inputs are not permitted"),
-        ("fusion:\n  dens: 1\n", "toolcrib.yaml or TOOLCRIB_*: fusion.dens: "),
+        ("shop: x\n", "toolcrib.yaml or TOOLCRIB_*: shop: there is no such setting"),
+        (
+            "fusion:\n  dens: 1\n",
+            "toolcrib.yaml or TOOLCRIB_*: fusion.dens: there is no such setting; did you mean 'fu",
+        ),
+        (
+            "collections:\n- name: a\n  priorty: 1\n",
+            "toolcrib.yaml or TOOLCRIB_*: collections.0.priorty: there is no such setting; did ",
+        ),
         ("fusion:\n  method: magic\n", "toolcrib.yaml or TOOLCRIB_*: fusion.method: Input should"),
         ("encoder:\n  threads: -1\n", "toolcrib.yaml or TOOLCRIB_*: encoder.threads: Input should"),
         (
@@ -73,6 +82,57 @@ def test_what_cannot_be_is_an_error_that_says_where(empty_folder, text, reason):
     with pytest.raises(SettingsError) as caught:
         load_settings()
     assert str(caught.value).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("TOOLCRIB_STOR", "TOOLCRIB_STORE"),
+        ("toolcrib_recovry", "TOOLCRIB_RECOVERY"),
+        ("TOOLCRIB_GATES__X", "TOOLCRIB_GATE"),
+        ("TOOLCRIB_TOOLS_PASS_THROUGH", "TOOLCRIB_TOOLS__PASS_THROUGH"),
+        ("TOOLCRIB_SERVICE_PORT", "TOOLCRIB_SERVICE__PORT"),
+        ("TOOLCRIB_STORE__X", "TOOLCRIB_STORE"),
+        ("TOOLCRIB_XQZ", None),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_an_error_that_says_what_was_meant(
+    monkeypatch, variable, meant
+):
+    monkeypatch.setenv(variable, "1")
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    hint = f"; did you mean '{meant}'" if meant else ""
+    assert f"{variable.upper()}: there is no such setting{hint}" in str(caught.value)
+
+
+@pytest.mark.parametrize("variable", ["TOOLCRIB_API_KEY", "TOOLCRIB_URL", "MY_TOOLCRIB_STOR"])
+def test_variables_that_others_read_are_left_alone(monkeypatch, variable):
+    monkeypatch.setenv(variable, "x")
+    assert load_settings().model_dump() == Settings().model_dump()
+
+
+def test_what_kubernetes_says_of_a_service_that_is_called_toolcrib_is_no_setting(monkeypatch):
+    for name in ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_80_TCP_ADDR"):
+        monkeypatch.setenv(f"TOOLCRIB_{name}", "10.0.0.1")
+    with pytest.raises(SettingsError):
+        load_settings()
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.2")
+    assert load_settings().service.port == Settings().service.port
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "-inf"])
+@pytest.mark.parametrize(
+    "setting",
+    ["limits.total_ms", "limits.stage_ms.tools", "rerank.budget_ms", "knowledge.token_budget"],
+)
+def test_a_budget_that_is_none_is_an_error(empty_folder, setting, value):
+    nested: object = float(value)
+    for step in reversed(setting.split(".")):
+        nested = {step: nested}
+    (empty_folder / "toolcrib.yaml").write_text(yaml.safe_dump(nested))
+    with pytest.raises(SettingsError, match=re.escape(setting)):
+        load_settings()
 
 
 def test_an_unknown_kind_of_encoder_is_an_error():

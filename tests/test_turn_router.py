@@ -191,24 +191,26 @@ def ids(hits):
     return [hit.id for hit in hits]
 
 
-def test_what_failed_before_in_the_turn_is_never_offered_again(unlogged):
-    decision = unlogged.route(PARCEL)
+def test_what_failed_before_in_the_turn_is_never_offered_again(shelves):
+    crib = shelves.crib()
+    decision = crib.route(PARCEL)
     failed, gone = "post/send_parcel", []
-    while found := unlogged.alternates(failed, PARCEL, decision_id=decision.id):
+    while found := crib.alternates(failed, PARCEL, decision_id=decision.id):
         assert set(ids(found)).isdisjoint({failed, *gone})
         gone.append(failed)
-        unlogged.report_outcome(decision.id, failed, "failure")
+        crib.report_outcome(decision.id, failed, "failure")
         failed = found[0].id
     assert len(gone) == 6
 
 
 def test_ceilings_and_limits_hold_for_alternates(shelves):
+    crib = shelves.crib()
     failed, text = "mail/read_mail", "read the file of a patient"
-    assert "clinic/patient_file" in ids(shelves.crib().alternates(failed, text))
+    assert "clinic/patient_file" in ids(crib.alternates(failed, text))
     held = Turn(text=text, max_sensitivity="internal")
     scoped = Turn(text=text, scope=Scope(servers=frozenset({"post"})))
-    assert "clinic/patient_file" not in ids(shelves.crib().alternates(failed, held, k=10))
-    assert {h.server for h in shelves.crib().alternates(failed, scoped, k=10)} == {"post"}
+    assert "clinic/patient_file" not in ids(crib.alternates(failed, held, k=10))
+    assert {h.server for h in crib.alternates(failed, scoped, k=10)} == {"post"}
     limited = shelves.crib(tools={"servers": ["web"]})
     assert ids(limited.alternates(failed, text)) == ["web/search"]
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from toolcrib.clock import Clock
-from toolcrib.encoders.base import DenseEncoder, Reranker
-from toolcrib.errors import SettingsError, StoreError
+from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
+from toolcrib.errors import EncoderError, SettingsError, StoreError
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
@@ -31,6 +33,7 @@ __all__ = [
     "has_passages",
     "has_tools",
     "is_url",
+    "load_reranker",
     "make_dense",
     "make_parts",
     "make_reranker",
@@ -40,6 +43,8 @@ __all__ = [
     "open_store",
     "tenants_place",
 ]
+
+logger = logging.getLogger(__name__)
 
 Made = TypeVar("Made")
 
@@ -77,7 +82,8 @@ def open_parts(
         lambda: has_passages(location, settings),
     )
     try:
-        tools = ToolIndex(store, dense, settings, reranker=reranker or make_reranker(settings))
+        second = load_reranker(reranker or make_reranker(settings), settings)
+        tools = ToolIndex(store, dense, settings, reranker=second)
         tools.claim(rebuild=rebuild, progress=progress)
         knowledge = KnowledgeBase(passages, dense, settings, rebuild=rebuild)
         return tools, knowledge, TurnRouter(tools, knowledge, log=log)
@@ -262,6 +268,50 @@ def make_reranker(settings: Settings) -> Reranker | None:
         return None
     kind, _, model = settings.encoder.reranker.partition(":")
     return _choose("encoder.reranker", kind, _RERANKERS)(model, settings.encoder.threads)
+
+
+def load_reranker(reranker: Reranker | None, settings: Settings) -> Reranker | None:
+    """The reranker, loaded when `rerank.load` says, so that no query spends its budget on that.
+
+    One that cannot be loaded is warned of; answers come without it.
+    """
+    if reranker is None or settings.rerank.load == "use":
+        return reranker
+    if settings.rerank.load == "background":
+        return _LoadingReranker(reranker)
+    _load(reranker)
+    return reranker
+
+
+def _load(reranker: Reranker) -> None:
+    try:
+        reranker.score("is it loaded?", ["yes"])
+    except Exception:
+        logger.warning("the reranker %s cannot be loaded", reranker.name, exc_info=True)
+
+
+class _LoadingReranker:
+    """A reranker that a thread loads; until it is there, it fails and rankings do without."""
+
+    def __init__(self, reranker: Reranker) -> None:
+        self._reranker = reranker
+        self._loading = threading.Thread(target=_load, args=(reranker,), daemon=True)
+        self._loading.start()
+
+    @property
+    def name(self) -> str:
+        """That of the reranker."""
+        return self._reranker.name
+
+    def wait(self) -> None:
+        """Wait until it is there, or cannot be."""
+        self._loading.join()
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """As the reranker."""
+        if self._loading.is_alive():
+            raise EncoderError(f"{self.name} is still being loaded")
+        return self._reranker.score(query, texts)
 
 
 def _bundled(model: str, threads: int) -> DenseEncoder:

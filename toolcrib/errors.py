@@ -35,6 +35,9 @@ ToolcribError
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
 __all__ = [
     "BadPointError",
     "CalibrationError",
@@ -67,7 +70,19 @@ __all__ = [
     "UnknownDecisionError",
     "UnknownFormatError",
     "UnknownToolError",
+    "did_you_mean",
+    "nearest",
 ]
+
+
+def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """The known names that look like an unknown one, at most three."""
+    return tuple(get_close_matches(name, list(known), n=3))
+
+
+def did_you_mean(names: Sequence[str]) -> str:
+    """The end of a message about an unknown name: those that look like it, if there are any."""
+    return f"; did you mean {', '.join(map(repr, names))}?" if names else ""
 
 
 class ToolcribError(Exception):
@@ -138,8 +153,7 @@ class UnknownToolError(ToolcribError, LookupError):
     def __init__(self, tool_id: str, nearest: tuple[str, ...] = ()) -> None:
         self.tool_id = tool_id
         self.nearest = nearest
-        hint = f"; did you mean {', '.join(map(repr, nearest))}?" if nearest else ""
-        super().__init__(f"no tool has the id {tool_id!r}{hint}")
+        super().__init__(f"no tool has the id {tool_id!r}{did_you_mean(nearest)}")
 
 
 class UnknownCollectionError(ToolcribError, LookupError):
@@ -148,8 +162,7 @@ class UnknownCollectionError(ToolcribError, LookupError):
     def __init__(self, name: str, nearest: tuple[str, ...] = ()) -> None:
         self.name = name
         self.nearest = nearest
-        hint = f"; did you mean {', '.join(map(repr, nearest))}?" if nearest else ""
-        super().__init__(f"there is no collection {name!r}{hint}")
+        super().__init__(f"there is no collection {name!r}{did_you_mean(nearest)}")
 
 
 class UnknownDecisionError(ToolcribError, LookupError):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from itertools import count
 from pathlib import Path
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import IndexMismatchError, UnknownCollectionError
+from toolcrib.errors import IndexMismatchError, UnknownCollectionError, nearest
 from toolcrib.fingerprint import difference, passage_fingerprint
 from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft_passage, passage_layout
@@ -21,6 +20,7 @@ from toolcrib.retrieval.passages import PassageRetriever, PassageWeights
 from toolcrib.router.collections import (
     CollectionIndex,
     index_collections,
+    merged,
     preset,
     read_collection_index,
     read_collections,
@@ -38,7 +38,7 @@ class KnowledgeBase:
     """Collections of passages in a store of their own; safe for several threads.
 
     The store is made when something is put into it; reading one that is not there finds
-    nothing. `settings.collections` stand beside those that the store knows, and win over them.
+    nothing. What `settings.collections` say wins over what the store or a preset has for a name.
     `version` grows with every change.
 
     Raises:
@@ -85,8 +85,7 @@ class KnowledgeBase:
         for each in self.catalogue.collections:
             if each.name == name:
                 return each
-        nearest = tuple(get_close_matches(name, self.catalogue.names, n=3))
-        raise UnknownCollectionError(name, nearest)
+        raise UnknownCollectionError(name, nearest(name, self.catalogue.names))
 
     def counted(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
         """The collections in reach by name, each with its number of passages."""
@@ -238,7 +237,12 @@ class KnowledgeBase:
 
     def _known(self) -> CollectionIndex:
         kept = read_collection_index(self._store.read_meta() if self._store else {}, self._dense)
-        return kept.with_changes(self._settings.collections, self._dense)
+        known = {each.name: each for each in kept.collections}
+        stated = (
+            merged(each, known.get(each.name) or preset(each.name))
+            for each in self._settings.collections
+        )
+        return kept.with_changes(stated, self._dense)
 
     def _described(self, name: str) -> Collection:
         """As this session has it, else as its preset says."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     YamlConfigSettingsSource,
@@ -16,7 +21,7 @@ from pydantic_settings import (
 from yaml import YAMLError
 
 from toolcrib.encoders.lexical import LexicalSettings
-from toolcrib.errors import SettingsError
+from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.indexers.points import FieldWeights
 from toolcrib.records import Collection
 from toolcrib.records.validation import faults
@@ -47,6 +52,16 @@ __all__ = [
 ]
 
 FILE_NAME = "toolcrib.yaml"
+PREFIX = "TOOLCRIB_"
+
+CLIENT_VARIABLES = ("TOOLCRIB_API_KEY", "TOOLCRIB_URL")
+"""Variables that are no settings: how programs reach a service."""
+
+ANY_POD = "KUBERNETES_SERVICE_HOST"
+OF_A_SERVICE = re.compile(r".*_(SERVICE_(HOST|PORT(_.+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)")
+"""What Kubernetes sets in every pod beside a service that is called toolcrib."""
+
+UNKNOWN = ("Extra inputs are not permitted", "Unexpected keyword argument")
 
 REMOVED = {"service.batch": "no longer a setting, as it changed nothing; remove it"}
 """Settings of earlier versions, and what to do about them."""
@@ -169,6 +184,24 @@ class GatewaySettings(BaseModel):
     lock: str = "toolcrib.lock"
 
 
+class _UnknownVariables(EnvSettingsSource):
+    """`TOOLCRIB_*` that no setting has: they are handed on, to be an error like any other."""
+
+    def __call__(self) -> dict[str, Any]:
+        """The variables by their names, which no setting has."""
+        given = {name.upper(): value for name, value in os.environ.items()}
+        return {name: value for name, value in given.items() if not self._is_known(name)}
+
+    def _is_known(self, name: str) -> bool:
+        if not name.startswith(PREFIX) or name in CLIENT_VARIABLES:
+            return True
+        section, inner, _ = name.removeprefix(PREFIX).lower().partition("__")
+        if (found := self.settings_cls.model_fields.get(section)) is not None:
+            # What a section lacks is seen when it is validated.
+            return not inner or found.annotation is not str
+        return ANY_POD in os.environ and OF_A_SERVICE.fullmatch(name) is not None
+
+
 class Settings(BaseSettings):
     """Everything that can be set; the defaults need no file and no variable.
 
@@ -181,7 +214,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         frozen=True,
         extra="forbid",
-        env_prefix="TOOLCRIB_",
+        env_prefix=PREFIX,
         env_nested_delimiter="__",
         nested_model_default_partial_update=True,
     )
@@ -208,6 +241,28 @@ class Settings(BaseSettings):
     service: ServiceSettings = ServiceSettings()
     gateway: GatewaySettings = GatewaySettings()
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The usual ones, then the file, and what is wrong about variables."""
+        if isinstance(init_settings, InitSettingsSource):
+            given = cast("dict[str, Any]", init_settings.init_kwargs)
+            if isinstance(own := given.get("collections"), list | tuple):
+                # Dumped whole, as pydantic does, they would say what they leave to a preset.
+                given["collections"] = [
+                    each.model_dump(exclude_unset=True) if isinstance(each, Collection) else each
+                    for each in cast("Sequence[object]", own)
+                ]
+        usual = init_settings, env_settings, dotenv_settings, file_secret_settings
+        file = YamlConfigSettingsSource(settings_cls)
+        return *usual, file, _UnknownVariables(settings_cls)
+
 
 def load_settings(file: Path | None = None) -> Settings:
     """Read `file`, or `toolcrib.yaml` in the current folder if there is one; variables win.
@@ -222,22 +277,36 @@ def load_settings(file: Path | None = None) -> Settings:
     class FromFile(Settings):
         """Settings with the file below the environment."""
 
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,
-            file_secret_settings: PydanticBaseSettingsSource,
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            from_file = YamlConfigSettingsSource(settings_cls, yaml_file=path)
-            return init_settings, env_settings, dotenv_settings, from_file, file_secret_settings
+        model_config = SettingsConfigDict(yaml_file=path)
 
     try:
         return FromFile()
     except ValidationError as error:
-        wrong = (f"{name}: {REMOVED.get(name, why)}" for name, why in faults(error, "the settings"))
+        wrong = (f"{name}: {_why(name, why)}" for name, why in faults(error, "the settings"))
         raise SettingsError(f"{path} or TOOLCRIB_*: {'; '.join(wrong)}") from error
     except (YAMLError, TypeError, ValueError) as error:
         raise SettingsError(f"{path} is not a YAML mapping: {error}") from error
+
+
+def _why(name: str, said: str) -> str:
+    """Why a setting is wrong; of one that there is not, which may have been meant."""
+    if name in REMOVED:
+        return REMOVED[name]
+    if said not in UNKNOWN:
+        return said
+    schema = Settings.model_json_schema()
+    known = list(_names(schema, schema["$defs"]))
+    if name.startswith(PREFIX):
+        own = name.removeprefix(PREFIX).lower().replace("__", ".")
+        near = [PREFIX + each.replace(".", "__").upper() for each in nearest(own, known)]
+    else:
+        near = nearest(".".join(step for step in name.split(".") if not step.isdecimal()), known)
+    return f"there is no such setting{did_you_mean(near)}"
+
+
+def _names(schema: Mapping[str, Any], known: Mapping[str, Any], before: str = "") -> Iterator[str]:
+    """The dotted names of all sections and settings; `known` are the schemas referred to."""
+    own = known.get(schema.get("$ref", "").rpartition("/")[2], schema)
+    for name, inner in own.get("properties", {}).items():
+        yield before + name
+        yield from _names(inner.get("items", inner), known, f"{before}{name}.")

@@ -112,7 +112,7 @@ class Tenants:
         records_db = build.open_records_db(where, settings)
         with ExitStack() as undo:
             undo.callback(records_db.close)
-            reranker = build.make_reranker(settings)
+            reranker = build.load_reranker(build.make_reranker(settings), settings)
             opened = cls(where, settings, dense, reranker, records_db)
             opened._open_default(progress)
             undo.pop_all()

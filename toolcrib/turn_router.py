@@ -139,6 +139,7 @@ class TurnRouter:
             scope=turn.reach,
             where=compatible(self._settings.tools),
             k=k,
+            likeness=self._settings.recovery.likeness,
         )
         return tuple(found)
 
@@ -186,6 +187,26 @@ class TurnRouter:
             logger.warning("a decision could not be logged", exc_info=True)
 
     # -- labels ------------------------------------------------------------------------------
+
+    def has_fitted_labels(self) -> bool:
+        """Whether turns can be read at once: by the shipped model, or one kept beside the index.
+
+        Raises:
+            SettingsError: labels or cues cannot be read.
+        """
+        settings, dense = self._settings.context, self._tools.dense
+        if settings.detector == "heuristic":
+            return True
+        from toolcrib.router.context.cues import load_cues
+        from toolcrib.router.context.labels import label_sets
+        from toolcrib.router.context.model import identity_of, read_context
+
+        kept = self._tools.store.read_meta().get(META_KEY)
+        if kept is None:
+            return False
+        cues = load_cues(Path(settings.cues) if settings.cues else None)
+        sets = label_sets({field: Path(file) for field, file in settings.labels.items()})
+        return read_context(base64.b64decode(kept), cues).identity == identity_of(sets, cues, dense)
 
     def learn_labels(self) -> None:
         """Keep what was fitted of the settings' labels beside the index, as `Crib.learn_labels`."""

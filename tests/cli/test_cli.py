@@ -281,7 +281,62 @@ def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(shell):
     done = shell("doctor")
     assert done.returncode == 1
     assert "there is no index in .toolcrib" in done.stdout
-    assert "mend it with toolcrib index SOURCE..." in done.stdout
+    assert "to mend it: toolcrib index SOURCE..." in done.stdout
+
+
+BAD_SETTINGS = """
+gate: {fallback: mail/sned_mail}
+tools: {servers: [mial]}
+collections: [{name: barn, answers: [[aple, ask]]}]
+knowledge: {map: [{domain: api, intent: integrat, collections: [bran]}]}
+encoder: {reranker: "bundled:./nowhere"}
+"""
+
+
+def test_doctor_says_in_sentences_what_is_wrong_with_settings_that_were_accepted(indexed):
+    (indexed.folder / "toolcrib.yaml").write_text(BAD_SETTINGS)
+    problems = json.loads(indexed("doctor", "--json").stdout)["problems"]
+    wanted = {
+        "nowhere is not a model folder": "set encoder.reranker: null",
+        "the collection 'barn' holds no passages": "toolcrib index-docs PATH... --collection barn",
+        "tools.servers allows 'mial', of which the index holds no tool; did you mean 'mail'?": (
+            "index the tools of mial"
+        ),
+        "gate.fallback: no tool has the id 'mail/sned_mail'; did you mean 'mail/send_mail'": (
+            "name another in gate.fallback"
+        ),
+        "knowledge.map names a collection 'bran', which does not exist; did you mean 'barn'?": (
+            "--collection bran"
+        ),
+        "knowledge.map speaks of the intent 'integrat', which no turn can have; did you mean "
+        "'integrate'": "use one of ",
+        "the collection 'barn' speaks of the domain 'aple', which no turn can have": "use one of ",
+    }
+    assert len(problems) == len(wanted)
+    for problem, (what, mend) in zip(problems, wanted.items(), strict=True):
+        assert problem["what"].startswith(what)
+        assert mend in problem["mend"]
+
+
+@pytest.mark.parametrize(
+    ("written", "what"),
+    [
+        ("context: {labels: {intent: gone.yaml}}\n", "gone.yaml: labels of intent: cannot be read"),
+        ("context: {labels: {itent: gone.yaml}}\n", "context.labels: there is no field 'itent'"),
+        ("context: {cues: gone.yaml}\n", "cannot read the cues 'gone.yaml'"),
+    ],
+)
+def test_doctor_names_labels_and_cues_that_cannot_be_read(indexed, written, what):
+    (indexed.folder / "toolcrib.yaml").write_text(written)
+    [problem] = json.loads(indexed("doctor", "--json").stdout)["problems"]
+    assert problem["what"].startswith(what)
+    assert "correct that file" in problem["mend"]
+
+
+def test_doctor_says_how_an_index_that_somebody_holds_is_reached(indexed, settings):
+    with Crib.open(indexed.folder / ".toolcrib", settings=settings):
+        [problem] = json.loads(indexed("doctor", "--json").stdout)["problems"]
+    assert problem["mend"] == "stop the other process, or name another folder with --store"
 
 
 def test_a_calibration_that_holds_no_more_is_mended_by_a_command_that_doctor_names(
@@ -316,9 +371,11 @@ def test_a_wrong_setting_is_one_line(shell):
     (shell.folder / "toolcrib.yaml").write_text("encoder:\n  dence: bundled\n")
     done = shell("search", "x")
     assert done.returncode == 2
-    assert done.stderr == (
-        "error: toolcrib.yaml or TOOLCRIB_*: encoder.dence: Extra inputs are not permitted\n"
+    told = (
+        "error: toolcrib.yaml or TOOLCRIB_*: encoder.dence: there is no such setting; did you mean "
     )
+    assert done.stderr.startswith(f"{told}'encoder.dense'")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_settings_file_can_be_named(shell):

@@ -25,6 +25,7 @@ from toolcrib.gateway.config import read_config
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Approval, Storage
 from toolcrib.gateway.upstream import Intervals
+from toolcrib.router.settings import RecoverySettings
 from toolcrib.settings import ContextSettings, EncoderSettings, GatewaySettings
 from toolcrib.store.records_db.base import RecordsDb
 from toolcrib.tenants import DEFAULT
@@ -205,6 +206,7 @@ def quick_settings(**chosen: Any) -> Settings:
         encoder=EncoderSettings(dense="deterministic"),
         context=ContextSettings(detector="heuristic"),
         gateway=GatewaySettings(**{**quick, **chosen}),
+        recovery=RecoverySettings(likeness=0),
     )
 
 

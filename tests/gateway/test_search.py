@@ -83,10 +83,10 @@ async def test_pinned_and_always_active_tools_are_shown_beside_the_search(behind
     entry = behind.entry("post", MAIL, ROOM, ECHO)
     entry["toolcrib"] = {"always_active": ["echo"]}
 
-    async with behind.client({"post": entry}, pinned=("post/book_room", "post/fax")) as client:
+    async with behind.client({"post": entry}, pinned=("post/book_room", "post/book_rom")) as client:
         shown = await client.list_tools()
         assert "say in a few words" in await said(client, "find_tools", query="  ")
-        said_so = "warning", "there is no tool 'post/fax' to pin; an id is SERVER/NAME"
+        said_so = "error", "there is no tool 'post/book_rom' to pin; did you mean 'post/book_room'?"
         await until(lambda: said_so in behind.said)
 
     named = [tool.name for tool in shown]

@@ -17,6 +17,7 @@ from tests.conformance.serving import answering
 from toolcrib import Settings
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.http import make_app
+from toolcrib.router.settings import RecoverySettings
 from toolcrib.settings import ContextSettings, EncoderSettings, ServiceSettings
 from toolcrib.telemetry import Logs, Telemetry
 from toolcrib.tenants import Tenants
@@ -85,6 +86,7 @@ def running(
         encoder=EncoderSettings(dense="deterministic"),
         context=ContextSettings(detector="heuristic"),
         service=ServiceSettings(**service),
+        recovery=RecoverySettings(likeness=0),
     )
     log = io.BytesIO()
     telemetry = Telemetry.of(settings.service, provider=provider, logs=Logs("json", log))

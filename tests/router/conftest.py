@@ -75,9 +75,13 @@ LABELS: dict[str, dict[str, Any]] = {
 
 
 def free_of_models(**fields: Any) -> Settings:
-    """Settings whose encoder and detector need no model: fast, the same everywhere."""
+    """Settings whose encoder and detector need no model: fast, the same everywhere.
+
+    How near its vectors are says nothing, so anything is an alternate.
+    """
     by_cues = "semantic" if fields.get("context", {}).get("labels") else "heuristic"
     chosen = {"encoder": {"dense": "deterministic"}, "context": {"detector": by_cues}}
+    chosen["recovery"] = {"likeness": 0}
     return Settings.model_validate(chosen | fields)
 
 

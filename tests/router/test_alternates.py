@@ -75,19 +75,19 @@ def test_a_score_says_of_what_it_is_made(find):
 
 
 def test_neither_the_failed_tool_nor_one_that_failed_before_comes_back(find):
-    hits = alternates(find, FAILED, TURN, excluded=("clouds/get_forecast",), k=10)
+    hits = alternates(find, FAILED, TURN, excluded=("clouds/get_forecast",), k=10, likeness=0)
     assert set(ids(hits)) == {"clouds/weather_by_station", "maps/find_place", "mail/send_mail"}
 
 
 def test_what_is_out_of_scope_or_disabled_is_no_alternate(find):
     scope = Scope(servers=frozenset({"skies", "mail"}))
-    assert ids(alternates(find, FAILED, TURN, scope=scope)) == ["mail/send_mail"]
+    assert ids(alternates(find, FAILED, TURN, scope=scope, likeness=0)) == ["mail/send_mail"]
     maps = Equals("server", "maps")
-    assert ids(alternates(find, FAILED, TURN, where=maps)) == ["maps/find_place"]
+    assert ids(alternates(find, FAILED, TURN, where=maps, likeness=0)) == ["maps/find_place"]
 
 
 def test_a_tool_that_a_description_mentions_is_not_called_by_its_name(find):
-    hits = alternates(find, FAILED, TURN, k=10)
+    hits = alternates(find, FAILED, TURN, k=10, likeness=0)
     [mentioned] = [hit for hit in hits if hit.id == "maps/find_place"]
     assert mentioned.legs["likeness"] < 1.0
 
@@ -105,11 +105,82 @@ def test_a_probability_is_that_of_fitting_the_turn(sample_crib):
     others = Not(HasId(frozenset({point_id(failed.id)})))
     fitting = sample_crib.find_tools(query, k=20, where=others, gate=False).tools
     known = {hit.id: hit.probability for hit in fitting}
-    hits = alternates(sample_crib.tools.find, failed, query, k=40)
+    hits = alternates(sample_crib.tools.find, failed, query, k=40, likeness=0)
     assert hits[0].server == "weather"
     assert None not in known.values()
-    assert {hit.id: hit.probability for hit in hits if hit.probability is not None} == known
-    assert len(hits) > len(known)
+    given = {hit.id: hit.probability for hit in hits if hit.probability is not None}
+    assert given.items() <= known.items()
+    assert 0 < len(given) < len(hits)
+
+
+BANK = {
+    "bank/transfer_money": "Transfer money from an account to another.",
+    "bank/get_balance": "Show the balance of an account.",
+    "bank/cancel_transfer": "Cancel a transfer of money from an account to another.",
+    "cards/block_card": "Block a lost card.",
+    "pay/list_refunds": "List the refunds that were made.",
+    "store/get_order": "Look up an order of a customer.",
+    "store/refund_order": "Give the money for an order back to the customer.",
+    "thing/turn_on": "Turn a thing on.",
+}
+STAND_INS = {
+    "giro/wire_money": "Transfer money from an account to another one.",
+    "pay/create_refund": "Give a customer the money for an order back.",
+}
+
+
+@pytest.mark.parametrize(
+    ("failed", "turn", "stand_in"),
+    [
+        ("bank/transfer_money", "send my landlord the rent", "giro/wire_money"),
+        ("store/refund_order", "she wants her money for order 12 back", "pay/create_refund"),
+        ("thing/turn_on", "turn it on", None),
+        ("cards/block_card", "my card is gone", None),
+        ("store/get_order", "what was in order 12?", None),
+    ],
+)
+def test_only_what_does_the_same_may_stand_in_and_where_nothing_does_none_comes(
+    failed, turn, stand_in
+):
+    with Crib.open(":memory:") as crib:
+        crib.index_tools([_tool(*each) for each in BANK.items()])
+        assert crib.alternates(failed, turn) == ()
+        crib.index_tools([_tool(*each) for each in STAND_INS.items()])
+        assert ids(crib.alternates(failed, turn)) == ([stand_in] if stand_in else [])
+
+
+def _tool(tool_id, description, **fields):
+    server, name = tool_id.split("/")
+    return ToolSpec(name=name, server=server, description=description, **fields)
+
+
+@pytest.mark.parametrize(
+    ("failed", "other", "comes"),
+    [
+        (("a/delete_row", "Delete a row."), ("b/add_row", "Add a row."), False),
+        (("a/rows", "Lists all rows."), ("b/add_rows", "Add rows."), False),
+        (("a/delete_row", "Delete a row."), ("b/remove_row", "Remove a row."), True),
+        (("a/rows", "All rows."), ("b/list_rows", "List all rows."), True),
+    ],
+)
+def test_what_reads_makes_or_ends_something_is_replaced_by_its_like_however_alike(
+    failed, other, comes
+):
+    with Crib.open(":memory:") as crib:
+        crib.index_tools([_tool(*failed), _tool(*other)])
+        assert bool(crib.alternates(failed[0], "")) is comes
+
+
+def test_what_a_tool_says_that_it_provides_is_believed():
+    with Crib.open(":memory:") as crib:
+        crib.index_tools(
+            [
+                _tool("a/seek", "Seek.", provides=("post.code",)),
+                _tool("b/zip", "Something else.", provides=("post.code", "town")),
+                _tool("b/zap", "Something else.", provides=("town",)),
+            ]
+        )
+        assert ids(crib.alternates("a/seek", "the code of Lund")) == ["b/zip"]
 
 
 @pytest.mark.parametrize(

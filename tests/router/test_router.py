@@ -163,6 +163,13 @@ def test_k_below_one_is_an_error(shelves, k, pass_through):
         crib.route(MAIL, k=k)
 
 
+@pytest.mark.parametrize("budget_ms", [-1, -0.001, float("-inf"), float("nan")])
+@pytest.mark.parametrize("text", [MAIL, ""])
+def test_a_budget_that_is_no_time_is_an_error(crib, text, budget_ms):
+    with pytest.raises(QueryError, match="it must be 0 milliseconds or more"):
+        crib.route(text, budget_ms=budget_ms)
+
+
 def test_a_small_registry_passes_through(shelves):
     decision = shelves.crib(tools={"pass_through": 7}).route(MAIL, k=1)
     assert set(ids(decision)) == {"agent/think", *(tool.id for tool in TOOLS)}

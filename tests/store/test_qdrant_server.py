@@ -20,7 +20,7 @@ from toolcrib.store.base import Layout, Store
 from toolcrib.store.qdrant_client import QdrantConnection
 from toolcrib.store.qdrant_server import ServerStore
 
-URL_VARIABLE = "TOOLCRIB_TEST_QDRANT_URL"
+URL_VARIABLE = "QDRANT_TEST_URL"
 SERVER_URL = os.environ.get(URL_VARIABLE, "")
 
 # Local mode searches exactly, with the original vectors, and counts live points alone: what it

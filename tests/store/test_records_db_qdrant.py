@@ -18,7 +18,7 @@ from toolcrib.store.qdrant_client import QdrantConnection, connect
 from toolcrib.store.records_db.base import RecordsDb
 from toolcrib.store.records_db.qdrant import QdrantRecordsDb
 
-SERVER_URL = os.environ.get("TOOLCRIB_TEST_QDRANT_URL", "")
+SERVER_URL = os.environ.get("QDRANT_TEST_URL", "")
 
 pytestmark = [
     pytest.mark.usefixtures("pauses"),

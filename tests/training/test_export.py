@@ -27,7 +27,9 @@ from toolcrib.training.export import (
     agreement,
     check_base,
     export,
+    export_agreeing,
     read_weights,
+    rehearse,
     restore,
     write_for_training,
 )
@@ -336,6 +338,24 @@ def test_a_rerankers_export_orders_texts_as_it_does(
     found = agreement("reranker", reranker, tmp_path, data)
     assert set(found) == {"correlation"}
     assert 0.98 < found["correlation"] <= 1.001
+
+
+def test_where_int8_costs_too_much_the_export_is_kept_in_full_precision(
+    reranker: Path, data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.training.export.AT_LEAST", 0.99999)
+    found = export_agreeing("reranker", reranker, tmp_path, CARD_AGREEMENT, data)
+    assert found["correlation"] > 0.99999
+
+
+def test_an_export_that_cannot_agree_is_refused_before_training(
+    data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = base(tmp_path)
+    rehearse(start, 1, 64, data)
+    monkeypatch.setattr("toolcrib.training.export.AT_LEAST", 2)
+    with pytest.raises(TrainingError, match="does not agree"):
+        rehearse(start, 1, 64, data)
 
 
 def test_an_encoders_export_of_other_weights_is_refused(

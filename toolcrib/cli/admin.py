@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -27,17 +27,25 @@ from toolcrib.crib import Crib
 from toolcrib.errors import (
     CalibrationError,
     IndexMismatchError,
+    MissingExtraError,
     QueryError,
     StoreDamagedError,
+    StoreLockedError,
+    StoreUnavailableError,
+    StoreWriteError,
     ToolChangedError,
     ToolcribError,
     UnknownToolError,
+    did_you_mean,
+    nearest,
 )
 from toolcrib.indexers.audit import Finding, audit_all, blocks
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
 from toolcrib.records.codec import as_json
+from toolcrib.router.context.cues import load_cues
+from toolcrib.router.context.labels import LabelSet, label_sets
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.namespaced import DEFAULT
 
@@ -371,7 +379,6 @@ def _say(tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal])
 
 
 REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
-SEE = "see the message"
 
 PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "pydantic")
 EXTRAS = ("mcp", "qdrant-client", "fastembed", "sentence-transformers", "langchain-core")
@@ -379,7 +386,7 @@ EXTRAS = ("mcp", "qdrant-client", "fastembed", "sentence-transformers", "langcha
 
 @dataclass(slots=True)
 class Health:
-    """What was found: facts by section, and problems, each with the command that mends it."""
+    """What was found: facts by section, and problems, each with what mends it."""
 
     facts: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     problems: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -403,10 +410,10 @@ def doctor(
     try:
         settings = load_settings(context.obj)
     except ToolcribError as error:
-        health.problem(str(error), "mend toolcrib.yaml or the variable")
+        health.problem(str(error), "correct toolcrib.yaml or the variable")
     else:
-        _check_models(settings, health)
-        _check_index(store or settings.store, settings, health, deep=deep)
+        if usable := _check_models(settings, health):
+            _check_index(store or settings.store, usable, health, deep=deep)
     if json:
         print_json({"healthy": not health.problems, "problems": health.problems, **health.facts})
     else:
@@ -425,19 +432,32 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _check_models(settings: Settings, health: Health) -> None:
+def _check_models(settings: Settings, health: Health) -> Settings | None:
+    """What to look at the index with: no reranker that fails; None where the encoder does."""
     facts: dict[str, Any] = {"dense": settings.encoder.dense, "reranker": settings.encoder.reranker}
     health.facts["models"] = facts
     try:
         dense = build.make_dense(settings)
         dense.encode_query("is this model usable?")
         facts |= {"dense": dense.name, "dimensions": dense.dimensions}
+    except ToolcribError as error:
+        health.problem(str(error), _mending_model(error, "encoder.dense: bundled"))
+        return None
+    try:
         reranker = build.make_reranker(settings)
         if reranker is not None:
             reranker.score("is this model usable?", ["yes"])
             facts["reranker"] = reranker.name
     except ToolcribError as error:
-        health.problem(str(error), "pip install what is missing, or set encoder.dense: bundled")
+        health.problem(str(error), _mending_model(error, "encoder.reranker: null"))
+        encoder = settings.encoder.model_copy(update={"reranker": None})
+        return settings.model_copy(update={"encoder": encoder})
+    return settings
+
+
+def _mending_model(error: ToolcribError, without: str) -> str:
+    extra = isinstance(error, MissingExtraError) and f"pip install 'toolcrib[{error.extra}]'"
+    return f"{extra or 'name a model that is there'}, or set {without}"
 
 
 def _check_calibration(crib: Crib, health: Health) -> None:
@@ -461,12 +481,81 @@ def _check_calibration(crib: Crib, health: Health) -> None:
 def _check_knowledge(crib: Crib, health: Health) -> None:
     known = crib.knowledge
     passages = {each.name: known.count(each.name) for each in known.catalogue.collections}
-    health.facts["library"] = {"collections": passages, "passages": known.count()}
+    if passages:
+        health.facts["library"] = {"collections": passages, "passages": known.count()}
     for name in (name for name, count in passages.items() if not count):
         health.problem(
             f"the collection {name!r} holds no passages",
             f"toolcrib index-docs PATH... --collection {name}",
         )
+
+
+def _check_settings(crib: Crib, settings: Settings, health: Health) -> None:
+    """What settings were accepted, and name something that is not there."""
+    tools, known, names = settings.tools, crib.knowledge.catalogue, crib.knowledge.catalogue.names
+    servers = crib.facets().servers
+    for name in sorted((tools.servers or frozenset[str]()) - servers.keys()):
+        hint = did_you_mean(nearest(name, servers))
+        health.problem(
+            f"tools.servers allows {name!r}, of which the index holds no tool{hint}",
+            f"index the tools of {name}, or correct tools.servers",
+        )
+    _check_fallback(crib, settings, health)
+    for entry in settings.knowledge.map:
+        for name in entry.collections:
+            if name not in names:
+                health.problem(
+                    f"knowledge.map names a collection {name!r}, which does not exist"
+                    f"{did_you_mean(nearest(name, names))}",
+                    f"toolcrib index-docs PATH... --collection {name}, or correct knowledge.map",
+                )
+    try:
+        sets = label_sets({name: Path(file) for name, file in settings.context.labels.items()})
+        load_cues(Path(settings.context.cues) if settings.context.cues else None)
+    except ToolcribError as error:
+        health.problem(str(error), "correct that file, or take it out of the settings (context)")
+        return
+    pairs = [("knowledge.map", (each.domain, each.intent)) for each in settings.knowledge.map]
+    pairs += [(f"the collection {c.name!r}", pair) for c in known.collections for pair in c.answers]
+    for where, pair in dict.fromkeys(pairs):
+        _check_pair(where, pair, sets, health)
+    own = settings.context.labels or settings.context.cues
+    if own and not crib.turns.has_fitted_labels():
+        what = "the labels or cues of the settings are not fitted yet: first turns wait for that"
+        health.problem(what, "toolcrib calibrate --labels")
+
+
+def _check_fallback(crib: Crib, settings: Settings, health: Health) -> None:
+    fallback, mend = settings.gate.fallback, "index that tool, or name another in gate.fallback"
+    try:
+        if fallback is not None and not crib.get_tool(fallback).enabled:
+            health.problem(f"gate.fallback: the tool {fallback!r} is disabled", mend)
+    except UnknownToolError as error:
+        health.problem(f"gate.fallback: {error}", mend)
+
+
+def _check_pair(
+    where: str, pair: tuple[str, str], sets: Mapping[str, LabelSet], health: Health
+) -> None:
+    """See that a rule's domain and intent are labels that a turn can have."""
+    for name, label in zip(("domain", "intent"), pair, strict=True):
+        labels = sets[name].labels
+        known = {*labels, *(alias for each in labels.values() for alias in each.aliases)}
+        if label not in known:
+            health.problem(
+                f"{where} speaks of the {name} {label!r}, which no turn can have"
+                f"{did_you_mean(nearest(label, known))}",
+                f"use one of {', '.join(labels)}, or add it to context.labels.{name}",
+            )
+
+
+MENDING: dict[type[ToolcribError], str] = {
+    StoreLockedError: "stop the other process, or name another folder with --store",
+    StoreUnavailableError: "start the Qdrant server, or correct `store` and `server.api_key`",
+    StoreDamagedError: REMAKE,
+    StoreWriteError: "make room on the disk, and see that the folder may be written to",
+    IndexMismatchError: "toolcrib index --rebuild",
+}
 
 
 def _check_faults(crib: Crib, health: Health) -> None:
@@ -489,16 +578,15 @@ def _check_index(location: str, settings: Settings, health: Health, *, deep: boo
     try:
         with Crib.open(location, settings=settings) as crib:
             info, identity = crib.info()
-            _check_calibration(crib, health)
-            if build.has_passages(location, settings):
-                _check_knowledge(crib, health)
+            if not health.problems:
+                _check_calibration(crib, health)
+            _check_knowledge(crib, health)
+            _check_settings(crib, settings, health)
             if deep:
                 _check_faults(crib, health)
-    except IndexMismatchError as error:
-        health.problem(str(error), "toolcrib index --rebuild")
-        return
     except ToolcribError as error:
-        health.problem(str(error), REMAKE if isinstance(error, StoreDamagedError) else SEE)
+        kinds = (mend for kind, mend in MENDING.items() if isinstance(error, kind))
+        health.problem(str(error), next(kinds, "correct what it names, then look again"))
         return
     health.facts["index"] |= {
         "engine": info.engine,

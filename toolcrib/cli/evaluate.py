@@ -288,7 +288,7 @@ def calibrate(
 ) -> None:
     """Fit the confidence to your own tools and queries, and keep it beside the index."""
     _require_one((queries is not None, from_feedback, reset, labels), log)
-    with writing_crib(context, store) as crib:
+    with writing_crib(context, store, ranks=queries is not None or from_feedback) as crib:
         if labels:
             crib.learn_labels()
             _say({"labels": "fitted", "saved": True}, json=json)

@@ -139,7 +139,7 @@ def index_docs(
 
 def collections(context: typer.Context, store: StoreOption = None, json: Json = False) -> None:
     """List the collections, what they are about, and how many passages they hold."""
-    with open_crib(context, store) as crib:
+    with open_crib(context, store, ranks=False) as crib:
         known = crib.knowledge
         counted = [(each, known.count(each.name)) for each in known.catalogue.collections]
     if json:
@@ -173,7 +173,7 @@ def list_tools(
     json: Json = False,
 ) -> None:
     """List the tools of the index, by id."""
-    with open_crib(context, store) as crib:
+    with open_crib(context, store, ranks=False) as crib:
         found = crib.list_tools(where=narrowing(server, tag))
         tools = sorted(found, key=lambda tool: tool.id)
     if json:
@@ -189,7 +189,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show everything that is known of one tool."""
-    with open_crib(context, store) as crib:
+    with open_crib(context, store, ranks=False) as crib:
         spec = crib.get_tool(tool)
     if json:
         print_json(spec.model_dump(mode="json"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -74,9 +75,10 @@ def open_crib(
     *,
     create: bool = False,
     rebuild: bool = False,
+    ranks: bool = True,
     progress: Callable[[IndexProgress], None] | None = None,
 ) -> Crib:
-    """The crib that a command works on.
+    """The crib that a command works on; one that does not rank needs no reranker loaded.
 
     Raises:
         StoreError: there is no index and `create` is not set.
@@ -86,6 +88,9 @@ def open_crib(
     from toolcrib.crib import Crib
 
     settings = load_settings(context.obj)
+    if not ranks:
+        rerank = replace(settings.rerank, load="use")
+        settings = settings.model_copy(update={"rerank": rerank})
     location = store or settings.store
     if not create and not build.has_index(location):
         raise StoreError(
@@ -102,6 +107,7 @@ def writing_crib(
     *,
     create: bool = False,
     rebuild: bool = False,
+    ranks: bool = False,
     progress: Callable[[IndexProgress], None] | None = None,
 ) -> Generator[Crib]:
     """The same for a command that writes: services over the same server hear of it at its end.
@@ -111,7 +117,10 @@ def writing_crib(
     """
     from toolcrib.tenants import announce
 
-    with open_crib(context, store, create=create, rebuild=rebuild, progress=progress) as crib:
+    opened = open_crib(
+        context, store, create=create, rebuild=rebuild, ranks=ranks, progress=progress
+    )
+    with opened as crib:
         try:
             yield crib
         finally:

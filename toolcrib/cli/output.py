@@ -236,7 +236,7 @@ def print_health(facts: dict[str, dict[str, Any]], problems: list[dict[str, str]
         out.print("[green]nothing is wrong[/]")
     for problem in problems:
         out.print(f"[red]wrong:[/] {escape(problem['what'])}", soft_wrap=True)
-        out.print(f"  [dim]mend it with[/] {escape(problem['mend'])}", soft_wrap=True)
+        out.print(f"  [dim]to mend it:[/] {escape(problem['mend'])}", soft_wrap=True)
 
 
 # -- turns -----------------------------------------------------------------------------------

@@ -116,9 +116,7 @@ def train(
     from toolcrib.training.session import train as run
     from toolcrib.training.trainer import LoopSettings
 
-    loop = LoopSettings(
-        epochs=epochs, batch=batch or BATCH[kind], rate=rate, checks=max(checks, 1), seed=seed
-    )
+    loop = LoopSettings(epochs, batch or BATCH[kind], rate=rate, checks=max(checks, 1), seed=seed)
     plan = TrainingPlan(
         out,
         _sets(context, datasets, store, tools, queries, seed if resplit else None)

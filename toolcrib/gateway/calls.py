@@ -122,6 +122,7 @@ class Alternatives:
             scope=scope,
             where=Not(AnyOf("server", self._not_up())),
             k=MAX_ALTERNATIVES,
+            likeness=self._index.crib.tools.settings.recovery.likeness,
         )
 
     def _line(self, hit: ToolHit) -> str:

@@ -15,6 +15,7 @@ from fastmcp import FastMCP
 from fastmcp.server.auth import AuthProvider
 
 from toolcrib import __version__
+from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.gateway.calls import Alternatives, CallBudgets, CallRunner
 from toolcrib.gateway.catalog import CatalogProvider
 from toolcrib.gateway.config import ServerConfig
@@ -66,12 +67,10 @@ class Gateway:
     ) -> None:
         self._settings, self._storage = settings, storage
         self._options = options = options or GatewayOptions()
-        chosen, self._pinned = settings.gateway, (*settings.gateway.pinned, *options.pinned)
-        scope = Scope(
-            servers=frozenset(config.name for config in configs),
-            tags=options.tags,
-            max_sensitivity=options.max_sensitivity,
-        )
+        chosen = settings.gateway
+        self._pinned = (*chosen.pinned, *_pinned(options, configs))
+        servers = frozenset(config.name for config in configs)
+        scope = Scope(servers=servers, tags=options.tags, max_sensitivity=options.max_sensitivity)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changed, self._recalled = asyncio.Event(), asyncio.Event()
@@ -163,9 +162,15 @@ class Gateway:
         await self.index.work(self._search.open, crib)
         await self.index.open(crib)
         await self.pool.settled()
-        unknown = [tool_id for tool_id in self._pinned if self.index.catalog.get(tool_id) is None]
-        if unknown:
-            self._report("warning", f"there is no tool {unknown[0]!r} to pin; an id is SERVER/NAME")
+        self._look_for_pinned()
+
+    def _look_for_pinned(self) -> None:
+        """Report what is to be pinned and cannot be; a server that is not up may have it yet."""
+        away = tuple(f"{server}/" for server in self.pool.not_up())
+        for tool_id in self._pinned:
+            if self.index.catalog.get(tool_id) is None and not tool_id.startswith(away):
+                near = nearest(tool_id, (entry.spec.id for entry in self.index.catalog))
+                self._report("error", f"there is no tool {tool_id!r} to pin{did_you_mean(near)}")
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.create_task(work)
@@ -210,3 +215,21 @@ class Gateway:
         if self._loop is not None:
             log = partial(self._notifications.log, level, text)
             self._loop.call_soon_threadsafe(lambda: self._spawn(log()))
+
+
+def _pinned(options: GatewayOptions, configs: Sequence[ServerConfig]) -> tuple[str, ...]:
+    """The ids to pin, all of servers that are there; their tools are known to them alone.
+
+    Raises:
+        SettingsError: one is not.
+    """
+    servers = [config.name for config in configs]
+    for tool_id in options.pinned:
+        if not tool_id.startswith(tuple(f"{server}/" for server in servers)):
+            server, slash, name = tool_id.rpartition("/")
+            near = [f"{each}{slash}{name}" for each in nearest(server, servers)]
+            raise SettingsError(
+                f"--pin: no server here has a tool {tool_id!r}{did_you_mean(near)}; "
+                f"an id is SERVER/NAME, and servers are {', '.join(servers)}"
+            )
+    return options.pinned

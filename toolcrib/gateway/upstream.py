@@ -112,6 +112,11 @@ class Upstream:
             self._tried.set()
 
     @property
+    def is_up(self) -> bool:
+        """Whether its tools can be called; those of one that has just died cannot."""
+        return self.health.state == "up" and self._main is not None and not self._main.is_over
+
+    @property
     def name(self) -> str:
         """The server's name in the configuration."""
         return self.config.name
@@ -294,7 +299,7 @@ class UpstreamPool:
 
     def not_up(self) -> tuple[str, ...]:
         """The servers whose tools cannot be called."""
-        return tuple(each.name for each in self if each.health.state != "up")
+        return tuple(each.name for each in self if not each.is_up)
 
     def note(self, server: str) -> str:
         """Why a server's tools cannot be called; empty where they can, or soon will."""

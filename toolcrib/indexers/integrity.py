@@ -64,7 +64,7 @@ def _wrong_vectors(
     vectors = dense.encode_documents([made.texts[0] for _, made in drafts])
     for (record, made), vector in zip(drafts, vectors, strict=True):
         alone = HasId(frozenset({record.id}))
-        words = lexical.encode_document(made.counts, made.length or 1.0)
+        words = lexical.encode_document(made.counts, 1.0)
         near, worded = store.search(
             [LegQuery("dense", vector, 1, where=alone), LegQuery("lexical", words, 1, where=alone)]
         )

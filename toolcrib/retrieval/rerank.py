@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -33,7 +33,9 @@ class RerankSettings:
     `depth`: candidates looked at. `budget_ms`: after how long it stops, checked between batches
     of `batch` texts. `weight` in [0, 1]: its share of the final score. Where the first candidate
     leads the second by `lead` or more of the first score, nothing is looked at: the first stage
-    is sure (docs/explanation/models.md has what that saves and costs).
+    is sure (docs/explanation/models.md has what that saves and costs). `load`: the model is loaded
+    when the crib opens (`open`), in a thread meanwhile (`background`; until then rankings do
+    without it), or for the first query (`use`), which then spends its budget on that.
     """
 
     depth: Annotated[int, Field(ge=1)] = 20
@@ -41,6 +43,7 @@ class RerankSettings:
     batch: Annotated[int, Field(ge=1)] = 8
     weight: Annotated[float, Field(ge=0, le=1)] = 0.5
     lead: Annotated[float, Field(gt=0)] = 0.15
+    load: Literal["open", "background", "use"] = "open"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ from toolcrib.indexers.points import dense_text
 from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
 from toolcrib.retrieval.fusion import by_score
 from toolcrib.retrieval.options import SearchOptions
+from toolcrib.router.settings import LIKENESS
 from toolcrib.store.base import point_id
-from toolcrib.store.filters import Filter, HasId, Not, all_of
+from toolcrib.store.filters import Filter, HasId, Not, Or, all_of
 from toolcrib.store.payload import squeeze
 
 __all__ = ["Finder", "alternates", "schema_fit"]
@@ -40,6 +41,24 @@ Twice as much cost more than it brought."""
 KNOWN_NAME = 0.5
 """What a required parameter of the right name and another type counts: it can be converted."""
 
+SAME_SERVER = 0.4
+"""What is asked more of a tool of the same server, which rarely offers two that do the same: its
+neighbours share their words (createIssue, listIssues)."""
+
+EFFECTS: Mapping[str, str] = {
+    "reads": "check count describe detect explain fetch find get identify inspect list look "
+    "lookup preview query read recognize report retrieve search show track view",
+    "makes": "add assign book buy charge create deploy enable forward insert invite launch make "
+    "new open order pay place post publish put register reply reserve schedule send set start "
+    "submit subscribe transfer update upload write",
+    "ends": "archive cancel clear close delete destroy disable drop end erase kill purge refund "
+    "reject remove reverse revoke rm stop terminate trash undo unsubscribe",
+}
+"""Verbs by what they do to the world: what reads cannot stand in for what acts, nor what begins
+something for what ends it, however alike their words are."""
+
+EFFECT_OF = {verb: effect for effect, verbs in EFFECTS.items() for verb in verbs.split()}
+
 MAX_TOOL_CHARS = 500
 
 _TOTAL = 1 + CATEGORY + PROVIDES + SCHEMA
@@ -62,8 +81,9 @@ def alternates(
     scope: Scope | None = None,
     where: Filter | None = None,
     k: int = 3,
+    likeness: float = LIKENESS,
 ) -> list[ToolHit]:
-    """The `k` tools most likely to do what the failed one was to do, best first.
+    """At most `k` tools that do what the failed one was to do, best first; none where none does.
 
     `text` is the turn's; `excluded` are the ids of tools that failed before in it. `scope` and
     `where` hold inside the searches. Scores are in [0, 1], and `legs` says of what they are
@@ -73,23 +93,52 @@ def alternates(
         QueryError: a filter on an unknown field.
         StoreError: the store does not answer.
     """
-    gone = Not(HasId(frozenset(map(point_id, (failed.id, *excluded)))))
-    # Words alone: an identifier in a description would call the tool of that name.
-    described = " ".join(split_identifier(dense_text(failed)[:MAX_TOOL_CHARS]))
-    options = SearchOptions(DEPTH, scope, all_of(gone, where), gate=False)
-    fitting, alike = (
-        find(query, options).tools if query.strip() else () for query in (text, described)
-    )
-    found = {hit.id: replace(hit, probability=None) for hit in alike}
-    found |= {hit.id: hit for hit in fitting}
-    fits, likeness = _scores(fitting, found), _scores(alike, found)
-    scored = by_score(_scored(hit, failed, fits[i], likeness[i]) for i, hit in found.items())
+    itself = HasId(frozenset({point_id(failed.id)}))
+    others = all_of(Not(HasId(frozenset(map(point_id, (failed.id, *excluded))))), where)
+    options = SearchOptions(DEPTH, scope, others, gate=False)
+    fitting = {hit.id: hit for hit in find(text, options).tools} if text.strip() else {}
+    # The failed tool is looked for too: how near it is to its own text is the measure.
+    options = replace(options, where=others and Or(others, itself), explain=True)
+    alike = {hit.id: hit for hit in find(_described(failed), options).tools}
+    own = alike.pop(failed.id, None)
+    nearest = (own.legs["dense"] if own else 0.0) or 1.0
+    found = [
+        fitting.get(hit.id) or replace(hit, probability=None)
+        for hit in alike.values()
+        if _may_stand_in(failed, hit.tool, hit.legs["dense"] / nearest, likeness)
+    ]
+    fits, words = _scores(fitting, alike), _scores(alike, alike)
+    scored = by_score(_scored(hit, failed, fits[hit.id], words[hit.id]) for hit in found)
     return [replace(hit, rank=rank) for rank, hit in enumerate(scored[:k], start=1)]
 
 
-def _scores(ranking: Sequence[ToolHit], ids: Iterable[str]) -> dict[str, float]:
+def _described(tool: ToolSpec) -> str:
+    """A tool in words alone: an identifier in a description would call the tool of that name."""
+    return " ".join(split_identifier(dense_text(tool)[:MAX_TOOL_CHARS]))
+
+
+def _may_stand_in(failed: ToolSpec, tool: ToolSpec, near: float, likeness: float) -> bool:
+    """Whether a tool says that it does the same, or is near enough and acts as the failed one."""
+    if not likeness or _overlap(failed.provides, tool.provides) == 1:
+        return True
+    if failed.server and tool.server == failed.server:
+        likeness += SAME_SERVER
+    return near >= likeness and len({_effect(failed), _effect(tool)} - {""}) < 2  # noqa: PLR2004
+
+
+def _effect(tool: ToolSpec) -> str:
+    """Whether a tool reads, makes or ends something; empty where its words do not say."""
+    named = {EFFECT_OF.get(word.casefold(), "") for word in split_identifier(tool.name)} - {""}
+    if len(named) == 1:
+        return named.pop()
+    verb = tool.description.casefold().split(maxsplit=1)[:1]
+    said = [EFFECT_OF[form] for word in verb for form in (word, word[:-1]) if form in EFFECT_OF]
+    return said[0] if said else "reads" * (tool.annotations.get("readOnlyHint") is True)
+
+
+def _scores(ranking: Mapping[str, ToolHit], ids: Iterable[str]) -> dict[str, float]:
     """The scores of these tools; one that the ranking lacks is as good as its last at most."""
-    known = {hit.id: hit.score for hit in ranking}
+    known = {tool_id: hit.score for tool_id, hit in ranking.items()}
     last = min(known.values(), default=0.0)
     return {tool_id: known.get(tool_id, last) for tool_id in ids}
 

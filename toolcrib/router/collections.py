@@ -21,6 +21,7 @@ from toolcrib.records import Collection, Scope
 __all__ = [
     "CollectionIndex",
     "index_collections",
+    "merged",
     "preset",
     "read_collection_index",
     "read_collections",
@@ -144,6 +145,11 @@ def preset(name: str) -> Collection:
         raise QueryError(
             f"{name!r} cannot be the name of a collection: letters, digits, '.', '-' and '_' can"
         ) from error
+
+
+def merged(given: Collection, known: Collection) -> Collection:
+    """A collection with what is known of it wherever nothing is said."""
+    return known.model_copy(update={name: getattr(given, name) for name in given.model_fields_set})
 
 
 @cache

@@ -309,11 +309,13 @@ class Router:
         the ids of tools that earlier turns of the conversation had, for an append-only order.
 
         Raises:
-            QueryError: `k` is less than 1.
+            QueryError: `k` is less than 1, or `budget_ms` is no time.
             StoreError: a store does not answer.
         """
         if k is not None and k < 1:
             raise QueryError(f"k is {k}; at least one tool must be asked for")
+        if budget_ms is not None and not budget_ms >= 0:
+            raise QueryError(f"budget_ms is {budget_ms:g}; it must be 0 milliseconds or more")
         budget = Budget(self.limits, self.costs, self.clock, budget_ms)
         decision_id = uuid.uuid4().hex
         if not has_words(turn.text):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
@@ -25,10 +27,14 @@ __all__ = [
     "agreement",
     "check_base",
     "export",
+    "export_agreeing",
     "read_weights",
+    "rehearse",
     "restore",
     "write_for_training",
 ]
+
+logger = logging.getLogger(__name__)
 
 CALIBRATION = "calibration.txt"
 
@@ -284,6 +290,56 @@ def _weight(found: dict[str, Any], site: str) -> NDArray[np.float32]:
 TEXTS = 100
 AT_LEAST = 0.98
 """Mean cosine of the vectors; correlation of the scores."""
+
+
+REHEARSED = 2
+"""Queries that a rehearsal asks: a graph is right or wrong for all."""
+
+
+def rehearse(base: str, layers: int, max_tokens: int, data: TrainingData) -> None:
+    """Export the reranker as it is before training, to fail now and not when all is done.
+
+    In full precision: the scores of a head that nobody trained differ by less than int8 can tell.
+
+    Raises:
+        TrainingError: the export does not agree with the model.
+        MissingExtraError: the extra `train` is not installed.
+    """
+    ce = import_train("sentence_transformers.cross_encoder")
+    model: Any = ce.CrossEncoder(
+        base,
+        num_labels=1,
+        model_kwargs={"attn_implementation": "eager"},
+        config_kwargs={"num_hidden_layers": layers},
+    )
+    with TemporaryDirectory() as folder:
+        start, out = Path(folder) / "start", Path(folder) / "model"
+        model.save_pretrained(str(start), create_model_card=False)
+        card = {"name": "rehearsal", "max_tokens": max_tokens}
+        export(read_weights(start), out, card, quantised=False)
+        agreement("reranker", start, out, replace(data, examples=data.examples[:REHEARSED]))
+
+
+def export_agreeing(
+    kind: Literal["encoder", "reranker"],
+    trained: Path,
+    out: Path,
+    card: Mapping[str, Any],
+    data: TrainingData,
+) -> dict[str, float]:
+    """Export to int8, or in full precision where int8 costs too much: with few layers it may.
+
+    Raises:
+        TrainingError: as `agreement`.
+    """
+    weights = read_weights(trained)
+    export(weights, out, card)
+    try:
+        return agreement(kind, trained, out, data)
+    except TrainingError:
+        logger.warning("int8 costs this model too much; it is kept in full precision")
+    export(weights, out, card, quantised=False)
+    return agreement(kind, trained, out, data)
 
 
 def agreement(

@@ -39,10 +39,9 @@ from toolcrib.training.data import (
 )
 from toolcrib.training.export import (
     add_to_card,
-    agreement,
     check_base,
-    export,
-    read_weights,
+    export_agreeing,
+    rehearse,
     restore,
     write_for_training,
 )
@@ -169,6 +168,9 @@ def train(plan: TrainingPlan, settings: Settings, report: Stage) -> TrainingResu
     def step(done: int, total: int) -> None:
         report("training", done, total)
 
+    if isinstance(plan.settings, RerankerTraining):
+        report("rehearsing the export", 0, 0)
+        rehearse(base, plan.settings.layers, MAX_TOKENS, data)
     if isinstance(plan.settings, EncoderTraining):
         evaluator = retrieval_evaluator(sets, plan.seed) if plan.checked else None
         account = train_encoder(
@@ -181,8 +183,7 @@ def train(plan: TrainingPlan, settings: Settings, report: Stage) -> TrainingResu
         )
     report("exporting", 0, 0)
     card = {"name": plan.out.resolve().name, "max_tokens": MAX_TOKENS, "base": plan.base}
-    export(read_weights(work), plan.out, card)
-    agreed = agreement(plan.kind, work, plan.out, data)
+    agreed = export_agreeing(plan.kind, work, plan.out, card, data)
     verdict = _verdict(plan, settings, sets, report)
     outcome = TrainingResult(
         gathered.pairs, gathered.left_out, data.digest, account, agreed, verdict

@@ -573,8 +573,8 @@ def test_a_server_that_still_speaks_server_sent_events(tmp_path: Path) -> None:
 def test_the_environment_of_the_process_fills_placeholders_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TOOLCRIB_TEST_PYTHON", sys.executable)
-    server = {**entry("broken.py", "chatty"), "command": "${TOOLCRIB_TEST_PYTHON}"}
+    monkeypatch.setenv("TEST_PYTHON", sys.executable)
+    server = {**entry("broken.py", "chatty"), "command": "${TEST_PYTHON}"}
 
     assert _told(_read(_file_servers(tmp_path, {"it": server}), McpServersReader())) == ["it/good"]
 

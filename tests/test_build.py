@@ -1,0 +1,89 @@
+"""When a reranker is loaded: before the first query, or beside it."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from tests.router.conftest import TOOLS, free_of_models
+from toolcrib import Crib
+from toolcrib.clock import ManualClock
+from toolcrib.tenants import Tenants
+
+QUERY = "send something to somebody"
+
+
+class Slow:
+    """A reranker whose first call takes a minute of the clock, and waits until it may go on."""
+
+    name = "slow"
+
+    def __init__(self, *, held: bool = False, fails: bool = False) -> None:
+        self.clock, self.fails = ManualClock(), fails
+        self.may_load, self.loaded = threading.Event(), threading.Event()
+        if not held:
+            self.may_load.set()
+
+    def score(self, _query, texts):
+        if self.fails:
+            raise OSError("no such file: model.onnx")
+        if not self.loaded.is_set():
+            assert self.may_load.wait(60)
+            self.clock.now += 60
+            self.loaded.set()
+        return np.zeros(len(texts), dtype=np.float32)
+
+
+def opened(reranker, load):
+    settings = free_of_models(rerank={"load": load, "lead": 1.0}, tools={"pass_through": 0})
+    crib = Crib.open(":memory:", settings=settings, reranker=reranker)
+    crib.index_tools(TOOLS)
+    return crib
+
+
+def test_a_reranker_is_loaded_before_the_first_query():
+    reranker = Slow()
+    with opened(reranker, "open") as crib:
+        before = reranker.clock.now
+        assert crib.find_tools(QUERY).degraded == ()
+        assert (before, reranker.clock.now) == (60, 60)
+
+
+def test_queries_do_without_a_reranker_that_is_loading_beside_them():
+    reranker = Slow(held=True)
+    with opened(reranker, "background") as crib:
+        assert crib.find_tools(QUERY).degraded == ("rerank",)
+        reranker.may_load.set()
+        second = crib.tools.reranker
+        assert second.name == "slow"
+        second.wait()
+        assert crib.find_tools(QUERY).degraded == ()
+
+
+def test_who_only_writes_can_leave_it_to_the_first_query():
+    reranker = Slow()
+    with opened(reranker, "use") as crib:
+        assert not reranker.loaded.is_set()
+        crib.find_tools(QUERY)
+        assert reranker.loaded.is_set()
+
+
+@pytest.mark.parametrize("load", ["open", "background"])
+def test_a_reranker_that_cannot_be_loaded_is_warned_of_and_done_without(load, caplog):
+    with opened(Slow(fails=True), load) as crib:
+        if load == "background":
+            crib.tools.reranker.wait()
+        assert crib.find_tools(QUERY).degraded == ("rerank",)
+    told = [record.message for record in caplog.records]
+    assert told[0] == "the reranker slow cannot be loaded"
+
+
+def test_many_cribs_over_one_store_share_what_was_loaded_once(monkeypatch):
+    reranker = Slow()
+    monkeypatch.setattr("toolcrib.build.make_reranker", lambda _settings: reranker)
+    with Tenants.open(":memory:", settings=free_of_models(rerank={"lead": 1.0})) as tenants:
+        assert reranker.clock.now == 60
+        tenants.crib("one").index_tools(TOOLS)
+        assert tenants.crib("one").find_tools(QUERY).degraded == ()
