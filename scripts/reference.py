@@ -27,7 +27,10 @@ def settings(page: str) -> str:
     """Every setting: its name, type and default from the code, what it is for from the page."""
     from toolcrib import Settings
 
-    schema, defaults = Settings.model_json_schema(), Settings.model_construct().model_dump(mode="json")
+    schema, defaults = (
+        Settings.model_json_schema(),
+        Settings.model_construct().model_dump(mode="json"),
+    )
     told = dict(ROW.findall(page))
     single, sections = [], []
     for name, field in schema["properties"].items():
