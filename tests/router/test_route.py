@@ -103,6 +103,16 @@ def test_where_the_gate_decides_what_it_held_back_is_no_tool(verdict):
     assert choose_route(replace(evidence, gate_decides=False)).kind == "tools"
 
 
+@pytest.mark.parametrize("passages", [NO_PASSAGES, replace(NO_PASSAGES, reason="far away")])
+def test_a_general_route_says_how_sure_tools_and_collections_are(passages):
+    tools = replace(UNSURE_TOOLS, reason="confidence 0.02 is below the threshold 0.70 (as set)")
+    route = choose_route(RouteEvidence(DOING, tools, passages, gate_decides=True))
+    about = passages.reason or "the probability that any collection fits is 0.02"
+    assert route.reason.startswith(
+        f"neither the tools nor the collections fit: {tools.reason}; {about} (tools 0."
+    )
+
+
 def test_small_talk_goes_nowhere_whatever_was_found():
     context = Context("hi", smalltalk="greeting", confidences={"smalltalk": 0.9})
     tools = replace(SURE_TOOLS, reason="a greeting")

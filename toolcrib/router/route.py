@@ -38,6 +38,7 @@ class Reason(StrEnum):
     NO_COLLECTION = "no-collection"
     NO_PASSAGES = "no-passages"
     FAILED = "failed"
+    FIT = "fit"
     NOTHING_NEAR = "nothing-near"
     NOT_SURE = "not-sure"
     MAPPED = "mapped"
@@ -60,6 +61,7 @@ REASONS: Mapping[Reason, str] = {
     Reason.NO_COLLECTION: "there is no collection in reach",
     Reason.NO_PASSAGES: "the collections in reach hold no passages",
     Reason.FAILED: "the collections could not be asked",
+    Reason.FIT: "the probability that any collection fits is {:.2f}",
     Reason.NOTHING_NEAR: "no passage comes near (probability {:.2f}, below {:.2f})",
     Reason.NOT_SURE: "no collection is sure enough ({:.2f}, below {:.2f}): {} asked instead",
     Reason.MAPPED: "the map names {}",
@@ -133,6 +135,8 @@ def choose_route(evidence: RouteEvidence) -> Route:
     kind = max(given, key=lambda each: likely[each])
     guess: RouteKind = "knowledge" if context.need == "know" else "tools"
     reason = _why_general(evidence) if kind == "general" else Reason(kind).said()
+    if kind in ("tools", "both") and evidence.tools.verdict != "accept":
+        reason = f"{reason}, and perhaps none fits: {evidence.tools.reason}"
     if kind == guess:
         return Route(kind, reason, likely[kind])
     told = ", ".join(f"{each} {share:.2f}" for each, share in likely.items())
@@ -167,14 +171,20 @@ def _likely(evidence: RouteEvidence) -> dict[RouteKind, float]:
 
 
 def _why_general(evidence: RouteEvidence) -> str:
-    """What was looked at and does not fit, and why the rest was not."""
-    if evidence.saw_tools and evidence.saw_passages:
-        return Reason.GENERAL.said()
-    tools = Reason.NO_TOOL_FITS.said() if evidence.saw_tools else evidence.tools.reason
-    passages = evidence.knowledge.reason
-    if evidence.saw_passages:
-        passages = Reason.NO_COLLECTION_FITS.said()
-    return ", and ".join(dict.fromkeys((tools, passages)))
+    """What was looked at and does not fit, why the rest was not; and how sure that is, of each."""
+    saw_tools, saw_passages = evidence.saw_tools, evidence.saw_passages
+    tools, passages = evidence.tools.reason, evidence.knowledge.reason
+    if saw_tools and saw_passages:
+        said = Reason.GENERAL.said()
+    else:
+        first = Reason.NO_TOOL_FITS.said() if saw_tools else tools
+        second = Reason.NO_COLLECTION_FITS.said() if saw_passages else passages
+        said = ", and ".join(dict.fromkeys((first, second)))
+    if saw_passages and not passages and evidence.knowledge.fit is not None:
+        passages = Reason.FIT.said(evidence.knowledge.fit)
+    known = [tools] if saw_tools else []
+    known += [passages] if saw_passages and passages else []
+    return f"{said}: {'; '.join(known)}" if known else said
 
 
 def _log_odds(probability: float | None) -> float:
