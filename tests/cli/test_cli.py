@@ -351,8 +351,19 @@ def test_doctor_says_in_sentences_what_is_wrong_with_settings_that_were_accepted
     for problem, (what, mend) in zip(problems, wanted.items(), strict=True):
         assert problem["what"].startswith(what)
         assert mend in problem["mend"]
-    told = indexed("search", "mail", TOOLCRIB_ENCODER__RERANKER="null").stderr
-    assert "gate.fallback: no tool has the id 'mail/sned_mail'; did you mean" in told
+
+
+def test_a_general_tool_that_is_not_there_is_a_warning_once_there_are_tools(shell, indexed, caplog):
+    given = {"TOOLCRIB_GATE__FALLBACK": "mail/sned_mail"}
+    assert indexed("search", "mail", **given).returncode == 0
+    [told] = caplog.messages
+    assert told == (
+        "gate.fallback: no tool has the id 'mail/sned_mail'; did you mean 'mail/send_mail'?"
+    )
+    caplog.clear()
+    first = ("index", shell.write("a.jsonl", {"name": "a"}), "--store", "other")
+    assert shell(*first, **given).returncode == 0
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize(

@@ -241,7 +241,7 @@ def definition(described: Mapping[str, Any]) -> dict[str, Any]:
 def found(result: FindResult, tools: Sequence[Mapping[str, Any]], **notes: Any) -> ToolResult:
     """The answer to a search: `tools` are definitions, best first; `notes` stand beside them.
 
-    That nothing may fit is said in so many words: an agent must not take the next best.
+    That perhaps nothing fits is said in so many words: an agent must not take the next best.
     """
     answer: dict[str, Any] = {"tools": list(tools), "verdict": result.verdict}
     if result.confidence is not None:

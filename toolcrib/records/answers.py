@@ -13,8 +13,8 @@ from toolcrib.records.tools import ToolSpec
 __all__ = ["Alternates", "FindResult", "ToolHit", "ToolPage", "ToolSelection", "Verdict"]
 
 Verdict: TypeAlias = Literal["accept", "fallback", "abstain"]
-"""What the gate made of an answer: it fits; nothing may fit, so the general tool comes too;
-nothing may fit."""
+"""What the gate made of an answer: it fits; perhaps nothing fits, so the general tool comes too;
+perhaps nothing fits."""
 
 
 @dataclass(frozen=True, slots=True)

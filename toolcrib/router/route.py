@@ -182,6 +182,8 @@ def _why_general(evidence: RouteEvidence) -> str:
         said = ", and ".join(dict.fromkeys((first, second)))
     if saw_passages and not passages and evidence.knowledge.fit is not None:
         passages = Reason.FIT.said(evidence.knowledge.fit)
+    if evidence.tools.verdict == "accept":
+        tools = f"though {tools}"
     known = [tools] if saw_tools else []
     known += [passages] if saw_passages and passages else []
     return f"{said}: {'; '.join(known)}" if known else said

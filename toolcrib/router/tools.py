@@ -365,7 +365,7 @@ class ToolStage:
             found,
             tools=with_general(kept, general),
             verdict="abstain" if general is None else "fallback",
-            reason=route.reason if is_general else found.reason,
+            reason=route.reason if found.verdict == "accept" else found.reason,
             fallback=general is not None,
         )
 
@@ -375,7 +375,7 @@ class ToolStage:
         if selection.is_everything:
             return hits
         shown = selection.shown if self._settings.append_only else frozenset[str]()
-        return tuple(hit for hit in hits if hit.tool.always_active or hit.id in shown)
+        return tuple(_ranked(hit for hit in hits if hit.tool.always_active or hit.id in shown))
 
     def _limits(self, turn: Turn) -> tuple[Filter | None, Filter | None]:
         """What the settings let through, and that within the turn's reach."""
