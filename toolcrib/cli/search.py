@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_text
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 from pydantic import ValidationError
@@ -35,6 +35,30 @@ if TYPE_CHECKING:
 
 __all__ = ["route", "search"]
 
+Coverage: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        help="With -k auto: how surely all needed tools are there; default: tools.coverage.",
+    ),
+]
+Least: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        help="Leave out tools less likely than this, but the first; default: tools.least.",
+    ),
+]
+Gate: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--gate/--no-gate",
+        help="As the gate's settings say, or the ranking as it is, with its verdict.",
+    ),
+]
+
 
 def search(
     context: typer.Context,
@@ -42,29 +66,9 @@ def search(
     k: Annotated[
         str, typer.Option("-k", "--k", help="How many tools; auto: as many as --coverage needs.")
     ] = "5",
-    coverage: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=1.0,
-            help="With -k auto: how surely all needed tools are there; default: tools.coverage.",
-        ),
-    ] = None,
-    least: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=1.0,
-            help="Leave out tools less likely than this, but the first; default: tools.least.",
-        ),
-    ] = None,
-    gate: Annotated[
-        bool,
-        typer.Option(
-            "--gate/--no-gate",
-            help="As the gate's settings say, or the ranking as it is, with its verdict.",
-        ),
-    ] = True,
+    coverage: Coverage = None,
+    least: Least = None,
+    gate: Gate = True,
     store: StoreOption = None,
     url: Url = None,
     server: Servers = None,
