@@ -63,7 +63,7 @@ class GateSettings:
 
     @property
     def decides(self) -> bool:
-        """Whether no route goes to tools that do not fit: a user said when, or withholds them."""
+        """Whether no turn goes to doubted tools alone: a user said when they fit, or withholds."""
         return self.enabled and (self.withhold or bool(self._given))
 
     @property

@@ -76,8 +76,9 @@ EVEN = 0.5
 class RouteEvidence:
     """What is known when a turn must be sent somewhere.
 
-    With `gate_decides` tools that the gate has not let through are none. `unasked`: the stages
-    that were left out or failed, of which `tools` and `knowledge` count.
+    With `gate_decides` tools that the gate doubts are not enough alone; where it `withholds`
+    them, there are none. `unasked`: the stages that were left out or failed, of which `tools` and
+    `knowledge` count.
     """
 
     context: Context
@@ -85,6 +86,7 @@ class RouteEvidence:
     knowledge: KnowledgeResult
     gate_decides: bool = False
     unasked: frozenset[str] = frozenset()
+    withholds: bool = False
 
     @property
     def saw_tools(self) -> bool:
@@ -99,7 +101,7 @@ class RouteEvidence:
     @property
     def has_tools(self) -> bool:
         """Whether there is any tool to give."""
-        return self.saw_tools and not (self.gate_decides and self.tools.verdict != "accept")
+        return self.saw_tools and not (self.withholds and self.tools.verdict != "accept")
 
     def known(self) -> tuple[float, ...]:
         """What the regressions weigh.
@@ -133,9 +135,12 @@ def choose_route(evidence: RouteEvidence) -> Route:
     likely = _likely(evidence)
     given = _routes(tools=evidence.has_tools, knowledge=bool(evidence.knowledge.passages))
     kind = max(given, key=lambda each: likely[each])
+    doubted = kind in ("tools", "both") and evidence.tools.verdict != "accept"
+    if doubted and evidence.gate_decides:
+        kind = "both" if evidence.knowledge.passages else "general"
     guess: RouteKind = "knowledge" if context.need == "know" else "tools"
     reason = _why_general(evidence) if kind == "general" else Reason(kind).said()
-    if kind in ("tools", "both") and evidence.tools.verdict != "accept":
+    if doubted and kind != "general":
         reason = f"{reason}, and perhaps none fits: {evidence.tools.reason}"
     if kind == guess:
         return Route(kind, reason, likely[kind])
@@ -152,8 +157,8 @@ def _routes(*, tools: bool, knowledge: bool) -> tuple[RouteKind, ...]:
 def _likely(evidence: RouteEvidence) -> dict[RouteKind, float]:
     """How likely each route is right, of those that there is something for.
 
-    What nobody looked for may be right too. Where thresholds have held back all, they may be
-    wrong, so that "nothing fits" is never certain.
+    What nobody looked for may be right too. Where all was withheld, that may be wrong, so that
+    "nothing fits" is never certain.
     """
     known = evidence.known()
     there = _routes(

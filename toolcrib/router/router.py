@@ -262,7 +262,7 @@ class Router:
 
     `stranger` reads turns like `detector`, but knows no names of the registry: it is for callers
     who may not use all of it. `gate_decides`: a user has said when tools are good enough, or
-    withholds them, and no route overrules that.
+    withholds them, and no turn goes to others alone.
     """
 
     tools: ToolStage
@@ -333,7 +333,8 @@ class Router:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
         unasked = frozenset(budget.degraded)
-        route = choose_route(RouteEvidence(context, found, knowledge, self.gate_decides, unasked))
+        seen = (context, found, knowledge, self.gate_decides, unasked, self.tools.withholds)
+        route = choose_route(RouteEvidence(*seen))
         limits = self.limits
         return Decision(
             id=decision_id,

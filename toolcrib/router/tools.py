@@ -298,6 +298,11 @@ class ToolStage:
         self._settings = selector.settings
 
     @property
+    def withholds(self) -> bool:
+        """Whether the gate's settings hold back what does not fit."""
+        return self._retriever.withholds
+
+    @property
     def reranks(self) -> bool:
         """Whether candidates are looked at twice, where there is time."""
         return self._retriever.reranks
@@ -360,7 +365,7 @@ class ToolStage:
         if route.kind == "knowledge":
             return replace(found, tools=stay, verdict="abstain", reason=route.reason)
         general = self._retriever.general(self._limits(turn)[1])
-        kept = stay if is_general and self._retriever.withholds else found.tools
+        kept = stay if is_general and self.withholds else found.tools
         return replace(
             found,
             tools=with_general(kept, general),
