@@ -19,7 +19,6 @@ import gzip
 import json
 import math
 import random
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,12 +33,16 @@ from scipy.stats import spearmanr
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.build import make_dense
 from toolcrib.evaluation.dataset import DataSet
-from toolcrib.evaluation.lint.findings import LINT_RULES
+from toolcrib.evaluation.lint.findings import LINT_RULES, LintFinding
 from toolcrib.evaluation.lint.lint import LintReport, ask, lint, logit_terms
+from toolcrib.evaluation.lint.texts import in_texts
 from toolcrib.evaluation.loaders import load
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "lint.json"
+SHARED = {"same-text", "confusable", "family", "cut-description"}
+"""Rules whose findings are as much about the other tools that they name."""
+
 QUERIES = 300
 """A set and kind of split, at random; so that no set takes an hour."""
 
@@ -47,7 +50,7 @@ QUERIES = 300
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--corpora", type=Path, nargs="*", default=[])
-    parser.add_argument("--tools", type=int, default=4_000, help="at most, a corpus")
+    parser.add_argument("--tools", type=int, default=1_500, help="at most, a corpus")
     parser.add_argument("--sets", type=Path, nargs="*", default=[])
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--worsened", type=Path, nargs="*", default=[])
@@ -74,44 +77,67 @@ def main() -> None:
 # -- how common ------------------------------------------------------------------------------------
 
 
+ASKED = {"not-found", "confusable", "audit"}
+"""What is counted on some servers, as it takes long; corpora have no example requests."""
+
+
 def frequencies(path: Path, most: int) -> dict[str, Any]:
-    """Over whole servers, drawn at random until there are so many tools."""
+    """Rules of texts over all servers; the others over servers at random, of so many tools."""
     servers = by_server(path)
+    texts, answers = Counts(), Counts()
+    for tools in servers.values():
+        texts.add(len(tools), in_texts(tools))
     names = sorted(servers)
     random.Random(0).shuffle(names)
-    of_tools, of_servers = Counter[str](), Counter[str]()
-    tools = asked = 0
     scores: list[float] = []
     dense = make_dense(Settings())
-    started = time.perf_counter()
     for name in names:
-        if tools >= most:
+        if answers.tools >= most:
             break
-        report = lint(servers[name], asked=ask(servers[name], Settings(), dense=dense))
-        tools += report.tools
-        asked += 1
+        tools = servers[name]
+        report = lint(tools, asked=ask(tools, Settings(), dense=dense))
+        answers.add(len(tools), report.findings)
         scores.append(report.score)
-        touched = {
-            (finding.rule.partition("/")[0], tool)
-            for finding in report.findings
-            for tool in (finding.tool, *finding.others * (finding.rule in {"same-text", "family"}))
-        }
-        of_tools.update(rule for rule, _ in touched)
-        of_servers.update({rule for rule, _ in touched})
-        if asked % 50 == 0:
-            print(f"{path.name}: {tools} tools, {time.perf_counter() - started:.0f} s", flush=True)
+        if len(scores) % 20 == 0:
+            print(path.name, answers.tools, flush=True)
     return {
-        "tools": tools,
-        "servers": asked,
+        "tools": texts.tools,
+        "servers": texts.servers,
+        "asked": {"tools": answers.tools, "servers": answers.servers, "rules": sorted(ASKED)},
         "score": {f"p{p}": round(float(np.percentile(scores, p)), 1) for p in (5, 50, 95)},
         "rules": {
-            rule: {
-                "tools": round(100 * of_tools[rule] / tools, 2),
-                "servers": round(100 * of_servers[rule] / asked, 2),
-            }
+            rule: (answers if rule in ASKED else texts).shares(rule)
             for rule in LINT_RULES
+            if rule != "hard-to-find"
         },
     }
+
+
+class Counts:
+    """In how many tools and servers each rule finds something."""
+
+    def __init__(self) -> None:
+        self.tools = self.servers = 0
+        self._tools, self._servers = Counter[str](), Counter[str]()
+
+    def add(self, tools: int, findings: Iterable[LintFinding]) -> None:
+        """Count one server."""
+        touched = {
+            (finding.rule.partition("/")[0], tool)
+            for finding in findings
+            for tool in (finding.tool, *(finding.others if finding.rule in SHARED else ()))
+        }
+        self.tools += tools
+        self.servers += 1
+        self._tools.update(rule for rule, _ in touched)
+        self._servers.update({rule for rule, _ in touched})
+
+    def shares(self, rule: str) -> dict[str, float]:
+        """Of all tools and of all servers, in percent."""
+        return {
+            "tools": round(100 * self._tools[rule] / self.tools, 2),
+            "servers": round(100 * self._servers[rule] / self.servers, 2),
+        }
 
 
 def by_server(path: Path) -> dict[str, list[ToolSpec]]:
@@ -236,7 +262,7 @@ def costs(measured: Mapping[str, Measured]) -> dict[str, Any]:
         touched: dict[str, set[str]] = defaultdict(set)
         for finding in one.report.findings:
             key = f"{finding.rule.partition('/')[0]} ({finding.severity})"
-            both = finding.others if finding.rule in {"same-text", "confusable", "family"} else ()
+            both = finding.others if finding.rule in SHARED else ()
             touched[key].update({finding.tool, *both} & tested.keys())
         for rule, tools in touched.items():
             others = tested.keys() - tools

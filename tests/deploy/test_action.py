@@ -39,7 +39,7 @@ def test_the_action_follows_the_published_schema():
     [
         ({"REPORT": "page.html"}, 1, "::error::files/read_file: it has no description"),
         ({"IGNORE": "no-description\n"}, 0, "score "),
-        ({"SOURCES": "nothing.jsonl"}, 1, "there is no such file"),
+        ({"SOURCES": "nothing.jsonl"}, 2, "::error::nothing.jsonl: there is no such file"),
     ],
 )
 def test_the_script_of_the_action_annotates_and_ends_as_the_command(tmp_path, inputs, code, said):
@@ -52,6 +52,7 @@ def test_the_script_of_the_action_annotates_and_ends_as_the_command(tmp_path, in
         **os.environ,
         **given,
         **inputs,
+        "RUNNER_TEMP": str(tmp_path),
         "GITHUB_OUTPUT": str(tmp_path / "output"),
         "PATH": f"{BESIDE}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),

@@ -8,7 +8,7 @@ The work grows with the number of tools; ten thousand take some minutes on two c
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -23,7 +23,13 @@ from toolcrib.evaluation.lint.findings import (
     LintFinding,
     LintSeverity,
 )
-from toolcrib.evaluation.lint.texts import in_texts, own_words, parameters_of, purpose_of
+from toolcrib.evaluation.lint.texts import (
+    audited,
+    in_texts,
+    own_words,
+    parameters_of,
+    purpose_of,
+)
 from toolcrib.records import ToolHit, ToolSpec
 from toolcrib.retrieval.legs import has_words
 from toolcrib.settings import Settings
@@ -206,6 +212,9 @@ def score_of(asked: Sequence[Asked], findings: Iterable[LintFinding] = ()) -> fl
 # -- the report ------------------------------------------------------------------------------------
 
 
+WORST_FIRST = LINT_SEVERITIES[::-1]
+
+
 @dataclass(frozen=True, slots=True)
 class ServerLint:
     """The mean score of a server's tools, and its findings by severity."""
@@ -250,9 +259,10 @@ def lint(
     known = list({tool.id: tool for tool in reversed(list(tools)) if tool.enabled}.values())[::-1]
     asked = asked or ask(known, settings or Settings(), told)
     dropped = set(ignored)
+    read = () if "audit" in dropped else audited(known)
     findings = [
         finding
-        for finding in (*in_answers(known, asked), *in_texts(known))
+        for finding in (*in_answers(known, asked), *in_texts(known), *read)
         if not {finding.rule, finding.rule.partition("/")[0]} & dropped
     ]
     findings.sort(key=lambda each: (-LINT_SEVERITIES.index(each.severity), each.rule, each.tool))
@@ -286,15 +296,15 @@ def _servers(
 ) -> list[ServerLint]:
     server_of = {tool.id: tool.server for tool in tools}
     counted = Counter((server_of[each.tool], each.severity) for each in findings)
-    found: list[ServerLint] = []
-    for server in dict.fromkeys(server_of.values()):
-        its = [scores[tool] for tool, home in server_of.items() if home == server]
-        worst_first = reversed(LINT_SEVERITIES)
-        found.append(
-            ServerLint(
-                server, _mean(its), len(its), {name: counted[server, name] for name in worst_first}
-            )
+    its: dict[str, list[float]] = defaultdict(list)
+    for tool, score in scores.items():
+        its[server_of[tool]].append(score)
+    found = [
+        ServerLint(
+            server, _mean(of), len(of), {name: counted[server, name] for name in WORST_FIRST}
         )
+        for server, of in its.items()
+    ]
     return sorted(found, key=lambda each: (each.score, each.server))
 
 

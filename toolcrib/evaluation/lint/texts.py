@@ -12,9 +12,10 @@ from toolcrib.evaluation.lint.findings import LintFinding, LintSeverity
 from toolcrib.indexers.audit import Severity, audit_all
 from toolcrib.indexers.points import clean
 from toolcrib.records import ToolSpec
+from toolcrib.retrieval.legs import has_words
 from toolcrib.router.context.phrases import language_of
 
-__all__ = ["in_texts", "own_words", "parameters_of", "purpose_of"]
+__all__ = ["audited", "in_texts", "own_words", "parameters_of", "purpose_of"]
 
 # -- the parts of a text ---------------------------------------------------------------------------
 
@@ -27,7 +28,7 @@ def purpose_of(spec: ToolSpec) -> str:
     text = clean(spec.description)
     first = _SENTENCE.match(text)
     said = (first.group() if first else text)[:MAX_PURPOSE_CHARS]
-    return said or " ".join(split_identifier(spec.name)) or spec.name
+    return said if has_words(said) else " ".join(split_identifier(spec.name)) or spec.name
 
 
 def parameters_of(spec: ToolSpec) -> Mapping[str, str]:
@@ -40,7 +41,7 @@ def parameters_of(spec: ToolSpec) -> Mapping[str, str]:
 
 def _said_of(schema: Any) -> str:
     fields = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
-    said = fields.get("description") or fields.get("title") or ""
+    said = fields.get("description")
     return clean(said) if isinstance(said, str) else ""
 
 
@@ -140,7 +141,6 @@ def in_texts(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
     yield from _superseded(specs)
     yield from _families(specs)
     yield from _languages(specs)
-    yield from _audited(specs)
 
 
 def _in_description(spec: ToolSpec) -> Iterator[LintFinding]:
@@ -352,7 +352,8 @@ def _language(text: str) -> str | None:
 _SEVERITY: dict[Severity, LintSeverity] = {"info": "info", "warning": "warning", "block": "error"}
 
 
-def _audited(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
+def audited(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
+    """What the audit finds in these tools."""
     for found in audit_all(specs):
         said = f"{found.place}: {found.why}" if found.place else found.why
         yield LintFinding(f"audit/{found.rule}", _SEVERITY[found.severity], found.tool, said)
