@@ -183,7 +183,7 @@ def labelled(folders: Sequence[Path], *, fits: bool) -> dict[str, Any]:
     }
     for part in ("tools", "servers"):
         rhos = [row["rho"] for row in found[part].values()]
-        found[f"{part}_mean"] = {"rho": mean(rhos), "interval": interval(rhos)}
+        found[f"{part}_mean"] = {"rho": round(mean(rhos), 3), "interval": interval(rhos)}
     rows = found["tools"].values()
     found["sets_rho"] = rho([row["score"] for row in rows], [row["accuracy"] for row in rows])
     if fits:
@@ -314,7 +314,7 @@ def fit_weights(measured: Mapping[str, Measured]) -> dict[str, Any]:
     return {
         "weights": [round(float(each), 2) for each in logistic(list(fitted.values()))],
         "left_out_rho": left_out,
-        "left_out_mean": {"rho": mean(values), "interval": interval(values)},
+        "left_out_mean": {"rho": round(mean(values), 3), "interval": interval(values)},
     }
 
 

@@ -172,7 +172,7 @@ def lint_rules(found: Mapping[str, Any]) -> str:
     head = ["rule", *(f"{name}, % of {of}" for name in corpora for of in ("tools", "servers"))]
     measured: dict[str, list[str]] = {}
     for key, cost in found["sets"]["rules"].items():
-        said = f"{cost['points']:+.1f} ({cost['tools']} tools, {cost['sets']} sets)"
+        said = f"{cost['points']:+.1f} ({cost['tools']} tools; sets: {cost['sets']})"
         measured.setdefault(key.partition(" ")[0], []).append(f"{key.partition(' ')[2]} {said}")
     rows = [
         [
