@@ -111,7 +111,7 @@ class ToolIndex:
 
     # -- tools out ---------------------------------------------------------------------------
 
-    def find(self, query: str, options: SearchOptions | None = None) -> FindResult:
+    def find(self, query: str | None, options: SearchOptions | None = None) -> FindResult:
         """The tools that fit a query, best first, as `Crib.find_tools`."""
         return self._retriever.find(query, options or SearchOptions())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
@@ -18,7 +19,8 @@ class SearchOptions:
     `k` tools, or with `auto` as many as hold all that are needed with the probability
     `coverage` (0.95 where none is given). `scope` is what the caller may use; `where` narrows
     further. Without `gate` the verdict is given, but nothing is withheld for it. `explain`
-    adds what each leg contributed, and which words matched nothing.
+    adds what each leg contributed, and which words matched nothing. `needs`: one line for each
+    tool that is wished for; each is searched and judged by itself, within the same options.
     """
 
     k: int | Literal["auto"] = 5
@@ -27,6 +29,7 @@ class SearchOptions:
     gate: bool = True
     coverage: float | None = None
     explain: bool = False
+    needs: Sequence[str] | None = None
 
 
 class SearchKeywords(TypedDict, total=False):
@@ -37,3 +40,4 @@ class SearchKeywords(TypedDict, total=False):
     gate: bool
     coverage: float | None
     explain: bool
+    needs: Sequence[str] | None
