@@ -319,7 +319,8 @@ class ToolStage:
         limits, allowed = self._limits(turn)
         reach = self._selector.reach(allowed, k)
         retriever = self._retriever if reranking else self._first_stage
-        options = SearchOptions(reach.limit, turn.reach, limits, gate=False)
+        needs = turn.needs or None
+        options = SearchOptions(reach.limit, turn.reach, limits, gate=False, needs=needs)
         found = retriever.find(query, options)
         hits, signals = self._selector.complete(found.tools, allowed, reach)
         if self._settings.append_only:
