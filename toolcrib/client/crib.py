@@ -250,7 +250,7 @@ class RemoteCrib:
         self,
         turn: Turn | str,
         *,
-        k: int | None = None,
+        k: int | Literal["auto"] | None = None,
         budget_ms: float | None = None,
         shown: Sequence[str] = (),
     ) -> Decision:
@@ -388,6 +388,6 @@ def _turn_json(turn: Turn | str) -> dict[str, Any]:
     return told | _given({"text": asked.text, "scope": asked.scope and as_json(asked.scope)})
 
 
-def _check(k: int | None) -> None:
-    if k is not None and k < 1:
+def _check(k: int | Literal["auto"] | None) -> None:
+    if isinstance(k, int) and k < 1:
         raise QueryError(f"k is {k}; at least one tool must be asked for")

@@ -34,6 +34,7 @@ from toolcrib.integrations.fastmcp import (
     definition,
     failure,
     found,
+    served,
     structured_answer,
     unknown_tool,
 )
@@ -218,7 +219,7 @@ class GatewaySearch(ToolcribSearchTransform):
         here = [(hit, each) for hit, each in entries if each and each.name in visible]
         untold = self._untold(key, (each for _, each in here))
         notes = {"missing": self._pool.missing(scope), "instructions": untold}
-        return found(result, [(hit, self._defined(each)) for hit, each in here], **notes)
+        return found(result, [served(hit, self._defined(each)) for hit, each in here], **notes)
 
     def _defined(self, entry: CatalogEntry) -> dict[str, Any]:
         spec, note = entry.spec, self._pool.note(entry.spec.server)

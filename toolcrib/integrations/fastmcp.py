@@ -43,6 +43,7 @@ __all__ = [
     "definition",
     "failure",
     "found",
+    "served",
     "structured_answer",
     "unknown_tool",
 ]
@@ -148,7 +149,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
         except QueryError as error:
             return failure(f"{error}.")
         named = {tool.name: tool for tool in tools}
-        return found(result, [(hit, _defined(named[hit.name])) for hit in result.tools])
+        return found(result, [served(hit, _defined(named[hit.name])) for hit in result.tools])
 
     async def _call(self, ctx: Context, name: str, arguments: Mapping[str, Any] | None) -> Any:
         """Call what the caller may see; nothing else is there."""
@@ -262,7 +263,11 @@ NOTHING_FITS = (
     "No tool here fits. Say in other words what the tool must do, or go on without one; "
     "do not call a tool that was not listed."
 )
-NOT_SURE = "None fits for sure; this is the general one that is nearest."
+NOT_SURE = (
+    "Perhaps none of these fits: {}. Use one only if its description says that it does what is "
+    "needed; else say in other words what the tool must do, or go on without one."
+)
+LAST_IS_GENERAL = " The last one is there as a general one."
 
 MAX_NEAREST = 5
 
@@ -273,25 +278,27 @@ def definition(described: Mapping[str, Any]) -> dict[str, Any]:
     return {key: described[key] for key in kept if described.get(key)}
 
 
-def found(
-    result: FindResult, tools: Sequence[tuple[ToolHit, dict[str, Any]]], **notes: Any
-) -> ToolResult:
-    """The answer to a search: `tools` are hits with their definitions; `notes` stand beside them.
+def served(hit: ToolHit, defined: dict[str, Any]) -> dict[str, Any]:
+    """A definition, with the places of the needs that the tool was found for."""
+    return defined if hit.needs is None else {**defined, "needs": list(hit.needs)}
 
-    That nothing fits is said in so many words: an agent must not take the next best.
+
+def found(result: FindResult, tools: Sequence[Mapping[str, Any]], **notes: Any) -> ToolResult:
+    """The answer to a search: `tools` are definitions, best first; `notes` stand beside them.
+
+    That perhaps nothing fits is said in so many words: an agent must not take the next best.
     """
-    defined = [
-        tool if hit.needs is None else {**tool, "needs": list(hit.needs)} for hit, tool in tools
-    ]
-    answer: dict[str, Any] = {"tools": defined, "verdict": result.verdict}
+    answer: dict[str, Any] = {"tools": list(tools), "verdict": result.verdict}
     if result.confidence is not None:
         answer["confidence"] = round(result.confidence, 3)
     if result.needs:
         answer["needs"] = [as_json(need) for need in result.needs]
     if not tools:
         answer["note"] = NOTHING_FITS
-    elif result.fallback:
-        answer["note"] = NOT_SURE
+    elif result.verdict != "accept":
+        answer["note"] = NOT_SURE.format(result.reason)
+        if len(tools) == len(result.tools) and result.tools[-1].rule == "fallback":
+            answer["note"] += LAST_IS_GENERAL
     return structured_answer({**answer, **{key: note for key, note in notes.items() if note}})
 
 

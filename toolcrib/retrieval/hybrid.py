@@ -16,7 +16,7 @@ from toolcrib.errors import ToolcribError
 from toolcrib.records import FindResult, ToolHit
 from toolcrib.retrieval.calibration import COMPETITORS, Floats, features
 from toolcrib.retrieval.fusion import Candidates, FusionWeights, fuse, rank
-from toolcrib.retrieval.gate import ENABLED, MAX_SET, Assessor, GateSettings
+from toolcrib.retrieval.gate import ENABLED, MAX_SET, Assessor, GateSettings, likely_enough
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Head, Legs, check_query, has_words
 from toolcrib.retrieval.needs import check_search, interleave
 from toolcrib.retrieval.options import SearchOptions
@@ -65,7 +65,7 @@ class HybridRetriever:
     """Finds tools by dense, lexical and example legs, fused, reranked where asked, and judged.
 
     `assessor` turns scores into probabilities and a verdict; without one answers have no
-    confidence, and nothing is withheld.
+    confidence, and all of them fit.
     """
 
     def __init__(
@@ -102,6 +102,11 @@ class HybridRetriever:
         first._reranker = None  # noqa: SLF001 -- of its own copy
         return first
 
+    @property
+    def withholds(self) -> bool:
+        """Whether the gate's settings hold back what does not fit."""
+        return self._assessor.withholds
+
     def general(self, allowed: Filter | None) -> ToolHit | None:
         """The tool to fall back to, where the gate's settings name one in reach."""
         return self._assessor.general(allowed)
@@ -114,7 +119,7 @@ class HybridRetriever:
 
         Raises:
             QueryError: `k` < 1, neither a query nor needs, one of white space only, too many
-                needs, or a filter on an unknown field.
+                needs, a `least` that is no probability, or a filter on an unknown field.
             CalibrationError: `k="auto"` or the gate need a calibration that is not there.
             StoreError: the store does not answer.
         """
@@ -150,6 +155,8 @@ class HybridRetriever:
         if k == "auto":
             hits, short = assessor.complete(hits, options.coverage)
             lacking += short
+        elif options.least is not None:
+            hits = likely_enough(hits, options.least)
         result = FindResult(
             query=text,
             tools=tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)),
@@ -157,7 +164,7 @@ class HybridRetriever:
             degraded=encoded.degraded + lacking,
             unmatched_terms=self._unmatched(encoded.text, legs) if options.explain else (),
         )
-        judged = assessor.judge(result, allowed, withhold=options.gate)
+        judged = assessor.judge(result, allowed, marks=not options.gate)
         watch.lap("gate")
         return replace(judged, took_ms=watch.result())
 

@@ -36,11 +36,11 @@ def check_search(query: str | None, options: SearchOptions) -> None:
     if query is None and not needs:
         raise QueryError("there is neither a query nor a need: say what the tool must do")
     if query is not None:
-        check_query(query, options.k, options.where)
+        check_query(query, options.k, options.where, options.least)
     for place, need in enumerate(needs):
         if not need.strip():
             raise QueryError(f"need {place} is empty: say in one line what the tool must do")
-        check_query(need, options.k, options.where)
+        check_query(need, options.k, options.where, options.least)
 
 
 def interleave(
@@ -58,7 +58,10 @@ def interleave(
     unmet = sum(each.verdict != "accept" for each in answers)
     reason = f"; nothing fits {unmet} of {len(answers)} needs" if unmet else ""
     firsts = {each.tools[0].id for each in answers if each.tools}
-    shown = tools if k == "auto" else tools[:k]
+    ranked = [hit for hit in tools if hit.rule != "fallback"]
+    # As for a single query, the general tool takes no other's place.
+    general = [hit for hit in tools if hit.rule == "fallback"]
+    shown = [*(ranked if k == "auto" else ranked[:k]), *general]
     is_cut = not firsts <= {hit.id for hit in shown}
     return FindResult(
         query="" if whole is None else whole.query,

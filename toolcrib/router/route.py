@@ -47,6 +47,7 @@ class Reason(StrEnum):
     NO_COLLECTION = "no-collection"
     NO_PASSAGES = "no-passages"
     FAILED = "failed"
+    FIT = "fit"
     NOTHING_NEAR = "nothing-near"
     NOT_SURE = "not-sure"
     MAPPED = "mapped"
@@ -69,6 +70,7 @@ REASONS: Mapping[Reason, str] = {
     Reason.NO_COLLECTION: "there is no collection in reach",
     Reason.NO_PASSAGES: "the collections in reach hold no passages",
     Reason.FAILED: "the collections could not be asked",
+    Reason.FIT: "the probability that any collection fits is {:.2f}",
     Reason.NOTHING_NEAR: "no passage comes near (probability {:.2f}, below {:.2f})",
     Reason.NOT_SURE: "no collection is sure enough ({:.2f}, below {:.2f}): {} asked instead",
     Reason.MAPPED: "the map names {}",
@@ -83,9 +85,10 @@ EVEN = 0.5
 class RouteEvidence:
     """What is known when a turn must be sent somewhere.
 
-    With `gate_decides` tools that the gate has not let through are none. `unasked`: the stages
-    that were left out or failed, of which `tools` and `knowledge` count. `clauses`: what each of
-    the turn's clauses wants by itself, none where it is one wish.
+    With `gate_decides` tools that the gate doubts are not enough alone; where it `withholds`
+    them, there are none. `unasked`: the stages that were left out or failed, of which `tools` and
+    `knowledge` count. `clauses`: what each of the turn's clauses wants by itself, none where it
+    is one wish.
     """
 
     context: Context
@@ -93,6 +96,7 @@ class RouteEvidence:
     knowledge: KnowledgeResult
     gate_decides: bool = False
     unasked: frozenset[str] = frozenset()
+    withholds: bool = False
     clauses: tuple[Context, ...] = ()
 
     @property
@@ -108,7 +112,7 @@ class RouteEvidence:
     @property
     def has_tools(self) -> bool:
         """Whether there is any tool to give."""
-        return self.saw_tools and not (self.gate_decides and self.tools.verdict != "accept")
+        return self.saw_tools and not (self.withholds and self.tools.verdict != "accept")
 
     def known(self) -> tuple[float, ...]:
         """What the regressions weigh.
@@ -151,8 +155,13 @@ def choose_route(evidence: RouteEvidence) -> Route:
     # Where somebody has said what tools it needs, and there is one, passages alone are not enough.
     is_needed = evidence.has_tools and bool(tools.needs) and tools.verdict == "accept"
     kind = max(given, key=lambda each: (not is_needed or each != "knowledge", likely[each]))
+    doubted = kind in ("tools", "both") and tools.verdict != "accept"
+    if doubted and evidence.gate_decides:
+        kind = "both" if evidence.knowledge.passages else "general"
     guess: RouteKind = "knowledge" if context.need == "know" else "tools"
     reason = _why_general(evidence) if kind == "general" else Reason(kind).said()
+    if doubted and kind != "general":
+        reason = f"{reason}, and perhaps none fits: {evidence.tools.reason}"
     if kind == guess:
         return Route(kind, reason, likely[kind])
     told = ", ".join(f"{each} {share:.2f}" for each, share in likely.items())
@@ -168,8 +177,8 @@ def _routes(*, tools: bool, knowledge: bool) -> tuple[RouteKind, ...]:
 def _likely(evidence: RouteEvidence) -> dict[RouteKind, float]:
     """How likely each route is right, of those that there is something for.
 
-    What nobody looked for may be right too. Where thresholds have held back all, they may be
-    wrong, so that "nothing fits" is never certain.
+    What nobody looked for may be right too. Where all was withheld, that may be wrong, so that
+    "nothing fits" is never certain.
     """
     known, apart = evidence.known(), evidence.apart()
     there = _routes(
@@ -188,14 +197,22 @@ def _likely(evidence: RouteEvidence) -> dict[RouteKind, float]:
 
 
 def _why_general(evidence: RouteEvidence) -> str:
-    """What was looked at and does not fit, and why the rest was not."""
-    if evidence.saw_tools and evidence.saw_passages:
-        return Reason.GENERAL.said()
-    tools = Reason.NO_TOOL_FITS.said() if evidence.saw_tools else evidence.tools.reason
-    passages = evidence.knowledge.reason
-    if evidence.saw_passages:
-        passages = Reason.NO_COLLECTION_FITS.said()
-    return ", and ".join(dict.fromkeys((tools, passages)))
+    """What was looked at and does not fit, why the rest was not; and how sure that is, of each."""
+    saw_tools, saw_passages = evidence.saw_tools, evidence.saw_passages
+    tools, passages = evidence.tools.reason, evidence.knowledge.reason
+    if saw_tools and saw_passages:
+        said = Reason.GENERAL.said()
+    else:
+        first = Reason.NO_TOOL_FITS.said() if saw_tools else tools
+        second = Reason.NO_COLLECTION_FITS.said() if saw_passages else passages
+        said = ", and ".join(dict.fromkeys((first, second)))
+    if saw_passages and not passages and evidence.knowledge.fit is not None:
+        passages = Reason.FIT.said(evidence.knowledge.fit)
+    if evidence.tools.verdict == "accept":
+        tools = f"though {tools}"
+    known = [tools] if saw_tools else []
+    known += [passages] if saw_passages and passages else []
+    return f"{said}: {'; '.join(known)}" if known else said
 
 
 def _reading(context: Context) -> float:
