@@ -25,6 +25,7 @@ from toolcrib.retrieval.calibration import (
     save_calibration,
     usable_calibration,
 )
+from toolcrib.retrieval.examples import ExampleHead, ExampleHeads
 from toolcrib.retrieval.gate import Assessor
 from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery, Head
@@ -67,6 +68,7 @@ class ToolIndex:
         self._fingerprint = tool_fingerprint(dense, self._lexical, settings)
         self._writing = threading.Lock()
         self._is_signed = False
+        self._heads = ExampleHeads(store)
         self._sync = ToolSync(store, dense, self._lexical, settings.fields)
         self.use_calibration(usable_calibration(store, self.calibration_fingerprint()))
 
@@ -88,13 +90,17 @@ class ToolIndex:
         readable(found)
         if screen is not None:
             found = screen(found)
+        ids = [entry.id for _, entry in found if isinstance(entry, ToolSpec)]
         try:
             with self._writing:
                 self._sign()
-                return self._sync.run(
+                report = self._sync.run(
                     found, prune=prune, prune_server=server, progress=progress or ignore
                 )
+                ids = [*report.added, *report.changed, *report.removed]
+                return report
         finally:
+            self._heads.forget([point_id(tool_id) for tool_id in ids])
             self.version = next(self._versions)
 
     def remove(self, *ids: str) -> None:
@@ -106,7 +112,9 @@ class ToolIndex:
         with self._writing:
             for tool_id in ids:
                 self.get(tool_id)
-            self.store.delete([point_id(tool_id) for tool_id in ids])
+            points = [point_id(tool_id) for tool_id in ids]
+            self.store.delete(points)
+            self._heads.forget(points)
             self.version = next(self._versions)
 
     # -- tools out ---------------------------------------------------------------------------
@@ -173,16 +181,27 @@ class ToolIndex:
         *,
         where: Filter | None = None,
         head: Head | None = None,
+        by_examples: bool = False,
         words: bool = False,
     ) -> Evidence:
         """What is known of the ranking of a query, with this head; `calibrate` learns from it.
 
-        With `words`, by words alone.
+        `by_examples`: with the head of the tools' examples. With `words`, by words alone.
 
         Raises:
             QueryError, StoreError: as `find`.
         """
-        return self._retriever.evidence(query, where=where, head=head, words=words)
+        return self._retriever.evidence(
+            query, where=where, head=head, by_examples=by_examples, words=words
+        )
+
+    def example_head(self) -> ExampleHead | None:
+        """The head over the examples of all tools; None where they have too few.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        return self._heads.head(None)
 
     def calibration_fingerprint(self) -> Identity:
         """The models and settings whose scores a calibration maps."""
@@ -216,7 +235,9 @@ class ToolIndex:
             self.settings.fusion,
             reranker=self.reranker,
             rerank_settings=self.settings.rerank,
-            assessor=Assessor(self.store, self.settings.gate, calibration, lexical),
+            assessor=Assessor(
+                self.store, self.settings.gate, calibration, lexical, examples=self._heads
+            ),
         )
         self.version = next(self._versions)
 
@@ -247,6 +268,7 @@ class ToolIndex:
         if rebuild and "identity" in self.store.read_meta():
             with self.store.renew(layout(self.dense.dimensions)) as beside:
                 copy_tools(self.store, beside, self.dense, self.settings, progress)
+            self._heads.forget()
         self.check()
         self._sign()
 
@@ -267,6 +289,7 @@ class ToolIndex:
             IndexMismatchError: it built the index anew, by other models.
         """
         self.check()
+        self._heads.forget()
         self.use_calibration(usable_calibration(self.store, self.calibration_fingerprint()))
 
     def close(self) -> None:
