@@ -113,7 +113,9 @@ class ToolIndex:
 
     def find(self, query: str, options: SearchOptions | None = None) -> FindResult:
         """The tools that fit a query, best first, as `Crib.find_tools`."""
-        return self._retriever.find(query, options or SearchOptions())
+        options = options or SearchOptions()
+        found = self._retriever.find(query, options)
+        return self._retriever.with_prerequisites(found, options)
 
     def get(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
         """The specification with this id; what a scope does not allow is as unknown as the rest.

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from toolcrib import Crib, Equals, Scope, Settings, ToolSpec, Turn
 from toolcrib.errors import QueryError
 from toolcrib.records import ToolHit
+from toolcrib.retrieval.prerequisites import MAX_UNMET, required
 from toolcrib.router.settings import ToolSettings
-from toolcrib.router.tools import MAX_UNMET, ToolSelector, compatible, required
+from toolcrib.router.tools import ToolSelector, compatible
 from toolcrib.settings import EncoderSettings
 
 MODEL_FREE = Settings(encoder=EncoderSettings(dense="deterministic"))

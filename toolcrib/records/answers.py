@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, computed_field
 
-from toolcrib.records.codec import UNLESS_EMPTY, Milliseconds, Score
+from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, Milliseconds, Score
 from toolcrib.records.tools import ToolSpec
 
 __all__ = ["Alternates", "FindResult", "ToolHit", "ToolPage", "ToolSelection", "Verdict"]
@@ -22,8 +22,9 @@ class ToolHit:
 
     `score` is in [0, 1], higher is better, comparable within one answer only. `probability`
     that the tool is right, None where nothing is calibrated. `legs` holds what each leg and
-    the reranker contributed, filled when explained. JSON has `tool` as `spec`, when it is
-    asked for in full.
+    the reranker contributed, filled when explained. `needed_for` are the ids of the tools that
+    need what this one gives, and `replaced_by` is that of the one to use in its place. JSON has
+    `tool` as `spec`, when it is asked for in full.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tool"}
@@ -35,6 +36,8 @@ class ToolHit:
     tool: Annotated[ToolSpec, Field(alias="spec", exclude_if=lambda _: False)]
     legs: Annotated[dict[str, Score], UNLESS_EMPTY] = field(default_factory=dict[str, float])
     probability: Score | None = None
+    needed_for: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+    replaced_by: Annotated[str | None, UNLESS_NONE] = None
 
     @computed_field
     @property

@@ -19,6 +19,7 @@ from toolcrib.retrieval.fusion import Candidates, FusionWeights, fuse, rank
 from toolcrib.retrieval.gate import ENABLED, MAX_SET, Assessor, GateSettings
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Head, Legs, check_query, has_words
 from toolcrib.retrieval.options import SearchOptions
+from toolcrib.retrieval.prerequisites import complete
 from toolcrib.retrieval.rerank import Reranked, RerankSettings, ToolReranker
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope
@@ -149,6 +150,32 @@ class HybridRetriever:
         judged = assessor.judge(result, allowed, withhold=options.gate)
         watch.lap("gate")
         return replace(judged, took_ms=watch.result())
+
+    def with_prerequisites(
+        self, found: FindResult, options: SearchOptions, *, authors: bool = True
+    ) -> FindResult:
+        """The answer with what its first tools need from others, as `prerequisites.complete`.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        if found.fallback:
+            return found
+        watch = Stopwatch(self._clock)
+        limits = all_of(from_scope(options.scope), options.where)
+        hits = complete(
+            self._store,
+            found.tools,
+            found.query,
+            limits,
+            share=self._weights.prerequisites,
+            k=options.k,
+            authors=authors,
+        )
+        watch.lap("prerequisites")
+        took = watch.result()
+        total = found.took_ms.get("total", 0.0) + took["total"]
+        return replace(found, tools=tuple(hits), took_ms={**found.took_ms, **took, "total": total})
 
     def _assessed(
         self,
