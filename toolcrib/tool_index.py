@@ -16,7 +16,7 @@ from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft, layout
 from toolcrib.indexers.sync import Screen, ToolSync, readable
 from toolcrib.indexers.writer import LexicalContext, Listener, ignore, scope_group
-from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
+from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolLinks, ToolSpec
 from toolcrib.retrieval.calibration import (
     CALIBRATION_KEY,
     Calibration,
@@ -29,6 +29,7 @@ from toolcrib.retrieval.gate import Assessor
 from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery, Head
 from toolcrib.retrieval.options import SearchOptions
+from toolcrib.retrieval.prerequisites import links_of
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity, Record, Store, StoreInfo, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope, matches, validate
@@ -132,6 +133,11 @@ class ToolIndex:
         some = islice(self.store.scroll(allowed, ("id",)), MAX_NEAREST)
         known = [record.payload["id"] for record in some]
         raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, known, n=3)))
+
+    def links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
+        """What a tool needs of others in reach, and who needs it, as `Crib.tool_links`."""
+        self.get(tool_id, scope=scope)
+        return links_of(self.store, tool_id, from_scope(scope))
 
     def scroll(
         self,

@@ -10,7 +10,16 @@ from pydantic import Field, computed_field
 from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, Milliseconds, Score
 from toolcrib.records.tools import ToolSpec
 
-__all__ = ["Alternates", "FindResult", "ToolHit", "ToolPage", "ToolSelection", "Verdict"]
+__all__ = [
+    "Alternates",
+    "FindResult",
+    "ToolHit",
+    "ToolLink",
+    "ToolLinks",
+    "ToolPage",
+    "ToolSelection",
+    "Verdict",
+]
 
 Verdict: TypeAlias = Literal["accept", "fallback", "abstain"]
 """What the gate made of an answer: it fits; here is the general tool instead; nothing fits."""
@@ -114,6 +123,23 @@ class Alternates:
     NOT_IN_SUMMARY: ClassVar[Any] = ToolSelection.NOT_IN_SUMMARY
 
     tools: tuple[ToolHit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLink:
+    """Another tool, and the parameter that one needs the other for; empty where it runs first."""
+
+    id: str
+    parameter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLinks:
+    """What a tool needs of others, who needs it, and what to use in its place if anything."""
+
+    needs: tuple[ToolLink, ...] = ()
+    needed_by: tuple[ToolLink, ...] = ()
+    replaced_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,8 +174,9 @@ class HybridRetriever:
         )
         watch.lap("prerequisites")
         took = watch.result()
-        total = found.took_ms.get("total", 0.0) + took["total"]
-        return replace(found, tools=tuple(hits), took_ms={**found.took_ms, **took, "total": total})
+        took["total"] += found.took_ms.get("total", 0.0)
+        before = {stage: ms for stage, ms in found.took_ms.items() if stage != "total"}
+        return replace(found, tools=tuple(hits), took_ms=before | took)
 
     def _assessed(
         self,

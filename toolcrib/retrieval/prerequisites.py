@@ -14,13 +14,13 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from toolcrib.encoders.lexical import tokenise
-from toolcrib.records import ToolHit, ToolSpec
+from toolcrib.records import ToolHit, ToolLink, ToolLinks, ToolSpec
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.store.base import Record, Store, point_id
-from toolcrib.store.filters import YIELDS_FIELD, AnyOf, Filter, HasId, Or, all_of
+from toolcrib.store.filters import YIELDS_FIELD, AnyOf, Equals, Filter, HasId, Or, all_of
 from toolcrib.store.payload import read_tool
 
-__all__ = ["MAX_UNMET", "complete", "required"]
+__all__ = ["MAX_UNMET", "complete", "links_of", "required"]
 
 # -- what authors require --------------------------------------------------------------------------
 
@@ -122,10 +122,13 @@ MAX_EFFORT = 2.5
 MAX_LEVEL = 3
 """Of more providers that nothing tells apart, none is brought."""
 
+MAX_SERVER = 1_000
+"""Tools of a server that are looked at for who needs one of them."""
+
 MAX_SIBLINGS = 200
 """Providers that are looked at: what gives a user may be hundreds."""
 
-_LINKS = ("id", "name_key", "server", "provides", "links")
+_LINKS = ("id", "name_key", "server", "requires", "provides", "links")
 
 _WORD = re.compile(r"[\w#@]+(?:-[\w]+)*")
 _EVERYDAY = re.compile(
@@ -144,18 +147,6 @@ _SPELT = frozenset({"symbol", "ticker", "code"})
 """Handles that people know by heart, and write in capitals: `AAPL`, `LHR`."""
 
 
-class _Demand(NamedTuple):
-    """What one chosen tool needs: a value for a parameter, of an entity or of tools named for it.
-
-    Without a parameter it is a tool that must run before.
-    """
-
-    consumer: ToolHit
-    parameter: str = ""
-    entities: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class _Sibling:
     """A tool as its links tell of it."""
@@ -163,6 +154,7 @@ class _Sibling:
     id: str
     server: str
     keys: frozenset[str]
+    requires: tuple[str, ...]
     provides: frozenset[str]
     links: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -171,7 +163,8 @@ class _Sibling:
         """Read it from a point; one that an earlier version wrote has no links."""
         own = record.payload
         keys, provides = frozenset(own["name_key"]), frozenset(own["provides"])
-        return cls(own["id"], own["server"], keys, provides, own.get("links") or {})
+        links: Mapping[str, Any] = own.get("links") or {}
+        return cls(own["id"], own["server"], keys, tuple(own["requires"]), provides, links)
 
     @property
     def needs(self) -> list[tuple[str, tuple[str, ...]]]:
@@ -184,6 +177,18 @@ class _Sibling:
         for name, parameter in self.links.get("names", ()):
             found.setdefault(parameter, []).append(name)
         return found
+
+
+class _Demand(NamedTuple):
+    """What one chosen tool needs: a value for a parameter, of an entity or of tools named for it.
+
+    Without a parameter it is a tool that must run before.
+    """
+
+    consumer: _Sibling
+    parameter: str = ""
+    entities: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 def complete(
@@ -209,8 +214,15 @@ def complete(
     """
     if not hits or share <= 0:
         return list(hits)
-    own = {each.id: each for each in _own_links(store, hits)}
-    demands = list(_demands(hits, own, query, authors=authors))
+    points = frozenset(point_id(hit.id) for hit in hits)
+    own = {each.id: each for each in _linked(store, HasId(points))}
+    chosen = [own[hit.id] for hit in hits[:CHOSEN] if hit.id in own]
+    demands = [
+        demand
+        for each in chosen
+        for demand in _demands(each, authors=authors)
+        if not _states(query, demand.parameter)
+    ]
     succeeded = [hit for hit in hits if hit.id in own and own[hit.id].links.get("successors")]
     if not demands and not succeeded:
         return list(hits)
@@ -219,33 +231,26 @@ def complete(
     for hit in succeeded:
         ranking.succeed(hit, _successor(own[hit.id], siblings))
     for demand in demands:
-        consumer = own.get(demand.consumer.id)
-        if consumer is not None and (best := _provider(demand, consumer, siblings)) is not None:
+        if (best := _provider(demand, siblings)) is not None:
             ranking.bring(best.id, demand.consumer.id, share)
     return ranking.first(len(hits) if k == "auto" else k, cut=k != "auto")
 
 
-def _own_links(store: Store, hits: Sequence[ToolHit]) -> Iterator[_Sibling]:
-    points = HasId(frozenset(point_id(hit.id) for hit in hits))
-    return map(_Sibling.of, store.scroll(points, _LINKS))
+def _linked(store: Store, where: Filter | None) -> Iterator[_Sibling]:
+    return map(_Sibling.of, store.scroll(where, _LINKS))
 
 
-def _demands(
-    hits: Sequence[ToolHit], own: Mapping[str, _Sibling], query: str, *, authors: bool
-) -> Iterator[_Demand]:
-    """What the first tools need, but for what their authors settled and what the query states."""
-    for hit in hits[:CHOSEN]:
-        if hit.tool.requires:
-            yield from (_Demand(hit, names=(name,)) for name in hit.tool.requires if authors)
-        if hit.tool.requires or hit.id not in own:
-            continue
-        told = own[hit.id]
-        named = told.named
-        yield from (_Demand(hit, names=(name,)) for name in named.pop("", ()))
-        for parameter, entities in {**dict.fromkeys(named, ()), **dict(told.needs)}.items():
-            names = tuple(named.get(parameter, ()))
-            if (names or entities) and not _states(query, parameter):
-                yield _Demand(hit, parameter, entities, names)
+def _demands(consumer: _Sibling, *, authors: bool = True) -> Iterator[_Demand]:
+    """What a tool needs; where its author says what, that alone."""
+    if consumer.requires:
+        yield from (_Demand(consumer, names=(name,)) for name in consumer.requires if authors)
+        return
+    named = consumer.named
+    yield from (_Demand(consumer, names=(name,)) for name in named.pop("", ()))
+    for parameter, entities in {**dict.fromkeys(named, ()), **dict(consumer.needs)}.items():
+        names = tuple(named.get(parameter, ()))
+        if names or entities:
+            yield _Demand(consumer, parameter, entities, names)
 
 
 def _states(query: str, parameter: str) -> bool:
@@ -278,17 +283,16 @@ def _siblings(
     named = {name for demand in demands for name in demand.names}
     keys = {name.casefold() for name in named}
     named |= {demand.parameter for demand in demands if demand.parameter}
-    keys |= {key for each in deprecated for key in each.links["successors"]}
+    keys |= {key for each in deprecated for key in each.links.get("successors", ())}
     meets = Or(
         AnyOf(YIELDS_FIELD, sorted(entities)),
         AnyOf("provides", sorted(named)),
         AnyOf("name_key", sorted(keys)),
     )
     servers = {demand.consumer.server for demand in demands} | {each.server for each in deprecated}
-    authors = any(demand.consumer.tool.requires for demand in demands)
+    authors = any(demand.consumer.requires for demand in demands)
     here = None if authors else AnyOf("server", sorted(servers))
-    found = store.scroll(all_of(meets, here, ENABLED, limits), _LINKS)
-    return [_Sibling.of(record) for record in islice(found, MAX_SIBLINGS)]
+    return list(islice(_linked(store, all_of(meets, here, ENABLED, limits)), MAX_SIBLINGS))
 
 
 def _suffixes(phrase: str) -> list[str]:
@@ -296,16 +300,16 @@ def _suffixes(phrase: str) -> list[str]:
     return [" ".join(words[start:]) for start in range(len(words))]
 
 
-def _provider(demand: _Demand, consumer: _Sibling, siblings: Iterable[_Sibling]) -> _Sibling | None:
+def _provider(demand: _Demand, siblings: Iterable[_Sibling]) -> _Sibling | None:
     """Who meets the demand at the least effort.
 
     Of several that are level, the one whose name is most like the consumer's; where many are,
     nobody can tell, and it is none.
     """
     found = [
-        (round(effort, 2), -_alike(consumer.id, each.id), each.id, each)
+        (round(effort, 2), -_alike(demand.consumer.id, each.id), each.id, each)
         for each in siblings
-        if each.id != consumer.id and (effort := _effort(demand, consumer, each)) is not None
+        if (effort := _effort(demand, each)) is not None
     ]
     if not found:
         return None
@@ -320,9 +324,12 @@ def _alike(consumer: str, provider: str) -> float:
     return len(words & set(tokenise(provider))) / max(1, len(words))
 
 
-def _effort(demand: _Demand, consumer: _Sibling, sibling: _Sibling) -> float | None:
+def _effort(demand: _Demand, sibling: _Sibling) -> float | None:
     """What it takes to have the demand met by this tool; None where it does not meet it."""
-    named = _effort_by_name(demand, consumer, sibling)
+    consumer = demand.consumer
+    if sibling.id == consumer.id:
+        return None
+    named = _effort_by_name(demand, sibling)
     if named is not None:
         return named
     if consumer.server != sibling.server:
@@ -346,15 +353,15 @@ def _effort(demand: _Demand, consumer: _Sibling, sibling: _Sibling) -> float | N
     return min(efforts, default=None)
 
 
-def _effort_by_name(demand: _Demand, consumer: _Sibling, sibling: _Sibling) -> float | None:
+def _effort_by_name(demand: _Demand, sibling: _Sibling) -> float | None:
     """Less than any other where authors or texts name this tool, the nearest the least."""
-    here = consumer.server == sibling.server
+    here = demand.consumer.server == sibling.server
     away = 0.0 if here else 1.0
     if sibling.provides.intersection((demand.parameter, *demand.names)):
         return away - 3.0
     if not any(name.casefold() in sibling.keys for name in demand.names):
         return None
-    authored = not set(demand.names).isdisjoint(demand.consumer.tool.requires)
+    authored = not set(demand.names).isdisjoint(demand.consumer.requires)
     # A text may name what was done before (`for bookings made with book_room`).
     led = here and (demand.parameter or sibling.links.get("gives"))
     return away - 2.0 if authored or led else None
@@ -372,12 +379,40 @@ def _apart(needed: str, given: str) -> float:
 
 def _successor(deprecated: _Sibling, siblings: Iterable[_Sibling]) -> str | None:
     """The tool that its description names in its place."""
-    for name in deprecated.links["successors"]:
+    for name in deprecated.links.get("successors", ()):
         meant = [each.id for each in siblings if name in each.keys]
         meant = [one for one in meant if one != deprecated.id]
         if meant:
             return min(meant)
     return None
+
+
+def links_of(store: Store, tool_id: str, limits: Filter | None) -> ToolLinks:
+    """What a tool needs of others within `limits`, and which of its server need it.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    (own,) = _linked(store, HasId(frozenset({point_id(tool_id)})))
+    met = _met(list(_demands(own)), _siblings(store, list(_demands(own)), [own], limits))
+    here = all_of(Equals("server", own.server), ENABLED, limits)
+    siblings = list(islice(_linked(store, here), MAX_SERVER))
+    asking = [
+        demand for each in siblings for demand in _demands(each) if _effort(demand, own) is not None
+    ]
+    asked = [demand for demand, found in _met(asking, siblings) if found.id == own.id]
+    return ToolLinks(
+        needs=tuple(ToolLink(found.id, demand.parameter) for demand, found in met),
+        needed_by=tuple(ToolLink(demand.consumer.id, demand.parameter) for demand in asked),
+        replaced_by=_successor(own, siblings),
+    )
+
+
+def _met(
+    demands: Iterable[_Demand], siblings: Sequence[_Sibling]
+) -> list[tuple[_Demand, _Sibling]]:
+    found = ((demand, _provider(demand, siblings)) for demand in demands)
+    return [(demand, best) for demand, best in found if best is not None]
 
 
 class _Ranking:

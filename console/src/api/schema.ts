@@ -310,10 +310,23 @@ export interface ToolHit {
   spec?: ToolSpec;
   legs?: Readonly<Record<string, number>>;
   probability: number | null;
+  needed_for?: readonly string[];
+  replaced_by?: string;
   id: string;
   name: string;
   server: string;
   description: string;
+}
+
+export interface ToolLink {
+  id: string;
+  parameter: string;
+}
+
+export interface ToolLinks {
+  needs: readonly ToolLink[];
+  needed_by: readonly ToolLink[];
+  replaced_by: string | null;
 }
 
 export interface ToolPage {
