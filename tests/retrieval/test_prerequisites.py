@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib import Crib, Scope, Settings, ToolSpec, Turn
+from toolcrib import Crib, Scope, Settings, ToolSpec
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.settings import EncoderSettings
 
@@ -126,17 +126,6 @@ def test_a_deprecated_tool_stands_right_under_its_successor():
     assert [hit.id for hit in found.tools[:2]] == ["post_mail", "send_letter"]
     assert found.tools[1].replaced_by == "post_mail"
     assert found.confidence == found.tools[0].probability
-
-
-def test_a_turn_gets_what_its_tools_need_as_well():
-    with Crib.open(":memory:", settings=MODEL_FREE) as crib:
-        crib.index_tools([CREDITS, SEARCH, *OTHERS * 5])
-        many = [ToolSpec(name=f"unlike_{n}", description="Else") for n in range(40)]
-        crib.index_tools(many)
-        found = crib.route(Turn(text="show me the movie credits of the cast of a film"), k=3)
-    assert {hit.id: hit.needed_for for hit in found.tools.tools if hit.needed_for} == {
-        "db/search_person": ("db/movie_credits",)
-    }
 
 
 @pytest.mark.parametrize("k", [1, 2])

@@ -56,11 +56,12 @@ _FILLING = _set(
     " valid numeric string"
 )
 _HANDLES = _set(
-    "id ids code handle symbol slug uuid guid uid sid arn ticker identifier token session"
+    "id ids gid uid sid pid uuid guid code handle symbol slug arn ticker identifier token session"
 )
 """What the last word of a parameter is that stands for something of another tool's."""
 
-_BARE = _set("id ids uuid uid guid slug symbol handle code identifier")
+_PASSES = _set("token session")
+_BARE = _set("id ids gid uuid uid guid slug symbol handle code identifier")
 _SHORT_LIVED = _set("session job run thread upload task execution query scan crawl report")
 """What is created to be worked with: nobody could look it up before."""
 
@@ -112,27 +113,35 @@ class _Parameter(NamedTuple):
 
 
 def _required(spec: ToolSpec) -> Iterator[_Parameter]:
-    """The parameters a caller must bring a value for; all, where a schema requires none by name.
+    """The parameters a caller must bring a value for.
 
-    What has a default or a few values to choose from needs no other tool.
+    What has a default or a few values to choose from needs no other tool. Without a token or a
+    session no call succeeds, whether the schema requires it or, as many do, requires nothing.
     """
     properties: object = spec.input_schema.get("properties")
-    required: object = spec.input_schema.get("required")
+    listed: object = spec.input_schema.get("required")
+    required = cast("list[Any]", listed) if isinstance(listed, list) else []
     if not isinstance(properties, dict):
         return
     for name, field in cast("dict[str, Any]", properties).items():
-        if required and isinstance(required, list) and name not in required:
+        words = _words(name)
+        if name not in required and (required or not _PASSES.intersection(words)):
             continue
         schema = cast("dict[str, Any]", field) if isinstance(field, dict) else {}
         chosen = "enum" in schema or "const" in schema or "default" in schema
         if not chosen and schema.get("type") not in ("boolean", "object"):
             described = schema.get("description")
-            yield _Parameter(name, described if isinstance(described, str) else "", _words(name))
+            yield _Parameter(name, described if isinstance(described, str) else "", words)
 
 
 def _entities(parameter: _Parameter, spec: ToolSpec) -> list[str] | None:
     """Of what a parameter is the id; any of several will do. None where it is no id."""
     words = parameter.words
+    if "or" in words:
+        # `issue_id_or_key`
+        words = words[: words.index("or")]
+    if words and words[-1] not in _HANDLES and _says_id(parameter):
+        words = [*words, "id"]
     if not words or words[-1] not in _HANDLES:
         return None
     own = [word for word in words[:-1] if word not in _PREPOSITIONS | _FILLING]
@@ -143,6 +152,13 @@ def _entities(parameter: _Parameter, spec: ToolSpec) -> list[str] | None:
         return [_phrase(words[-1:])]
     told = _in_path(parameter.name, spec) or _in_description(parameter.description)
     return [_phrase(told)] if told else [_phrase([noun]) for noun in _named(spec).nouns]
+
+
+def _says_id(parameter: _Parameter) -> bool:
+    """`channel`: "Channel ID", "ID of the channel"."""
+    name = re.escape(" ".join(parameter.words))
+    told = rf"\b{name} ids?\b|\bids? (?:of|for) (?:the |a |an )?{name}\b"
+    return re.search(told, parameter.description[:MAX_CHARS], re.IGNORECASE) is not None
 
 
 def _in_path(name: str, spec: ToolSpec) -> list[str]:

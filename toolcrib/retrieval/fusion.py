@@ -67,7 +67,7 @@ class FusionWeights:
     examples: Annotated[float, Field(ge=0, le=1)] = 0.5
     anti_patterns: Annotated[float, Field(ge=0)] = 1.0
     head: Annotated[float, Field(ge=0)] = 0.1
-    prerequisites: Annotated[float, Field(ge=0, le=1)] = 0.8
+    prerequisites: Annotated[float, Field(ge=0, le=1)] = 0.85
     rrf_k: Annotated[int, Field(ge=1)] = 60
 
     def __post_init__(self) -> None:
