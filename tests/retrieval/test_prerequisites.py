@@ -53,7 +53,11 @@ def test_a_chosen_tool_brings_its_provider_below_itself_within_k():
 
 
 def test_nothing_is_brought_where_the_query_states_the_id():
-    assert not brought(answers([CREDITS, SEARCH, *OTHERS], f"{FILM} for person nm0000123"))
+    with Crib.open(":memory:", settings=MODEL_FREE) as crib:
+        crib.index_tools([CREDITS, SEARCH, *OTHERS])
+        for told in ("person nm0000123", "person 287", "the person with id 7"):
+            assert not brought(crib.find_tools(f"{FILM} for {told}", 3, gate=False))
+        assert brought(crib.find_tools(f"{FILM} for 1 person 1999", 3, gate=False))
 
 
 def test_a_provider_of_another_server_or_beyond_the_caller_is_not_brought():

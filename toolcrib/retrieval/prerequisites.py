@@ -140,8 +140,9 @@ _EVERYDAY = re.compile(
 
 _CAPITALS = re.compile(r"[A-Z]{2,6}")
 
-LONG = 5
-NEAR = 5
+_YEAR = re.compile(r"(?:19|20)\d\d")
+
+LONG, NEAR = 6, 5
 
 _SPELT = frozenset({"symbol", "ticker", "code"})
 """Handles that people know by heart, and write in capitals: `AAPL`, `LHR`."""
@@ -259,17 +260,22 @@ def _states(query: str, parameter: str) -> bool:
     found = _WORD.findall(query)
     if wanted & _SPELT and any(_CAPITALS.fullmatch(word) for word in found):
         return True
-    words = [(set(tokenise(word)), _is_handle(word)) for word in found]
+    places = [place for place, word in enumerate(found, start=1) if wanted & set(tokenise(word))]
     return any(
-        wanted & terms and any(handle for _, handle in words[place + 1 : place + 1 + NEAR])
-        for place, (terms, _) in enumerate(words)
+        _is_number(found[place : place + 1]) or any(map(_is_handle, found[place : place + NEAR]))
+        for place in places
     )
+
+
+def _is_number(words: Sequence[str]) -> bool:
+    """Whether it begins with a number that is no year: `movie 550`."""
+    return bool(words) and words[0].isdigit() and not _YEAR.fullmatch(words[0])
 
 
 def _is_handle(word: str) -> bool:
     if not any(letter.isdigit() for letter in word):
         return False
-    return len(word) >= LONG + 1 or not _EVERYDAY.fullmatch(word) or word.startswith("#")
+    return len(word) >= LONG or not _EVERYDAY.fullmatch(word) or word.startswith("#")
 
 
 def _siblings(
@@ -380,8 +386,11 @@ def _apart(needed: str, given: str) -> float:
 def _successor(deprecated: _Sibling, siblings: Iterable[_Sibling]) -> str | None:
     """The tool that its description names in its place."""
     for name in deprecated.links.get("successors", ()):
-        meant = [each.id for each in siblings if name in each.keys]
-        meant = [one for one in meant if one != deprecated.id]
+        meant = [
+            each.id
+            for each in siblings
+            if name in each.keys and each.server == deprecated.server and each.id != deprecated.id
+        ]
         if meant:
             return min(meant)
     return None
@@ -431,7 +440,8 @@ class _Ranking:
         place = self._place(deprecated.id)
         self._hits[place] = replace(self._hits[place], replaced_by=successor)
         other = self._place(successor)
-        if other < place:
+        # Who is called by name stays first.
+        if other < place or deprecated.score >= 1:
             return
         hit = self._taken(other, successor)
         likely = max((p for p in (hit.probability, deprecated.probability) if p), default=None)
