@@ -105,7 +105,7 @@ def test_a_text_names_the_tool_to_use_first_and_for_what():
         description="Reads a page. Call list_books first. Prefer get_page instead.",
         input_schema=takes(key="As returned by `find-keys`"),
     )
-    assert found["names"] == [("find-keys", "key"), ("list_books", "")]
+    assert found["names"] == [["find-keys", "key"], ["list_books", ""]]
 
 
 @pytest.mark.parametrize(

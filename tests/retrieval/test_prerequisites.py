@@ -117,6 +117,7 @@ def test_links_follow_what_is_added_and_removed():
         assert not brought(crib.find_tools(FILM, 3, gate=False))
         crib.index_tools([SEARCH])
         assert brought(crib.find_tools(FILM, 3, gate=False))
+        assert not list(crib.tools.faults())
         crib.remove_tools("db/search_person")
         assert not brought(crib.find_tools(FILM, 3, gate=False))
 

@@ -239,7 +239,8 @@ def _gives(spec: ToolSpec, parameters: int) -> dict[str, float]:
         skipped = _PREPOSITIONS | _FILLING | _FIND | _LIST | _MAKE
         others |= {_phrase([word]) for word in told if word not in skipped}
     given = dict.fromkeys(sorted(others)[:MAX_NAMES], base + 0.5)
-    return {phrase: cost for phrase, cost in ({**given, own: base}).items() if phrase}
+    given |= {own: base}
+    return {phrase: round(cost, 2) for phrase, cost in given.items() if phrase}
 
 
 def _identified(schema: Mapping[str, Any], around: str = "", depth: int = 4) -> Iterator[str]:
@@ -340,18 +341,18 @@ def link_payload(spec: ToolSpec) -> dict[str, Any]:
     """
     parameters = list(_required(spec))
     needs = [
-        (each.name, [entity for entity in entities if entity])
+        [each.name, [entity for entity in entities if entity]]
         for each in parameters
         if (entities := _entities(each, spec)) is not None
     ]
-    needed = {entity.split()[-1] for _, entities in needs for entity in entities}
+    needed = {entity.split()[-1] for need in needs for entity in need[1]}
     given = _gives(spec, len(parameters))
     # Who needs the id of a thing gives details of it, not the id.
     given = {entity: cost for entity, cost in given.items() if entity.split()[-1] not in needed}
     links: Mapping[str, Sequence[Any] | Mapping[str, Any]] = {
         "needs": needs[:MAX_NAMES],
         "gives": given,
-        "names": _names(spec, parameters),
+        "names": [list(named) for named in _names(spec, parameters)],
         "successors": _successors(spec),
     }
     yields = sorted({suffix for entity in given for suffix in _suffixes(entity)})
