@@ -3,6 +3,7 @@
 from toolcrib.records.answers import (
     Alternates,
     FindResult,
+    NeedResult,
     ToolHit,
     ToolLink,
     ToolLinks,
@@ -58,6 +59,7 @@ __all__ = [
     "IndexReport",
     "KnowledgeResult",
     "Message",
+    "NeedResult",
     "Outcome",
     "Passage",
     "PassageHit",

@@ -13,6 +13,7 @@ from toolcrib.records.tools import ToolSpec
 __all__ = [
     "Alternates",
     "FindResult",
+    "NeedResult",
     "ToolHit",
     "ToolLink",
     "ToolLinks",
@@ -32,9 +33,10 @@ class ToolHit:
 
     `score` is in [0, 1], higher is better, comparable within one answer only. `probability`
     that the tool is right, None where nothing is calibrated. `legs` holds what each leg and
-    the reranker contributed, filled when explained. `needed_for` are the ids of the tools that
-    need what this one gives, and `replaced_by` is that of the one to use in its place. JSON has
-    `tool` as `spec`, when it is asked for in full.
+    the reranker contributed, filled when explained. `needs`: the places (from 0) of the needs
+    that the tool was found for, None where none were asked. `needed_for` are the ids of the
+    tools that need what this one gives, and `replaced_by` is that of the one to use in its
+    place. JSON has `tool` as `spec`, when it is asked for in full.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tool"}
@@ -46,6 +48,7 @@ class ToolHit:
     tool: Annotated[ToolSpec, Field(alias="spec", exclude_if=lambda _: False)]
     legs: Annotated[dict[str, Score], UNLESS_EMPTY] = field(default_factory=dict[str, float])
     probability: Score | None = None
+    needs: Annotated[tuple[int, ...] | None, UNLESS_NONE] = None
     needed_for: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
     replaced_by: Annotated[str | None, UNLESS_NONE] = None
 
@@ -80,6 +83,15 @@ class ToolHit:
 
 
 @dataclass(frozen=True, slots=True)
+class NeedResult:
+    """What came of one need: the gate's verdict, and how sure its first tool is."""
+
+    text: str
+    verdict: Verdict
+    confidence: Score | None
+
+
+@dataclass(frozen=True, slots=True)
 class ToolSelection:
     """The tools of a turn: ranked, how sure, milliseconds a stage, what was left out.
 
@@ -87,7 +99,8 @@ class ToolSelection:
     nothing is calibrated; `verdict`, `reason` and `threshold` are the gate's. The ranking stands
     whatever the verdict, unless the gate's settings withhold what does not fit; with `fallback`
     the general tool is among the tools, by that rule. `degraded` names every stage that failed
-    or was skipped for lack of time. JSON has the tools
+    or was skipped for lack of time. `needs` are those that were asked, in their order; the
+    verdict is then that of the surest. JSON has the tools
     as `items`.
     """
 
@@ -103,6 +116,7 @@ class ToolSelection:
     fallback: bool = False
     degraded: tuple[str, ...] = ()
     unmatched_terms: Annotated[tuple[str, ...], Field(exclude=True)] = ()
+    needs: Annotated[tuple[NeedResult, ...], UNLESS_EMPTY] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,6 +246,7 @@ class ToolStage:
             gate=False,
             coverage=self._settings.coverage,
             least=self._settings.least if reach.everything is None else None,
+            needs=turn.needs or None,
         )
         found = retriever.find(query, options)
         # What authors require comes beside the k tools, not among them.
