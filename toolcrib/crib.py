@@ -28,6 +28,7 @@ from toolcrib.records import (
     Passage,
     Scope,
     ToolHit,
+    ToolLinks,
     ToolSpec,
     Turn,
 )
@@ -165,19 +166,29 @@ class Crib:
         self.tools.remove(*ids)
 
     def find_tools(
-        self, query: str, k: int | Literal["auto"] = 5, **options: Unpack[SearchKeywords]
+        self,
+        query: str | None = None,
+        k: int | Literal["auto"] = 5,
+        **options: Unpack[SearchKeywords],
     ) -> FindResult:
-        """The `k` tools that fit the query best, ranked; none when the gate finds none to fit.
+        """The `k` tools that fit the query best, ranked, with the gate's verdict on them.
+
+        With `needs`, one line for each tool that is wished for, each is searched and judged by
+        itself: `needs` of the answer have the verdicts, and `needs` of each tool say which it
+        serves. Their best tools come first, where `k` has room for them. A query beside them
+        fills up what they leave; `k="auto"` then holds for each by itself.
 
         `options` are the fields of `SearchOptions`. `scope` is what the caller may use; `where`
         narrows further. Both hold inside every leg; only the scope decides over which tools word
         frequencies are counted. `explain` adds what each leg contributed and which words matched
-        nothing. Without `gate` the verdict is given, but nothing is withheld for it. With
-        `k="auto"` come as many tools as hold all that are needed with the probability
+        nothing. Tools of a probability below `least` are left out, but never the first. Without
+        `gate` comes the ranking as it is, whatever `gate` and `tools.least` say in the settings.
+        With `k="auto"` come as many tools as hold all that are needed with the probability
         `coverage`, if the query is like those that `calibrate` saw.
 
         Raises:
-            QueryError: an empty query, an impossible `k`, or an unknown field in `where`.
+            QueryError: an empty query or need, too many needs, an impossible `k` or `least`, or an
+                unknown field in `where`.
             CalibrationError: `k="auto"` or the gate asks what no calibration tells.
             StoreError: the store does not answer.
         """
@@ -190,6 +201,14 @@ class Crib:
             UnknownToolError: there is none; the nearest ids are named.
         """
         return self.tools.get(tool_id, scope=scope)
+
+    def tool_links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
+        """Which tools in reach this one needs first, which need it, and what replaces it.
+
+        Raises:
+            UnknownToolError: there is no such tool; the nearest ids are named.
+        """
+        return self.tools.links(tool_id, scope=scope)
 
     def list_tools(
         self,
@@ -281,17 +300,18 @@ class Crib:
         self,
         turn: Turn | str,
         *,
-        k: int | None = None,
+        k: int | Literal["auto"] | None = None,
         budget_ms: float | None = None,
         shown: Sequence[str] = (),
     ) -> Decision:
         """Decide a turn: what kind it is, which tools and which passages it needs.
 
-        `k` tools and `budget_ms` milliseconds in place of the settings'. `shown` are ids of
-        tools that the conversation's earlier turns had, for an append-only order.
+        `k` tools, or `auto`, and `budget_ms` milliseconds in place of the settings'. `shown` are
+        ids of tools that the conversation's earlier turns had, for an append-only order.
 
         Raises:
             QueryError: an impossible `k`.
+            CalibrationError: `k="auto"` needs a calibration that is not there.
             StoreError: a store does not answer.
         """
         return self.turns.route(_turn(turn), k=k, budget_ms=budget_ms, shown=shown)
@@ -371,6 +391,7 @@ class Crib:
     aremove_tools = in_thread(remove_tools)
     afind_tools = in_thread(find_tools)
     aget_tool = in_thread(get_tool)
+    atool_links = in_thread(tool_links)
     afacets = in_thread(facets)
     aindex_docs = in_thread(index_docs)
     aindex_passages = in_thread(index_passages)

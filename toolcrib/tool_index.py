@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from itertools import count, islice
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft, layout
 from toolcrib.indexers.sync import Screen, ToolSync, readable
 from toolcrib.indexers.writer import LexicalContext, Listener, ignore, scope_group
-from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
+from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolLinks, ToolSpec
 from toolcrib.retrieval.calibration import (
     CALIBRATION_KEY,
     Calibration,
@@ -30,6 +31,7 @@ from toolcrib.retrieval.gate import Assessor
 from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery, Head
 from toolcrib.retrieval.options import SearchOptions
+from toolcrib.retrieval.prerequisites import links_of
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity, Record, Store, StoreInfo, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope, matches, validate
@@ -119,9 +121,14 @@ class ToolIndex:
 
     # -- tools out ---------------------------------------------------------------------------
 
-    def find(self, query: str, options: SearchOptions | None = None) -> FindResult:
+    def find(self, query: str | None, options: SearchOptions | None = None) -> FindResult:
         """The tools that fit a query, best first, as `Crib.find_tools`."""
-        return self._retriever.find(query, options or SearchOptions())
+        given, own = options or SearchOptions(), self.settings.tools
+        least = own.least if given.least is None and given.gate else given.least
+        coverage = own.coverage if given.coverage is None else given.coverage
+        options = replace(given, least=least, coverage=coverage)
+        found = self._retriever.find(query, options)
+        return self._retriever.with_prerequisites(found, options)
 
     def get(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
         """The specification with this id; what a scope does not allow is as unknown as the rest.
@@ -139,6 +146,11 @@ class ToolIndex:
         known = [record.payload["id"] for record in some]
         raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, known, n=3)))
 
+    def links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
+        """What a tool needs of others in reach, and who needs it, as `Crib.tool_links`."""
+        self.get(tool_id, scope=scope)
+        return links_of(self.store, tool_id, from_scope(scope))
+
     def scroll(
         self,
         *,
@@ -153,6 +165,17 @@ class ToolIndex:
         allowed = all_of(from_scope(scope), where)
         for record in self.store.scroll(allowed, ("spec",), after=first):
             yield read_tool(record.payload)
+
+    def misnamed(self) -> Iterator[str]:
+        """The general tool, where the settings name one that tools are there without, in words."""
+        general = self.settings.gate.fallback
+        if general is None or next(iter(self.store.scroll(fields=("id",))), None) is None:
+            return
+        try:
+            if not self.get(general).enabled:
+                yield f"gate.fallback: the tool {general!r} is disabled"
+        except UnknownToolError as error:
+            yield f"gate.fallback: {error}"
 
     def facets(self, *, scope: Scope | None = None) -> Facets:
         """How many tools there are in reach, by server, category, tag and sensitivity."""

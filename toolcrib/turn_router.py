@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
@@ -103,7 +103,7 @@ class TurnRouter:
         self,
         turn: Turn,
         *,
-        k: int | None = None,
+        k: int | Literal["auto"] | None = None,
         budget_ms: float | None = None,
         shown: Sequence[str] = (),
         by: str | None = None,
@@ -132,7 +132,7 @@ class TurnRouter:
         if k < 1:
             raise QueryError(f"k is {k}; at least one tool must be asked for")
         found = alternates(
-            self._tools.find,
+            self._tools.retriever.find,
             self._tools.get(failed_tool),
             turn.text,
             excluded=self._failed(decision_id) if decision_id else (),
@@ -254,7 +254,7 @@ class TurnRouter:
             limits=settings.limits,
             clock=self._clock,
             knowledge=self._knowledge_router(detector),
-            gate_decides=settings.gate.is_explicit,
+            gate_decides=settings.gate.decides,
             costs=self._made[1].costs if self._made else Costs(),
         )
 

@@ -16,6 +16,7 @@ from toolcrib.client import RemoteCrib
 from toolcrib.client import crib as remote
 from toolcrib.errors import ServiceUnavailableError, TooLargeError, UnknownToolError
 from toolcrib.http import Anyone
+from toolcrib.records import ToolLinks
 
 MAIL = Scope(servers=frozenset({"mail"}))
 
@@ -112,6 +113,7 @@ async def test_twins_do_what_their_methods_do(service, tmp_path, monkeypatch):
     async with service.crib() as crib:
         assert len((await crib.aindex_tools(*TOOLS)).added) == 6
         assert await crib.aget_tool("mail/send_mail") == TOOLS[0]
+        assert await crib.atool_links("mail/send_mail", scope=MAIL) == ToolLinks()
         assert [tool.id async for tool in crib.alist_tools(scope=MAIL)] == [
             tool.id for tool in crib.list_tools(scope=MAIL)
         ]
@@ -119,6 +121,8 @@ async def test_twins_do_what_their_methods_do(service, tmp_path, monkeypatch):
         where = Equals("server", "mail")
         found = await crib.afind_tools("send a mail", 1, where=where)
         assert found.tools == crib.find_tools("send a mail", 1, where=where).tools
+        wished = await crib.afind_tools(needs=["send a mail"], k=1)
+        assert [(hit.id, hit.needs) for hit in wished.tools] == [(found.tools[0].id, (0,))]
         await crib.aadd_collections(*COLLECTIONS)
         assert len((await crib.aindex_passages(PASSAGES)).added) == 4
         assert len((await crib.aindex_docs(tmp_path, collection="post_rules")).added) == 1

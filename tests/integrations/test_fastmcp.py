@@ -14,9 +14,13 @@ from fastmcp.tools import Tool
 from toolcrib import Crib, Settings
 from toolcrib.integrations import fastmcp as integration
 from toolcrib.integrations.fastmcp import ToolcribSearchTransform
+from toolcrib.integrations.fastmcp import found as answered
+from toolcrib.records import FindResult, ToolHit, ToolSpec
 from toolcrib.settings import EncoderSettings
 
 PLAIN = Settings(encoder=EncoderSettings(dense="deterministic"))
+MAIL = ToolHit(1, 0.5, ToolSpec(name="send_mail"))
+GENERAL = ToolHit(2, 0.0, ToolSpec(name="web_search"), {"fallback": 1.0})
 
 
 def server() -> FastMCP:
@@ -84,6 +88,23 @@ async def test_what_is_found_comes_with_its_schema_and_can_be_called(office):
     assert called.data == directly.data == "sent to Ada"
 
 
+NEEDS = ["Send a mail to somebody", "Add two numbers"]
+
+
+@pytest.mark.parametrize("needs", [NEEDS, json.dumps(NEEDS), "\n".join(NEEDS)])
+async def test_a_model_says_what_tools_it_wishes_for(office, needs):
+    async with Client(office) as client:
+        answer = (await client.call_tool("find_tools", {"needs": needs})).structured_content
+        nothing = await client.call_tool("find_tools", {"k": 2}, raise_on_error=False)
+
+    assert [(tool["name"], tool["needs"]) for tool in answer["tools"][:2]] == [
+        ("send_mail", [0]),
+        ("add", [1]),
+    ]
+    assert [need["text"] for need in answer["needs"]] == NEEDS
+    assert "'query' is missing" in nothing.content[0].text
+
+
 async def test_some_tools_can_stay_listed_and_the_usual_number_be_set():
     mcp = server()
     transform = ToolcribSearchTransform(k=1, always_visible=["add"], settings=PLAIN)
@@ -107,9 +128,23 @@ async def test_that_nothing_fits_is_said_in_so_many_words():
         answer = await found(client, "who won the battle of Hastings in 1066")
     transform.close()
 
-    assert (answer["tools"], answer["verdict"]) == ([], "abstain")
+    assert (answer["tools"] != [], answer["verdict"]) == (True, "abstain")
     assert answer["confidence"] < 0.2
-    assert answer["note"].startswith("No tool here fits.")
+    assert answer["note"].startswith("Perhaps none of these fits: confidence 0.")
+
+
+@pytest.mark.parametrize(
+    ("hits", "note"),
+    [
+        ([], "No tool here fits."),
+        ([MAIL, GENERAL], "Perhaps none of these fits: a guess. "),
+    ],
+)
+def test_a_general_tool_is_said_to_be_one_and_no_tools_are_no_next_best(hits, note):
+    result = FindResult("x", tuple(hits), {}, verdict="fallback", reason="a guess")
+    answer = answered(result, [{"name": hit.name} for hit in hits]).structured_content
+    assert answer["note"].startswith(note)
+    assert ("general" in answer["note"]) is bool(hits)
 
 
 async def test_an_unknown_name_is_answered_with_those_like_it(office):

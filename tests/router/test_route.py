@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.router.sample_decisions import found, known
 from toolcrib.records import Context, FindResult, KnowledgeResult, Route
-from toolcrib.router.route import REASONS, Reason, RouteEvidence, choose_route
+from toolcrib.router.route import REASONS, Reason, RouteEvidence, _likely, choose_route
 
 DOING = Context("", intent="generate", domain="product", need="act", confidences={"need": 0.97})
 READING = Context("", intent="ask", domain="agile", need="know", confidences={"need": 0.97})
@@ -34,6 +34,17 @@ def test_a_question_with_fitting_passages_goes_to_knowledge():
     route = choose_route(RouteEvidence(READING, UNSURE_TOOLS, SURE_PASSAGES))
     assert (route.kind, route.corrected_from) == ("knowledge", None)
     assert route.reason == "written knowledge answers this"
+
+
+def test_clauses_that_want_different_things_speak_for_both():
+    one = RouteEvidence(DOING, SURE_TOOLS, SURE_PASSAGES)
+    several = replace(one, clauses=(DOING, READING))
+    assert one.known() == several.known()
+    assert one.apart() == (0, 0)
+    low, high = several.apart()
+    assert low == 0 < high
+    shares = [_likely(each) for each in (one, several)]
+    assert shares[1]["both"] > shares[0]["both"]
 
 
 def test_where_only_passages_were_found_a_request_is_sent_to_them_and_the_guess_is_told():
@@ -94,13 +105,36 @@ def test_without_any_probability_of_the_tools_they_are_given():
 
 
 @pytest.mark.parametrize("verdict", ["abstain", "fallback"])
-def test_where_the_gate_decides_what_it_held_back_is_no_tool(verdict):
-    held_back = replace(SURE_TOOLS, verdict=verdict)
-    evidence = RouteEvidence(DOING, held_back, NO_PASSAGES, gate_decides=True)
-    assert not evidence.has_tools
+def test_where_the_gate_decides_tools_that_it_doubts_are_not_enough_alone(verdict):
+    doubted = replace(SURE_TOOLS, verdict=verdict)
+    evidence = RouteEvidence(DOING, doubted, NO_PASSAGES, gate_decides=True)
     assert choose_route(evidence).kind == "general"
     assert choose_route(replace(evidence, tools=SURE_TOOLS)).kind == "tools"
     assert choose_route(replace(evidence, gate_decides=False)).kind == "tools"
+    some = replace(known("handbook"), fit=0.3)
+    assert choose_route(replace(evidence, knowledge=some)).kind == "both"
+    assert choose_route(replace(evidence, context=READING, knowledge=SURE_PASSAGES)).kind in (
+        "knowledge",
+        "both",
+    )
+
+
+@pytest.mark.parametrize("passages", [NO_PASSAGES, SURE_PASSAGES])
+def test_what_the_gate_withholds_is_no_tool(passages):
+    evidence = RouteEvidence(DOING, HELD_BACK, passages, gate_decides=True, withholds=True)
+    assert not evidence.has_tools
+    assert choose_route(evidence).kind == ("knowledge" if passages.passages else "general")
+    assert choose_route(replace(evidence, tools=SURE_TOOLS)).kind == "tools"
+
+
+@pytest.mark.parametrize("passages", [NO_PASSAGES, replace(NO_PASSAGES, reason="far away")])
+def test_a_general_route_says_how_sure_tools_and_collections_are(passages):
+    tools = replace(UNSURE_TOOLS, reason="confidence 0.02 is below the threshold 0.70 (as set)")
+    route = choose_route(RouteEvidence(DOING, tools, passages, gate_decides=True))
+    about = passages.reason or "the probability that any collection fits is 0.02"
+    assert route.reason.startswith(
+        f"neither the tools nor the collections fit: {tools.reason}; {about} (tools 0."
+    )
 
 
 def test_small_talk_goes_nowhere_whatever_was_found():

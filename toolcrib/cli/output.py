@@ -20,6 +20,9 @@ from toolcrib.records import (
     FindResult,
     IndexReport,
     ToolHit,
+    ToolLink,
+    ToolLinks,
+    ToolSelection,
     ToolSpec,
 )
 from toolcrib.records.codec import as_json
@@ -152,10 +155,11 @@ def print_result(result: FindResult, *, explain: bool) -> None:
     if "no-words" in result.degraded:
         err.print("[yellow]no words to search by[/]")
         return
-    if result.verdict != "accept":
-        word = "nothing may fit" if result.tools else "nothing fits"
-        word = "here is the general tool instead" if result.fallback else word
-        err.print(f"[yellow]{word}:[/] {escape(result.reason)}")
+    _print_doubt(result)
+    for place, need in enumerate(result.needs):
+        sure = "" if need.confidence is None else f" {need.confidence:.2f}"
+        fits = "[green]fits[/]" if need.verdict == "accept" else "[yellow]perhaps nothing fits[/]"
+        out.print(f"[dim]{place}[/] {escape(need.text)}: {fits}{sure}")
     if result.tools:
         print_table(_ranking(result.tools, explain=explain), headed=explain)
     parts = [f"[yellow]without: {', '.join(result.degraded)}[/]"] if result.degraded else []
@@ -168,10 +172,22 @@ def print_result(result: FindResult, *, explain: bool) -> None:
     notes.print(f"[dim]{' · '.join(parts)}[/]")
 
 
+def _print_doubt(found: ToolSelection) -> None:
+    """That the tools may not fit, and why, where the gate says so."""
+    if found.verdict == "accept":
+        return
+    doubt = "perhaps nothing fits" if found.tools else "nothing fits"
+    general = next((hit.id for hit in found.tools if hit.rule == "fallback"), None)
+    more = "" if general is None else f"; {general} is the general tool"
+    err.print(f"[yellow]{doubt}:[/] {escape(found.reason + more)}")
+
+
 def _ranking(hits: tuple[ToolHit, ...], *, explain: bool) -> Table:
     """The hits; with `explain` what each leg and the reranker contributed, blank where nothing."""
     table = table_of(figures=("#", "score"))
     table.add_column("tool", style="bold", overflow="fold")
+    if any(hit.needs is not None for hit in hits):
+        table.add_column("needs")
     legs = list(dict.fromkeys(leg for hit in hits for leg in hit.legs)) if explain else []
     for leg in legs:
         table.add_column(leg.replace("_", "-"), justify="right")
@@ -180,9 +196,19 @@ def _ranking(hits: tuple[ToolHit, ...], *, explain: bool) -> Table:
     taken = 12 + max(len(hit.id) for hit in hits)
     for hit in hits:
         cells = [f"{hit.legs[leg]:.2f}" if leg in hit.legs else "" for leg in legs]
-        about = cells if explain else [in_short(hit.tool.description, taken)]
-        table.add_row(str(hit.rank), f"{hit.score:.3f}", escape(hit.id), *about)
+        note = _linked(hit)
+        about = cells if explain else [in_short(note or hit.tool.description, taken)]
+        needs = [] if hit.needs is None else [", ".join(map(str, hit.needs))]
+        told = f"{hit.id} ({note})" if explain and note else hit.id
+        table.add_row(str(hit.rank), f"{hit.score:.3f}", escape(told), *needs, *about)
     return table
+
+
+def _linked(hit: ToolHit) -> str:
+    """For whom a tool is there, and what to use in its place; empty where neither."""
+    told = [f"needed for {', '.join(hit.needed_for)}"] if hit.needed_for else []
+    told += [f"deprecated, use {hit.replaced_by}"] if hit.replaced_by else []
+    return "; ".join(told)
 
 
 def print_tools(tools: Sequence[ToolSpec], of: int) -> None:
@@ -198,7 +224,7 @@ def print_tools(tools: Sequence[ToolSpec], of: int) -> None:
     notes.print(f"[dim]{shown}{count_of(of, 'tool')}[/]")
 
 
-def print_spec(tool: ToolSpec) -> None:
+def print_spec(tool: ToolSpec, links: ToolLinks) -> None:
     """Everything that is known of one tool."""
     out.print(f"[bold]{escape(tool.id)}[/]{'' if tool.enabled else ' [yellow](disabled)[/]'}")
     if tool.description:
@@ -212,6 +238,13 @@ def print_spec(tool: ToolSpec) -> None:
             value if isinstance(value, str) else jsonlib.dumps(value, indent=2, ensure_ascii=False)
         )
         out.print(escape(text))
+    replaced = [ToolLink(links.replaced_by)] if links.replaced_by else []
+    told = (("needs", links.needs), ("needed by", links.needed_by), ("use instead", replaced))
+    for heading, linked in told:
+        if linked:
+            out.print(f"[dim]{heading}[/]")
+        for link in linked:
+            out.print(escape(f"{link.id} ({link.parameter})" if link.parameter else link.id))
 
 
 def print_health(facts: dict[str, dict[str, Any]], problems: list[dict[str, str]]) -> None:
@@ -236,6 +269,8 @@ def print_decision(decision: Decision) -> None:
     corrected = f" [dim](first guess: {route.corrected_from})[/]" if route.corrected_from else ""
     out.print(f"[bold]{route.kind}[/]{corrected}  [dim]{escape(route.reason)}[/]")
     out.print(_context(decision.context))
+    if route.kind in ("tools", "both", "general"):
+        _print_doubt(decision.tools)
     if decision.tools.tools:
         print_table(_chosen(decision.tools.tools))
     if decision.knowledge.passages:

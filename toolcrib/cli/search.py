@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_text
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 from pydantic import ValidationError
@@ -35,20 +35,46 @@ if TYPE_CHECKING:
 
 __all__ = ["route", "search"]
 
+Coverage: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        help="With -k auto: how surely all needed tools are there; default: tools.coverage.",
+    ),
+]
+Least: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        help="Leave out tools less likely than this, but the first; default: tools.least.",
+    ),
+]
+Gate: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--gate/--no-gate",
+        help="As the gate's settings say, or the ranking as it is, with its verdict.",
+    ),
+]
+
 
 def search(
     context: typer.Context,
     query: Annotated[str | None, typer.Argument(help="What the tool must do.")] = None,
+    need: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--need", help="A tool that is wished for, in a line; several are searched one by one."
+        ),
+    ] = None,
     k: Annotated[
         str, typer.Option("-k", "--k", help="How many tools; auto: as many as --coverage needs.")
     ] = "5",
-    coverage: Annotated[
-        float,
-        typer.Option(min=0.0, max=1.0, help="With -k auto: how surely all needed tools are there."),
-    ] = 0.95,
-    gate: Annotated[
-        bool, typer.Option("--gate/--no-gate", help="Withhold what does not fit.")
-    ] = True,
+    coverage: Coverage = None,
+    least: Least = None,
+    gate: Gate = True,
     store: StoreOption = None,
     url: Url = None,
     server: Servers = None,
@@ -70,23 +96,25 @@ def search(
     json: Json = False,
 ) -> None:
     """Find the tools that fit a query, best first."""
-    if (query is None) == (batch is None):
-        raise typer.BadParameter("give either a query or --batch", param_hint="QUERY")
+    if (query is None and not need) == (batch is None):
+        raise typer.BadParameter("give a query, --need or --batch", param_hint="QUERY")
     if as_ is not None and as_ not in FORMATS:
         raise typer.BadParameter(f"known are {', '.join(FORMATS)}", param_hint="--as")
     options: SearchKeywords = {
         "where": narrowing(server, tag),
         "gate": gate,
         "coverage": coverage,
+        "least": least,
         "explain": explain,
+        "needs": need or None,
     }
     wanted = _count(k)
     with any_crib(context, store, url) as crib:
         ask = partial(crib.find_tools, k=wanted, **options)
-        if query is not None:
+        if batch is None:
             _print(ask(query), as_, explain=explain, json=json)
         else:
-            for line in lines_of(str(batch)):
+            for line in lines_of(batch):
                 _answer_line(ask, line, as_, explain=explain, json=json)
 
 
@@ -125,7 +153,12 @@ def _print(result: FindResult, as_: str | None, *, explain: bool, json: bool) ->
 def route(
     context: typer.Context,
     text: Annotated[str | None, typer.Argument(help="What the user says.")] = None,
-    k: Annotated[int | None, typer.Option("-k", "--k", min=1, help="How many tools.")] = None,
+    k: Annotated[
+        str | None,
+        typer.Option(
+            "-k", "--k", help="How many tools; auto: as many as are needed; default: tools.k."
+        ),
+    ] = None,
     budget_ms: Annotated[
         float | None,
         typer.Option(min=0.0, help="Milliseconds for the decision; what does not fit is left out."),
@@ -141,15 +174,16 @@ def route(
     """Decide a turn: what kind it is, which tools and which passages it needs."""
     if (text is None) == (batch is None):
         raise typer.BadParameter("give either a turn or --batch", param_hint="TEXT")
+    wanted = None if k is None else _count(k)
     with any_crib(context, store, url) as crib:
         for line in [text] if text is not None else lines_of(str(batch)):
-            _decide(crib, line, k, budget_ms, json=json, one_of_many=batch is not None)
+            _decide(crib, line, wanted, budget_ms, json=json, one_of_many=batch is not None)
 
 
 def _decide(
     crib: Crib | RemoteCrib,
     line: str,
-    k: int | None,
+    k: int | Literal["auto"] | None,
     budget_ms: float | None,
     *,
     json: bool,

@@ -34,13 +34,15 @@ from toolcrib.records import (
     Scope,
     ServiceInfo,
     ToolHit,
+    ToolLinks,
     ToolPage,
     ToolSpec,
     Turn,
 )
 from toolcrib.records.codec import as_json
 from toolcrib.records.validation import in_words
-from toolcrib.retrieval.legs import check_query, has_words
+from toolcrib.retrieval.legs import has_words
+from toolcrib.retrieval.needs import check_search
 from toolcrib.retrieval.options import SearchKeywords, SearchOptions
 from toolcrib.router.collections import preset
 from toolcrib.router.decision_log import Feedback, FeedbackKeywords
@@ -117,17 +119,20 @@ class RemoteCrib:
                 continue
 
     def find_tools(
-        self, query: str, k: int | Literal["auto"] = 5, **options: Unpack[SearchKeywords]
+        self,
+        query: str | None = None,
+        k: int | Literal["auto"] = 5,
+        **options: Unpack[SearchKeywords],
     ) -> FindResult:
         """As `Crib.find_tools`, within what the key allows; numbers have six decimals."""
         asked = SearchOptions(k, **options)
-        check_query(query, k, asked.where)
+        check_search(query, asked)
         coverage = asked.coverage
         if k == "auto" and coverage is not None and not 0 <= coverage <= 1:
             raise QueryError(f"coverage is {coverage}; it must be between 0 and 1")
         # Embedded, coverage is not looked at either where it does not count.
         asked = replace(asked, coverage=coverage if k == "auto" else None)
-        body = {"query": query, "shape": "full", **_given(as_json(asked))}
+        body = {"shape": "full", **_given({"query": query, **as_json(asked)})}
         return self._transport.ask(FindResult, "POST", "/v1/tools/search", body)
 
     def get_tool(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
@@ -139,6 +144,11 @@ class RemoteCrib:
                 return tool
         known = [tool.id for tool in self.list_tools(scope=scope)]
         raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, known, n=3)))
+
+    def tool_links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
+        """As `Crib.tool_links`."""
+        body = _given({"id": tool_id, "scope": scope and as_json(scope)})
+        return self._transport.ask(ToolLinks, "POST", "/v1/tools/links", body, about=tool_id)
 
     def list_tools(
         self, *, scope: Scope | None = None, where: Filter | None = None, after: str | None = None
@@ -246,7 +256,7 @@ class RemoteCrib:
         self,
         turn: Turn | str,
         *,
-        k: int | None = None,
+        k: int | Literal["auto"] | None = None,
         budget_ms: float | None = None,
         shown: Sequence[str] = (),
     ) -> Decision:
@@ -302,6 +312,7 @@ class RemoteCrib:
     aremove_tools = in_thread(remove_tools, _run)
     afind_tools = in_thread(find_tools, _run)
     aget_tool = in_thread(get_tool, _run)
+    atool_links = in_thread(tool_links, _run)
     afacets = in_thread(facets, _run)
     aindex_docs = in_thread(index_docs, _run)
     aindex_passages = in_thread(index_passages, _run)
@@ -384,6 +395,6 @@ def _turn_json(turn: Turn | str) -> dict[str, Any]:
     return told | _given({"text": asked.text, "scope": asked.scope and as_json(asked.scope)})
 
 
-def _check(k: int | None) -> None:
-    if k is not None and k < 1:
+def _check(k: int | Literal["auto"] | None) -> None:
+    if isinstance(k, int) and k < 1:
         raise QueryError(f"k is {k}; at least one tool must be asked for")

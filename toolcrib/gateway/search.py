@@ -28,13 +28,13 @@ from toolcrib.gateway.downstream import SHARED, conversation_key
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import UpstreamPool
 from toolcrib.integrations.fastmcp import (
-    MAX_FOUND,
     SEARCHES,
     SearchTool,
     ToolcribSearchTransform,
     definition,
     failure,
     found,
+    served,
     structured_answer,
     unknown_tool,
 )
@@ -197,7 +197,9 @@ class GatewaySearch(ToolcribSearchTransform):
 
     # -- what they do ------------------------------------------------------------------------
 
-    async def _find(self, ctx: Context, query: str, k: int | None) -> ToolResult:
+    async def _find(
+        self, ctx: Context, query: str | None, k: int, needs: Sequence[str]
+    ) -> ToolResult:
         await self.wait(ctx)
         if not self._tools.is_open.is_set():
             return failure("The index of tools is still being opened. Search again in a moment.")
@@ -205,17 +207,19 @@ class GatewaySearch(ToolcribSearchTransform):
         visible = {tool.name for tool in await self.get_tool_catalog(ctx)}
         scope = self.scope()
         try:
-            most = min(max(1, k or self._max_results), MAX_FOUND)
-            result = await self._tools.work(self._tools.crib.find_tools, query, most, scope=scope)
+            find = self._tools.crib.find_tools
+            result = await self._tools.work(find, query, k, needs=needs, scope=scope)
         except QueryError as error:
             return failure(f"{error}.")
         except StoreError as error:
             return failure(f"The search does not work at the moment: {error}.")
-        self._budgets.begin(key := conversation_key(ctx), query)
-        entries = [self._tools.catalog.get(hit.id) for hit in result.tools]
-        here = [each for each in entries if each is not None and each.name in visible]
-        notes = {"missing": self._pool.missing(scope), "instructions": self._untold(key, here)}
-        return found(result, [self._defined(each) for each in here], **notes)
+        asked = "\n".join([*([] if query is None else [query]), *needs])
+        self._budgets.begin(key := conversation_key(ctx), asked)
+        entries = [(hit, self._tools.catalog.get(hit.id)) for hit in result.tools]
+        here = [(hit, each) for hit, each in entries if each and each.name in visible]
+        untold = self._untold(key, (each for _, each in here))
+        notes = {"missing": self._pool.missing(scope), "instructions": untold}
+        return found(result, [served(hit, self._defined(each)) for hit, each in here], **notes)
 
     def _defined(self, entry: CatalogEntry) -> dict[str, Any]:
         spec, note = entry.spec, self._pool.note(entry.spec.server)

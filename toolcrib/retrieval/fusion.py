@@ -57,7 +57,8 @@ class FusionWeights:
     way from the whole query's cosine to its best clause's. `examples` is the share of the way from
     a tool's own cosine to its best example's that it is lifted. `anti_patterns` is how strongly
     a query closer to an anti-pattern than to anything good about the tool lowers it. `head`
-    is what one unit of log-probability of a head counts beside a cosine.
+    is what one unit of log-probability of a head counts beside a cosine. `prerequisites` is the
+    share of its score that a tool lends to the one it needs first; 0 brings none.
     `rrf_k` is the constant of rank fusion, named because engines' defaults differ.
     """
 
@@ -69,6 +70,7 @@ class FusionWeights:
     examples: Annotated[float, Field(ge=0, le=1)] = 0.5
     anti_patterns: Annotated[float, Field(ge=0)] = 1.0
     head: Annotated[float, Field(ge=0)] = 0.1
+    prerequisites: Annotated[float, Field(ge=0, le=1)] = 0.85
     rrf_k: Annotated[int, Field(ge=1)] = 60
 
     def __post_init__(self) -> None:

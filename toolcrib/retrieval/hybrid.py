@@ -17,9 +17,11 @@ from toolcrib.records import FindResult, ToolHit
 from toolcrib.retrieval.calibration import COMPETITORS, Floats, features
 from toolcrib.retrieval.examples import ExampleHead
 from toolcrib.retrieval.fusion import Candidates, FusionWeights, fuse, rank
-from toolcrib.retrieval.gate import ENABLED, MAX_SET, Assessor, GateSettings
+from toolcrib.retrieval.gate import ENABLED, MAX_SET, Assessor, GateSettings, likely_enough
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Head, Legs, check_query, has_words
+from toolcrib.retrieval.needs import check_search, interleave
 from toolcrib.retrieval.options import SearchOptions
+from toolcrib.retrieval.prerequisites import complete
 from toolcrib.retrieval.rerank import Reranked, RerankSettings, ToolReranker
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope
@@ -65,7 +67,7 @@ class HybridRetriever:
     """Finds tools by dense, lexical and example legs, fused, reranked where asked, and judged.
 
     `assessor` turns scores into probabilities and a verdict; without one answers have no
-    confidence, and nothing is withheld.
+    confidence, and all of them fit.
     """
 
     def __init__(
@@ -102,23 +104,38 @@ class HybridRetriever:
         first._reranker = None  # noqa: SLF001 -- of its own copy
         return first
 
+    @property
+    def withholds(self) -> bool:
+        """Whether the gate's settings hold back what does not fit."""
+        return self._assessor.withholds
+
     def general(self, allowed: Filter | None) -> ToolHit | None:
         """The tool to fall back to, where the gate's settings name one in reach."""
         return self._assessor.general(allowed)
 
-    def find(self, query: str | EncodedQuery, options: SearchOptions) -> FindResult:
+    def find(self, query: str | EncodedQuery | None, options: SearchOptions) -> FindResult:
         """Rank the tools that fit a query, best first; ties are broken by id.
 
-        A query that somebody has encoded already (`encode`) is not encoded again.
+        A query that somebody has encoded already (`encode`) is not encoded again. Where there
+        are needs, their answers are interleaved, and the query fills up what they leave.
 
         Raises:
-            QueryError: `k` < 1, a query of white space only, or a filter on an unknown field.
+            QueryError: `k` < 1, neither a query nor needs, one of white space only, too many
+                needs, a `least` that is no probability, or a filter on an unknown field.
             CalibrationError: `k="auto"` or the gate need a calibration that is not there.
             StoreError: the store does not answer.
         """
+        check_search(query if query is None or isinstance(query, str) else query.text, options)
+        if not options.needs:
+            return self._find_one(query or "", options)
+        one = replace(options, needs=None)
+        whole = None if query is None else self._find_one(query, one)
+        answers = [self._find_one(need, one) for need in options.needs]
+        return interleave(answers, whole, options.k)
+
+    def _find_one(self, query: str | EncodedQuery, options: SearchOptions) -> FindResult:
         text = query if isinstance(query, str) else query.text
         k = options.k
-        check_query(text, k, options.where)
         if not has_words(text):
             return FindResult(
                 text,
@@ -140,6 +157,8 @@ class HybridRetriever:
         if k == "auto":
             hits, short = assessor.complete(hits, options.coverage)
             lacking += short
+        elif options.least is not None:
+            hits = likely_enough(hits, options.least)
         result = FindResult(
             query=text,
             tools=tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)),
@@ -147,9 +166,38 @@ class HybridRetriever:
             degraded=encoded.degraded + lacking,
             unmatched_terms=self._unmatched(encoded.text, legs) if options.explain else (),
         )
-        judged = assessor.judge(result, allowed, withhold=options.gate)
+        judged = assessor.judge(result, allowed, marks=not options.gate)
         watch.lap("gate")
         return replace(judged, took_ms=watch.result())
+
+    def with_prerequisites(
+        self, found: FindResult, options: SearchOptions, *, authors: bool = True
+    ) -> FindResult:
+        """The answer with what its first tools need from others, as `prerequisites.complete`.
+
+        Whoever writes needs has written these steps too: each keeps its best within k.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        if found.fallback or options.needs:
+            return found
+        watch = Stopwatch(self._clock)
+        limits = all_of(from_scope(options.scope), options.where)
+        hits = complete(
+            self._store,
+            found.tools,
+            found.query,
+            limits,
+            share=self._weights.prerequisites,
+            k=options.k,
+            authors=authors,
+        )
+        watch.lap("prerequisites")
+        took = watch.result()
+        took["total"] += found.took_ms.get("total", 0.0)
+        before = {stage: ms for stage, ms in found.took_ms.items() if stage != "total"}
+        return replace(found, tools=tuple(hits), took_ms=before | took)
 
     def _assessed(
         self,

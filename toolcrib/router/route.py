@@ -10,7 +10,7 @@ from enum import StrEnum
 from toolcrib.records import Context, FindResult, KnowledgeResult, Route, RouteKind
 from toolcrib.retrieval.calibration import softmax
 
-__all__ = ["REASONS", "WEIGHTS", "Reason", "RouteEvidence", "choose_route"]
+__all__ = ["CLAUSES", "REASONS", "WEIGHTS", "Reason", "RouteEvidence", "choose_route"]
 
 WEIGHTS: Mapping[RouteKind, tuple[float, ...]] = {
     "tools": (0.62, -0.38, -0.46, 0.1, 1.26),
@@ -21,6 +21,15 @@ WEIGHTS: Mapping[RouteKind, tuple[float, ...]] = {
 """Logits of where a turn goes, of `RouteEvidence.known`: a multinomial regression, fitted on turns
 whose routes are labelled, as if they went there as often as the project's training turns do
 (benchmarks/turns.py --fit)."""
+
+CLAUSES: Mapping[RouteKind, tuple[float, float]] = {
+    "tools": (-0.03, -0.1),
+    "knowledge": (-0.09, 0.1),
+    "both": (-0.18, 0.23),
+    "general": (0.3, -0.23),
+}
+"""What is added of `RouteEvidence.apart` for a turn of several clauses, fitted with `WEIGHTS` held:
+a turn of one clause is routed by those alone."""
 
 
 class Reason(StrEnum):
@@ -38,6 +47,7 @@ class Reason(StrEnum):
     NO_COLLECTION = "no-collection"
     NO_PASSAGES = "no-passages"
     FAILED = "failed"
+    FIT = "fit"
     NOTHING_NEAR = "nothing-near"
     NOT_SURE = "not-sure"
     MAPPED = "mapped"
@@ -60,6 +70,7 @@ REASONS: Mapping[Reason, str] = {
     Reason.NO_COLLECTION: "there is no collection in reach",
     Reason.NO_PASSAGES: "the collections in reach hold no passages",
     Reason.FAILED: "the collections could not be asked",
+    Reason.FIT: "the probability that any collection fits is {:.2f}",
     Reason.NOTHING_NEAR: "no passage comes near (probability {:.2f}, below {:.2f})",
     Reason.NOT_SURE: "no collection is sure enough ({:.2f}, below {:.2f}): {} asked instead",
     Reason.MAPPED: "the map names {}",
@@ -74,8 +85,10 @@ EVEN = 0.5
 class RouteEvidence:
     """What is known when a turn must be sent somewhere.
 
-    With `gate_decides` tools that the gate has not let through are none. `unasked`: the stages
-    that were left out or failed, of which `tools` and `knowledge` count.
+    With `gate_decides` tools that the gate doubts are not enough alone; where it `withholds`
+    them, there are none. `unasked`: the stages that were left out or failed, of which `tools` and
+    `knowledge` count. `clauses`: what each of the turn's clauses wants by itself, none where it
+    is one wish.
     """
 
     context: Context
@@ -83,6 +96,8 @@ class RouteEvidence:
     knowledge: KnowledgeResult
     gate_decides: bool = False
     unasked: frozenset[str] = frozenset()
+    withholds: bool = False
+    clauses: tuple[Context, ...] = ()
 
     @property
     def saw_tools(self) -> bool:
@@ -97,7 +112,7 @@ class RouteEvidence:
     @property
     def has_tools(self) -> bool:
         """Whether there is any tool to give."""
-        return self.saw_tools and not (self.gate_decides and self.tools.verdict != "accept")
+        return self.saw_tools and not (self.withholds and self.tools.verdict != "accept")
 
     def known(self) -> tuple[float, ...]:
         """What the regressions weigh.
@@ -105,16 +120,22 @@ class RouteEvidence:
         Log-odds that the first tool is right, that any collection fits, and that reading rather
         than doing is wanted; whether the turn is of no domain; and a constant.
         """
-        context = self.context
-        sure = context.confidences.get("need", EVEN)
-        read = {"know": sure, "act": 1 - sure}.get(context.need or "", EVEN)
         return (
             _log_odds(self.tools.confidence),
             _log_odds(self.knowledge.fit),
-            _log_odds(read),
-            float(context.domain is None),
+            _reading(self.context),
+            float(self.context.domain is None),
             1.0,
         )
+
+    def apart(self) -> tuple[float, float]:
+        """How far the clauses are from the whole turn, in log-odds that reading is wanted.
+
+        Of the one that wants it least, and of the one that wants it most.
+        """
+        whole = _reading(self.context)
+        reading = [_reading(each) for each in self.clauses] or [whole]
+        return min(reading) - whole, max(reading) - whole
 
 
 def choose_route(evidence: RouteEvidence) -> Route:
@@ -130,9 +151,17 @@ def choose_route(evidence: RouteEvidence) -> Route:
         return Route("general", _why_general(evidence))
     likely = _likely(evidence)
     given = _routes(tools=evidence.has_tools, knowledge=bool(evidence.knowledge.passages))
-    kind = max(given, key=lambda each: likely[each])
+    tools = evidence.tools
+    # Where somebody has said what tools it needs, and there is one, passages alone are not enough.
+    is_needed = evidence.has_tools and bool(tools.needs) and tools.verdict == "accept"
+    kind = max(given, key=lambda each: (not is_needed or each != "knowledge", likely[each]))
+    doubted = kind in ("tools", "both") and tools.verdict != "accept"
+    if doubted and evidence.gate_decides:
+        kind = "both" if evidence.knowledge.passages else "general"
     guess: RouteKind = "knowledge" if context.need == "know" else "tools"
     reason = _why_general(evidence) if kind == "general" else Reason(kind).said()
+    if doubted and kind != "general":
+        reason = f"{reason}, and perhaps none fits: {evidence.tools.reason}"
     if kind == guess:
         return Route(kind, reason, likely[kind])
     told = ", ".join(f"{each} {share:.2f}" for each, share in likely.items())
@@ -148,10 +177,10 @@ def _routes(*, tools: bool, knowledge: bool) -> tuple[RouteKind, ...]:
 def _likely(evidence: RouteEvidence) -> dict[RouteKind, float]:
     """How likely each route is right, of those that there is something for.
 
-    What nobody looked for may be right too. Where thresholds have held back all, they may be
-    wrong, so that "nothing fits" is never certain.
+    What nobody looked for may be right too. Where all was withheld, that may be wrong, so that
+    "nothing fits" is never certain.
     """
-    known = evidence.known()
+    known, apart = evidence.known(), evidence.apart()
     there = _routes(
         tools=evidence.has_tools or "tools" in evidence.unasked,
         knowledge=bool(evidence.knowledge.passages) or "knowledge" in evidence.unasked,
@@ -161,20 +190,35 @@ def _likely(evidence: RouteEvidence) -> dict[RouteKind, float]:
     return softmax(
         {
             kind: sum(weight * value for weight, value in zip(WEIGHTS[kind], known, strict=True))
+            + sum(weight * value for weight, value in zip(CLAUSES[kind], apart, strict=True))
             for kind in there
         }
     )
 
 
 def _why_general(evidence: RouteEvidence) -> str:
-    """What was looked at and does not fit, and why the rest was not."""
-    if evidence.saw_tools and evidence.saw_passages:
-        return Reason.GENERAL.said()
-    tools = Reason.NO_TOOL_FITS.said() if evidence.saw_tools else evidence.tools.reason
-    passages = evidence.knowledge.reason
-    if evidence.saw_passages:
-        passages = Reason.NO_COLLECTION_FITS.said()
-    return ", and ".join(dict.fromkeys((tools, passages)))
+    """What was looked at and does not fit, why the rest was not; and how sure that is, of each."""
+    saw_tools, saw_passages = evidence.saw_tools, evidence.saw_passages
+    tools, passages = evidence.tools.reason, evidence.knowledge.reason
+    if saw_tools and saw_passages:
+        said = Reason.GENERAL.said()
+    else:
+        first = Reason.NO_TOOL_FITS.said() if saw_tools else tools
+        second = Reason.NO_COLLECTION_FITS.said() if saw_passages else passages
+        said = ", and ".join(dict.fromkeys((first, second)))
+    if saw_passages and not passages and evidence.knowledge.fit is not None:
+        passages = Reason.FIT.said(evidence.knowledge.fit)
+    if evidence.tools.verdict == "accept":
+        tools = f"though {tools}"
+    known = [tools] if saw_tools else []
+    known += [passages] if saw_passages and passages else []
+    return f"{said}: {'; '.join(known)}" if known else said
+
+
+def _reading(context: Context) -> float:
+    """Log-odds that reading rather than doing is wanted."""
+    sure = context.confidences.get("need", EVEN)
+    return _log_odds({"know": sure, "act": 1 - sure}.get(context.need or "", EVEN))
 
 
 def _log_odds(probability: float | None) -> float:

@@ -36,6 +36,7 @@ from toolcrib.store.filters import (
     KEYWORD_FIELDS,
     NUMBER_FIELDS,
     TENANT_FIELD,
+    YIELDS_FIELD,
     And,
     AnyOf,
     Equals,
@@ -406,7 +407,7 @@ def _payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordInd
     # A server keeps what belongs to one tenant together on disk.
     tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
     return {
-        **dict.fromkeys(sorted(KEYWORD_FIELDS), keyword),
+        **dict.fromkeys(sorted({*KEYWORD_FIELDS, YIELDS_FIELD}), keyword),
         **dict.fromkeys(sorted(NUMBER_FIELDS), number),
         TENANT_FIELD: tenant,
     }

@@ -129,6 +129,7 @@ export interface FoundTools {
   fallback: boolean;
   degraded: readonly string[];
   unmatched_terms?: readonly string[];
+  needs?: readonly NeedResult[];
   names?: Readonly<Record<string, string>>;
 }
 
@@ -183,6 +184,12 @@ export interface Me {
   namespaces: readonly string[];
   namespace: string;
   scope: Scope;
+}
+
+export interface NeedResult {
+  text: string;
+  verdict: "accept" | "fallback" | "abstain";
+  confidence: number | null;
 }
 
 export interface OutcomeIds {
@@ -293,6 +300,7 @@ export interface ShapedSelection {
   threshold: number | null;
   fallback: boolean;
   degraded: readonly string[];
+  needs?: readonly NeedResult[];
   names?: Readonly<Record<string, string>>;
 }
 
@@ -310,10 +318,24 @@ export interface ToolHit {
   spec?: ToolSpec;
   legs?: Readonly<Record<string, number>>;
   probability: number | null;
+  needs?: readonly number[];
+  needed_for?: readonly string[];
+  replaced_by?: string;
   id: string;
   name: string;
   server: string;
   description: string;
+}
+
+export interface ToolLink {
+  id: string;
+  parameter: string;
+}
+
+export interface ToolLinks {
+  needs: readonly ToolLink[];
+  needed_by: readonly ToolLink[];
+  replaced_by: string | null;
 }
 
 export interface ToolPage {

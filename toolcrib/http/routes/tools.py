@@ -31,10 +31,12 @@ from toolcrib.records import (
     Refusal,
     Scope,
     ToolHit,
+    ToolLinks,
     ToolPage,
     ToolSpec,
 )
 from toolcrib.records.codec import as_json
+from toolcrib.retrieval.needs import MAX_NEEDS
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import (
@@ -86,23 +88,35 @@ EXAMPLE_TOOL: dict[str, Any] = {
     "tags": ["mail"],
 }
 
+SEARCHES: list[dict[str, Any]] = [
+    {"query": "write a mail", "k": 3},
+    {"needs": ["Send a mail", "List the events of a calendar"]},
+]
+QUERY_OR_NEEDS = [
+    {"required": ["query"], "properties": {"query": {"type": "string"}}},
+    {"required": ["needs"], "properties": {"needs": {"type": "array", "minItems": 1}}},
+]
+
 # -- finding ---------------------------------------------------------------------------------
 
 
 @checked_dataclass(
-    frozen=True, kw_only=True, config=documented(examples=[{"query": "write a mail", "k": 3}])
+    frozen=True, kw_only=True, config=documented(examples=SEARCHES, anyOf=QUERY_OR_NEEDS)
 )
 class SearchBody(SearchOptions):
-    """What the tools must do.
+    """What the tools must do: a query, or `needs`, one line for each tool that is wished for.
 
+    Each need is searched and judged by itself; a query beside them fills up what they leave.
     `k` tools, or with `auto` as many as hold all that are needed with the probability
-    `coverage`, 0.95 where none is given. Without `gate` nothing is withheld. `explain` adds what
-    each leg contributed.
+    `coverage`. Those of a probability below `least` are left out, but never the first. Without
+    `gate` comes the ranking as it is. `explain` adds what each leg contributed.
     """
 
-    query: QueryText
+    query: QueryText | None = None
+    needs: Annotated[list[QueryText], Field(max_length=MAX_NEEDS)] | None = None
     k: Count | Literal["auto"] = 5
     coverage: Annotated[float, Field(ge=0, le=1)] | None = None
+    least: Annotated[float, Field(ge=0, le=1)] | None = None
     shape: Shape = "summary"
 
 
@@ -121,12 +135,13 @@ class FoundTools(FindResult):
 
 
 async def find_tools(context: RequestContext, body: SearchBody) -> Response:
-    """Find the tools that fit a query, best first; none where the gate finds none to fit."""
+    """Find the tools that fit a query, best first, with the gate's verdict on them."""
     given: dict[str, Any] = {each.name: getattr(body, each.name) for each in fields(SearchOptions)}
     given["scope"] = context.scope(body.scope)
     options = SearchOptions(**given)
     found = await context.read(lambda crib: crib.tools.find(body.query, options))
-    context.answered(found.took_ms, verdict=found.verdict, degraded=found.degraded, text=body.query)
+    text = "\n".join(each for each in (body.query, *(body.needs or ())) if each is not None)
+    context.answered(found.took_ms, verdict=found.verdict, degraded=found.degraded, text=text)
     return shaped(found, found.tools, body.shape, "tools")
 
 
@@ -407,6 +422,21 @@ async def get_tool(context: RequestContext, tool_id: ToolId) -> Response:
     return answer(await context.read(lambda crib: crib.get_tool(tool_id, scope=scope)))
 
 
+class LinksBody(Body):
+    """A tool by its id; what is beyond `scope` is in none of its links."""
+
+    model_config = documented(examples=[{"id": "mail/send_mail"}])
+
+    id: ToolId
+    scope: Scope | None = None
+
+
+async def find_links(context: RequestContext, body: LinksBody) -> Response:
+    """Give the tools that one needs first, those that need it, and what replaces it."""
+    scope = context.scope(body.scope)
+    return answer(await context.read(lambda crib: crib.tool_links(body.id, scope=scope)))
+
+
 async def delete_tool(context: RequestContext, tool_id: ToolId) -> None:
     """Take a tool out."""
     scope = context.scope()
@@ -432,6 +462,7 @@ ENDPOINTS = (
     ),
     Endpoint("GET", "/v1/tools", list_tools, "tools", ToolPage),
     Endpoint("POST", "/v1/tools/list", list_some, "tools", ToolPage),
+    Endpoint("POST", "/v1/tools/links", find_links, "tools", ToolLinks, (UnknownToolError,)),
     Endpoint("GET", "/v1/tools/{id:path}", get_tool, "tools", ToolSpec, (UnknownToolError,)),
     Endpoint(
         "DELETE",
