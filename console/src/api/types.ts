@@ -22,6 +22,8 @@ export type {
   Scope,
   ServiceInfo as Ready,
   ToolHit as Hit,
+  ToolLink as Link,
+  ToolLinks as Links,
   ToolSpec as Spec,
 } from "./schema";
 
