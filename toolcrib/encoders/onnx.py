@@ -21,12 +21,14 @@ import numpy as np
 from toolcrib.encoders.base import (
     ClauseEncoder,
     FloatArray,
+    LanguageBound,
     Reranker,
     finite_scores,
     readable,
     readable_all,
     unit_rows,
 )
+from toolcrib.encoders.languages import is_english
 from toolcrib.encoders.loading import DIGEST_DIGITS, LoadOnce, open_session
 from toolcrib.encoders.wordpiece import WordPiece, is_wordpiece
 from toolcrib.errors import EncoderError
@@ -97,7 +99,7 @@ class _Bundled:
             return pool.map(work, items)
 
 
-class BundledEncoder(_Bundled, ClauseEncoder):
+class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound):
     """A `DenseEncoder` from a model folder; the one that ships in the package without one.
 
     The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) and gives
@@ -115,6 +117,9 @@ class BundledEncoder(_Bundled, ClauseEncoder):
     @property
     def dimensions(self) -> int:
         return self._card.dimensions
+
+    def reads(self, text: str) -> bool:
+        return not self._card.english or is_english(text)
 
     def encode_query(self, text: str) -> FloatArray:
         return self._encode(readable(text))
@@ -205,12 +210,16 @@ def _rows(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What `card.json` says of a model; `digest` is the SHA-256 of its weights."""
+    """What `card.json` says of a model; `digest` is the SHA-256 of its weights.
+
+    `english`: its `languages` are English alone. A card may lack them: nothing is known then.
+    """
 
     name: str
     dimensions: int
     max_tokens: int
     digest: str
+    english: bool = False
 
     @property
     def identity(self) -> str:
@@ -269,6 +278,7 @@ def read_card(folder: Path) -> Card:
             dimensions=int(card["dimensions"]),
             max_tokens=int(card["max_tokens"]),
             digest=str(card["sha256"]["model.onnx"]),
+            english=card.get("languages") == ["en"],
         )
     except (OSError, ValueError, OverflowError) as error:
         raise EncoderError(

@@ -21,9 +21,9 @@ class ToolHit:
     """One ranked tool.
 
     `score` is in [0, 1], higher is better, comparable within one answer only. `probability`
-    that the tool is right, None where nothing is calibrated. `legs` holds what each leg and
-    the reranker contributed, filled when explained. JSON has `tool` as `spec`, when it is
-    asked for in full.
+    that the tool is right, at most the answer's confidence, None where nothing is calibrated.
+    `legs` holds what each leg and the reranker contributed, filled when explained. JSON has
+    `tool` as `spec`, when it is asked for in full.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tool"}
@@ -70,8 +70,8 @@ class ToolHit:
 class ToolSelection:
     """The tools of a turn: ranked, how sure, milliseconds a stage, what was left out.
 
-    `confidence` is the probability that the first tool of the ranking is right, None where
-    nothing is calibrated; `verdict`, `reason` and `threshold` are the gate's. After `abstain`
+    `confidence` is the probability that any tool in reach answers, None where nothing is
+    calibrated; `verdict`, `reason` and `threshold` are the gate's. After `abstain`
     there are no tools; after `fallback` there is the general one, and `fallback` is True. Where
     the gate was told to withhold nothing, the ranking stands whatever the verdict.
     `degraded` names every stage that failed or was skipped for lack of time. JSON has the tools

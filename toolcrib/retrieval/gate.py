@@ -28,6 +28,7 @@ __all__ = [
     "ENABLED",
     "GATE_TEXTS",
     "MAX_SET",
+    "UNSUPPORTED_LANGUAGE",
     "Assessor",
     "Gate",
     "GateJudgement",
@@ -74,6 +75,10 @@ class GateSettings:
             )
 
 
+UNSUPPORTED_LANGUAGE = "unsupported-language"
+"""What an answer lacks whose query is in a language that the encoder cannot read."""
+
+
 class GateReason(StrEnum):
     """Why an answer fits or does not; `GATE_TEXTS` has what is said of each."""
 
@@ -82,6 +87,7 @@ class GateReason(StrEnum):
     NOT_CALIBRATED = "not-calibrated"
     SURE_ENOUGH = "sure-enough"
     NOT_SURE = "not-sure"
+    UNSUPPORTED_LANGUAGE = UNSUPPORTED_LANGUAGE
 
 
 GATE_TEXTS: Mapping[GateReason, str] = {
@@ -92,6 +98,10 @@ GATE_TEXTS: Mapping[GateReason, str] = {
     ),
     GateReason.SURE_ENOUGH: "confidence {:.2f} reaches the threshold {:.2f} ({})",
     GateReason.NOT_SURE: "confidence {:.2f} is below the threshold {:.2f} ({})",
+    GateReason.UNSUPPORTED_LANGUAGE: (
+        "confidence {:.2f} is below the threshold {:.2f} ({}), as the encoder does not read this "
+        "language: choose a multilingual one (docs/how-to/choose-models.md)"
+    ),
 }
 
 
@@ -217,11 +227,17 @@ class Assessor:
         """The head that the calibration rests on, if there is one."""
         return self._calibration.head if self._calibration else None
 
-    def with_probabilities(self, hits: list[ToolHit], known: Floats) -> list[ToolHit]:
+    def confidence(self, known: Floats, query: Floats) -> float | None:
+        """How likely anything answers; `known`: float64 [hits, features], `query`: [features]."""
+        return self._calibration and self._calibration.confidence(known, query)
+
+    def with_probabilities(
+        self, hits: list[ToolHit], known: Floats, confidence: float | None
+    ) -> list[ToolHit]:
         """The hits with how likely each is right; `known`: float64 [hits, features]."""
         if self._calibration is None:
             return hits
-        likely = self._calibration.probabilities(known).tolist()
+        likely = self._calibration.probabilities(known, confidence).tolist()
         return [replace(hit, probability=p) for hit, p in zip(hits, likely, strict=True)]
 
     def complete(
@@ -251,10 +267,8 @@ class Assessor:
         """The result with the gate's verdict, and without the tools that it withholds."""
         judgement = self._judgement(result)
         general = None if judgement.fits else self.general(allowed)
-        first = result.tools[0] if result.tools else None
         judged = replace(
             result,
-            confidence=first.probability if first else None,
             verdict=judgement.verdict(fell_back=general is not None),
             reason=judgement.reason,
             threshold=judgement.threshold,
@@ -270,7 +284,10 @@ class Assessor:
         first = result.tools[0]
         if first.score >= 1:
             return GateJudgement(fits=True, why=GateReason.CALLED_BY_NAME)
-        return self._gate.judge(first.probability, first.server)
+        judged = self._gate.judge(result.confidence, first.server)
+        if UNSUPPORTED_LANGUAGE in result.degraded and not judged.fits:
+            return replace(judged, why=GateReason.UNSUPPORTED_LANGUAGE)
+        return judged
 
     def general(self, allowed: Filter | None) -> ToolHit | None:
         """The tool to fall back to, where one is named, enabled and in the caller's reach."""

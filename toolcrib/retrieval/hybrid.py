@@ -10,13 +10,26 @@ from typing import Literal
 import numpy as np
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray, Reranker
+from toolcrib.encoders.base import (
+    ClauseEncoder,
+    DenseEncoder,
+    FloatArray,
+    LanguageBound,
+    Reranker,
+)
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import ToolcribError
 from toolcrib.records import FindResult, ToolHit
+from toolcrib.retrieval.answerability import query_features
 from toolcrib.retrieval.calibration import COMPETITORS, Floats, features
 from toolcrib.retrieval.fusion import Candidates, FusionWeights, fuse, rank
-from toolcrib.retrieval.gate import ENABLED, MAX_SET, Assessor, GateSettings
+from toolcrib.retrieval.gate import (
+    ENABLED,
+    MAX_SET,
+    UNSUPPORTED_LANGUAGE,
+    Assessor,
+    GateSettings,
+)
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Head, Legs, check_query, has_words
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.retrieval.rerank import Reranked, RerankSettings, ToolReranker
@@ -54,10 +67,14 @@ MAX_QUERY_CHARS = 8_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """The id and server of each ranked tool of a query, and float64 [tools, features]."""
+    """The id and server of each ranked tool of a query, and what is known of them.
+
+    `features`: float64 [tools, features], and `query`, of the query: float64 [query features].
+    """
 
     tools: tuple[tuple[str, str], ...]
     features: Floats
+    query: Floats
 
 
 class HybridRetriever:
@@ -135,7 +152,9 @@ class HybridRetriever:
         limits = all_of(ENABLED, allowed, options.where)
         legs = Legs(self._store, encoded, limits, allowed, depth)
         assessor = self._assessor if encoded.dense is not None else self._assessor.by_words
-        hits, lacking = self._assessed(assessor, legs, encoded, k, watch, explain=options.explain)
+        hits, confidence, lacking = self._assessed(
+            assessor, legs, encoded, k, watch, explain=options.explain
+        )
         if k == "auto":
             hits, short = assessor.complete(hits, options.coverage)
             lacking += short
@@ -143,6 +162,7 @@ class HybridRetriever:
             query=text,
             tools=tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)),
             took_ms={},
+            confidence=confidence,
             degraded=encoded.degraded + lacking,
             unmatched_terms=self._unmatched(encoded.text, legs) if options.explain else (),
         )
@@ -159,15 +179,20 @@ class HybridRetriever:
         watch: Stopwatch,
         *,
         explain: bool,
-    ) -> tuple[list[ToolHit], tuple[str, ...]]:
-        """The first `k` hits with their probabilities, and what was left out."""
+    ) -> tuple[list[ToolHit], float | None, tuple[str, ...]]:
+        """The first `k` hits with their probabilities, the confidence, and what was left out."""
         limit = MAX_SET if k == "auto" else k
         found = self._found(legs, encoded, assessor.head, watch)
         ranked = self._hits(found, encoded.text, limit, watch, explain=explain)
-        hits = ranked.hits
-        if assessor.calibrated:
-            hits = assessor.with_probabilities(hits, self._known(ranked, found))
-        return hits[:limit], ranked.lacking
+        hits, confidence = ranked.hits, None
+        if assessor.calibrated and hits:
+            known = self._known(ranked, found)
+            confidence = assessor.confidence(known, query_features(found))
+            if confidence and UNSUPPORTED_LANGUAGE in encoded.degraded:
+                # Such a text is near whatever is in its language: its words must bear that out.
+                confidence *= legs.covered(point_id(hits[0].id))
+            hits = assessor.with_probabilities(hits, known, confidence)
+        return hits[:limit], confidence, ranked.lacking
 
     def evidence(
         self,
@@ -193,7 +218,9 @@ class HybridRetriever:
         found = self._found(legs, encoded, head, watch)
         ranked = self._hits(found, encoded.text, MAX_SET, watch, explain=False)
         return Evidence(
-            tuple((hit.id, hit.server) for hit in ranked.hits), self._known(ranked, found)
+            tuple((hit.id, hit.server) for hit in ranked.hits),
+            self._known(ranked, found),
+            query_features(found),
         )
 
     def _found(
@@ -247,6 +274,8 @@ class HybridRetriever:
         text = query[:MAX_QUERY_CHARS]
         encoded = self._by_words(text)
         degraded = ("query-cut",) if len(query) > MAX_QUERY_CHARS else ()
+        if isinstance(self._dense, LanguageBound) and not self._dense.reads(text):
+            degraded += (UNSUPPORTED_LANGUAGE,)
         try:
             vectors = self._vectors(text)
         except ToolcribError:
