@@ -209,7 +209,7 @@ class TestShipped:
         assert curve.false_acceptance is not None
         assert list(curve.thresholds) == sorted(curve.thresholds)
         assert list(shipped.needed) == sorted(shipped.needed)
-        assert 0 < shipped.threshold < 0.5
+        assert 0 < shipped.threshold < 0.8
         lengths = {len(curve.precision), len(curve.true_acceptance), len(curve.false_acceptance)}
         assert lengths == {len(curve.thresholds)}
 

@@ -340,7 +340,7 @@ def _rows(evidence: Sequence[LabelledEvidence]) -> tuple[Floats, Floats, Floats]
             for one in able
         ],
     )
-    return known, right, weights * len(weights) / weights.sum()
+    return known, right, weights
 
 
 def _fit_all(evidence: Sequence[LabelledEvidence]) -> _Model:
@@ -368,6 +368,8 @@ def _regress(known: Floats, right: Floats, weights: Floats) -> _Model:
     centre, scale = known.mean(axis=0), known.std(axis=0)
     scale[scale == 0] = 1.0
     model = linear.LogisticRegression(solver="newton-cholesky")
+    # However small the weights are given, each query counts as one against the penalty.
+    weights = weights * len(weights) / weights.sum()
     model.fit((known - centre) / scale, right, sample_weight=weights)
     folded = model.coef_[0] / scale
     return folded, float(model.intercept_[0] - folded @ centre)

@@ -99,6 +99,11 @@ class RouteEvidence:
         """Whether there is any tool to give."""
         return self.saw_tools and not (self.gate_decides and self.tools.verdict != "accept")
 
+    def _first_is_right(self) -> float | None:
+        """How likely the best tool is right; of those withheld, how likely any was."""
+        likely = [hit.probability for hit in self.tools.tools if hit.probability is not None]
+        return max(likely, default=self.tools.confidence)
+
     def known(self) -> tuple[float, ...]:
         """What the regressions weigh.
 
@@ -109,7 +114,7 @@ class RouteEvidence:
         sure = context.confidences.get("need", EVEN)
         read = {"know": sure, "act": 1 - sure}.get(context.need or "", EVEN)
         return (
-            _log_odds(self.tools.confidence),
+            _log_odds(self._first_is_right()),
             _log_odds(self.knowledge.fit),
             _log_odds(read),
             float(context.domain is None),
