@@ -73,6 +73,9 @@ UNANSWERABLE_SHARE = 0.5
 files, and would have no say. What comes out is brought back to how frequent they are, or to
 `HIDDEN_SHARE` where they are rarer: who labels queries thinks of his tools first."""
 
+MIN_UNANSWERABLE = 100
+"""Fewer queries that nothing answers do not tell which features matter, where that is known."""
+
 AS_GOOD = 0.005
 """So little less of AUROC is as good as the best."""
 
@@ -209,9 +212,12 @@ def _log_loss(told: Sequence[float], true: Sequence[bool], weight: Floats | None
 def _best_answerability(
     evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64], start: Calibration | None
 ) -> _Way:
-    fits: list[tuple[str, _Fit]] = [("fitted", _fit_answerability), ("fitted", _fit_shown)]
-    singles = np.eye(len(QUERY_FEATURES))
-    fits += [("fitted", partial(_fit_order, order=one)) for one in singles]
+    fits: list[tuple[str, _Fit]] = []
+    unanswerable = sum(not one.query.answerable for one in evidence)
+    if start is None or unanswerable >= MIN_UNANSWERABLE:
+        fits += [("fitted", _fit_answerability), ("fitted", _fit_shown)]
+        singles = np.eye(len(QUERY_FEATURES))
+        fits += [("fitted", partial(_fit_order, order=one)) for one in singles]
     if start is not None and start.answerability is not None:
         begun = np.asarray(start.answerability.weights)
         model = (begun, start.answerability.offset)

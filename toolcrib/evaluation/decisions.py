@@ -202,9 +202,8 @@ def _reliabilities(made: Sequence[LoggedDecision]) -> dict[str, Reliability]:
 
 def _sure_of_first(tools: ToolsRecord) -> float | None:
     """The first tool's probability, or where it is not known the confidence, which it is below."""
-    first = tools.first
-    known = first is not None and first.probability is not None
-    return first.probability if known else tools.confidence
+    sure = None if tools.first is None else tools.first.probability
+    return tools.confidence if sure is None else sure
 
 
 def _reliability(known: Sequence[tuple[float, bool]]) -> Reliability:
@@ -394,8 +393,8 @@ def tools_right(one: LoggedDecision) -> bool | None:
 
     That is the best of the search, wherever rules have put it.
 
-    What was withheld or replaced by the general tool is not in the log: only where nothing
-    would have been right is it known to be wrong.
+    What was withheld is not in the log, only what rules kept: where nothing would have been
+    right, it is known to be wrong.
     """
     if not asked_tools(one):
         return None
@@ -403,7 +402,7 @@ def tools_right(one: LoggedDecision) -> bool | None:
     if said is not None and (said.outcome == "failure" or said.tools == ()):
         return False
     first = tools.first
-    if first is None or tools.fallback:
+    if first is None or (tools.verdict != "accept" and first.id in tools.by_rule):
         return None
     if said is not None and said.tools is not None:
         return first.id in said.tools

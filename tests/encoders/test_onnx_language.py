@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.encoders.languages import is_english
+from toolcrib.encoders.onnx import is_english
 
 
 @pytest.mark.parametrize(
