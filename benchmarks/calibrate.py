@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from toolcrib import Crib, Settings
-from toolcrib.evaluation.calibrate import LabelledEvidence, gather_evidence, learn
+from toolcrib.evaluation.calibrate import learn
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
+from toolcrib.evaluation.evidence import LabelledEvidence, gather_evidence
 from toolcrib.evaluation.gate_measures import gate_measures
 from toolcrib.evaluation.loaders import load
 from toolcrib.evaluation.rows import with_shots
@@ -40,12 +41,16 @@ def some(data: DataSet, split: str, most: int | None) -> list[LabelledQuery]:
 
 
 def measure(
-    evidence: list[LabelledEvidence], confidence: list[float], threshold: float | None = None
+    evidence: list[LabelledEvidence],
+    confidence: list[float],
+    threshold: float | None = None,
+    first: list[float] | None = None,
 ) -> dict[str, float]:
     """All gate measures, and what is accepted from a threshold on."""
     sure = np.array(confidence)
     right = np.array([one.first_is_right for one in evidence])
-    found = gate_measures(sure, right, np.array([one.answerable for one in evidence]))
+    able = np.array([one.answerable for one in evidence])
+    found = gate_measures(sure, right, able, None if first is None else np.array(first))
     if threshold is not None:
         accepted = sure >= threshold
         found |= {
@@ -56,8 +61,16 @@ def measure(
 
 
 def judged(evidence: list[LabelledEvidence], by: Calibration) -> dict[str, float]:
-    sure = [float(by.probabilities(one.features)[0]) for one in evidence]
-    return measure(evidence, sure, by.threshold)
+    sure = [by.confidence(one.features, one.about) or 0.0 for one in evidence]
+    first = [
+        float(by.probabilities(one.features, p)[0]) for one, p in zip(evidence, sure, strict=True)
+    ]
+    return measure(evidence, sure, by.threshold, first)
+
+
+def shown(crib: Crib, queries: list[LabelledQuery], **how: Any) -> list[LabelledEvidence]:
+    """Evidence of the queries as they are."""
+    return [one for one in gather_evidence(crib, queries, **how) if not one.hidden]
 
 
 def rows(data: DataSet, most: int) -> dict[str, dict[str, float]]:
@@ -66,9 +79,9 @@ def rows(data: DataSet, most: int) -> dict[str, dict[str, float]]:
         crib.index_tools(data.tools)
         fitted = learn(crib, some(data, "dev", None), seed=SEED).calibration
         test = some(data, "test", most)
-        plain = gather_evidence(crib, test)
-        own = plain if fitted.head is None else gather_evidence(crib, test, head=fitted.head)
-        by_words = gather_evidence(crib, test, words=True)
+        plain = shown(crib, test)
+        own = plain if fitted.head is None else shown(crib, test, head=fitted.head)
+        by_words = shown(crib, test, words=True)
     shipped, lexical = default_calibration(), fitted.lexical
     assert shipped.lexical is not None
     assert lexical is not None

@@ -24,7 +24,10 @@ GATES = (
     "auroc",
     "auprc",
     "false_acceptance@95",
+    "near_auroc",
+    "near_false_acceptance@95",
     "ece",
+    "ece_first",
     "brier",
     "risk@80",
     "correlation",
@@ -108,18 +111,25 @@ def sets(found: Mapping[str, Any]) -> str:
 
 def intents(found: Mapping[str, Any]) -> str:
     """Accuracy and out-of-scope separation, a row a set and system."""
+    known = shown(one for results in found["datasets"].values() for one in results.values())
     rows = [
         [
             name,
             system,
             percent(one["hit@1"]["mean"]),
-            *(three(one.get(gate)) for gate in GATES),
+            *(three(one.get(gate)) for gate in known),
         ]
         for name, results in found["datasets"].items()
         for system, one in results.items()
     ]
-    head = ["set", "system", "accuracy, %", *GATES]
+    head = ["set", "system", "accuracy, %", *known]
     return f"{command(found)}\n\n{table(head, rows)}\n\n{versions(found)}"
+
+
+def shown(measured: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The measures of a confidence that any of these has."""
+    rows = list(measured)
+    return [gate for gate in GATES if any(gate in row for row in rows)]
 
 
 def gates(found: Mapping[str, Any]) -> str:
@@ -136,25 +146,27 @@ def gates(found: Mapping[str, Any]) -> str:
 def learned(found: Mapping[str, Any]) -> str:
     """A calibration of the set's own: error, coverage and size of complete sets."""
     keys = sorted({k for r in found["macro"].values() for k in r if "@95" in k and "acc" not in k})
+    mean = found["macro"]["toolcrib"]
+    known = shown(results["toolcrib"] for results in found["datasets"].values())
     rows = []
     for name, results in found["datasets"].items():
         one = results["toolcrib"]
         values = [one[k]["mean"] if k in one else None for k in keys]
-        shown = [f"{v:.3f}" if v is not None else "" for v in values]
-        rows.append([name, *(three(one.get(gate)) for gate in GATES), *shown])
-    mean = found["macro"]["toolcrib"]
-    rows.append(["**mean**", *(three(mean.get(key)) for key in (*GATES, *keys))])
-    return f"{command(found)}\n\n{table(['set', *GATES, *keys], rows)}"
+        sizes = [f"{v:.3f}" if v is not None else "" for v in values]
+        rows.append([name, *(three(one.get(gate)) for gate in known), *sizes])
+    rows.append(["**mean**", *(three(mean.get(key)) for key in (*known, *keys))])
+    return f"{command(found)}\n\n{table(['set', *known, *keys], rows)}"
 
 
 def calibrated(found: Mapping[str, Any]) -> str:
     """What calibrating is worth beside what ships and the best single scores."""
+    known = shown(one for ways in found["sets"].values() for one in ways.values())
     rows = [
-        [name, way, *(three(one.get(gate)) for gate in GATES)]
+        [name, way, *(three(one.get(gate)) for gate in known)]
         for name, ways in found["sets"].items()
         for way, one in ways.items()
     ]
-    return f"`{found['command']}`\n\n{table(['set', 'judged by', *GATES], rows)}"
+    return f"`{found['command']}`\n\n{table(['set', 'judged by', *known], rows)}"
 
 
 def overhead(found: Mapping[str, Any]) -> str:

@@ -50,6 +50,14 @@ def test_calibration_worked_by_hand():
     # Fewer queries than bins: each is a bin of its own.
     assert gates["ece"] == pytest.approx((0.1 + 0.2 + 0.6 + 0.6 + 0.2) / 5)
     assert gates["brier"] == pytest.approx((0.01 + 0.04 + 0.36 + 0.36 + 0.04) / 5)
+    assert "ece_first" not in gates
+
+
+def test_the_first_tool_is_judged_by_its_own_probability():
+    first = CONFIDENCE / 2
+    gates = gate_measures(CONFIDENCE, CORRECT, ANSWERABLE, first)
+    assert gates["ece_first"] == pytest.approx(np.abs(first - CORRECT).mean())
+    assert gates["ece"] == gate_measures(CONFIDENCE, CORRECT, ANSWERABLE)["ece"]
 
 
 def test_risk_is_that_of_the_surest_four_fifths():
@@ -76,8 +84,8 @@ def test_bins_hold_as_equal_a_count_as_can_be():
 def test_a_constant_confidence_that_is_the_hit_rate_is_perfectly_calibrated():
     confidence = np.full(60, 0.5)
     correct = np.arange(60) < 30
-    gates = gate_measures(confidence, correct, np.full(60, fill_value=True))
-    assert gates["ece"] == pytest.approx(0)
+    gates = gate_measures(confidence, correct, correct, confidence)
+    assert gates["ece"] == gates["ece_first"] == pytest.approx(0)
     assert gates["risk@80"] == pytest.approx(0.5)
     assert "correlation" not in gates
 

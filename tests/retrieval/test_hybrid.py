@@ -239,7 +239,7 @@ def test_evidence_is_what_answers_are_judged_by(retriever, reranker):
         reranker.seen.clear()
     evidence = asked.evidence("send a mail")
     assert [tool_id for tool_id, _ in evidence.tools] == ids(found)
-    assert made.probabilities(evidence.features).tolist() == pytest.approx(
+    assert made.probabilities(evidence.features, found.confidence).tolist() == pytest.approx(
         [hit.probability for hit in found.tools]
     )
 

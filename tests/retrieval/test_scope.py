@@ -14,6 +14,7 @@ from toolcrib import Crib, Scope, Settings, ToolSpec, Turn
 from toolcrib.build import make_dense
 from toolcrib.indexers.points import layout
 from toolcrib.records.codec import as_json
+from toolcrib.retrieval.answerability import Answerability
 from toolcrib.store.base import Store
 from toolcrib.store.filters import SCOPE_FIELDS, AnyOf, Filter, Not, all_of, from_scope
 from toolcrib.store.namespaced import NamespacedStore
@@ -80,7 +81,9 @@ def crib(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Crib
 
 def _answers(crib: Crib, scope: Scope | None, ceiling: Any) -> list[Any]:
     """Everything that a caller is told, without times and ids."""
-    crib.tools.use_calibration(calibration(crib.tools.calibration_fingerprint()))
+    able = Answerability(weights=(2.0, 1.0, 1.0, 1.0, 0.1), offset=-1.0)
+    judge = calibration(crib.tools.calibration_fingerprint(), answerability=able)
+    crib.tools.use_calibration(judge)
     told: list[Any] = []
     for query in QUERIES:
         if scope is not None:

@@ -19,6 +19,7 @@ __all__ = [
     "ClauseEncoder",
     "DenseEncoder",
     "FloatArray",
+    "LanguageBound",
     "Reranker",
     "SparseVector",
     "finite_scores",
@@ -84,6 +85,15 @@ class ClauseEncoder(DenseEncoder, Protocol):
 
         The first row is what `encode_query` gives; it is alone where there is one clause.
         """
+        ...
+
+
+@runtime_checkable
+class LanguageBound(DenseEncoder, Protocol):
+    """A dense encoder that knows which texts are in a language that it cannot read."""
+
+    def reads(self, text: str) -> bool:
+        """Whether the text is in a language that the model knows; true where that is not plain."""
         ...
 
 

@@ -1,22 +1,25 @@
 """Calibration: from labelled queries to probabilities that hold, and a head where it pays.
 
-What is fitted is a logistic regression over the features of `retrieval.calibration`, one row a
-ranked tool. Several ways compete in cross-validation: the calibration that is there, the same
-with slope and offset fitted anew (Platt 1999), all weights fitted anew, with unanswerable queries
-as they are or weighing half, and queries put in order by whether they can be answered at all,
-or by the best score of one leg. Of those that tell unanswerable queries as well as any of them
-does, the one with the least log loss wins. Every figure and every curve comes from queries that
-the fit in question had not seen.
+Two regressions are fitted. One, over the features of `retrieval.answerability`, says how likely
+any tool answers a query; it learns from queries that none answers, and from queries whose right
+tools were hidden. The other, over those of `retrieval.calibration`, one row a ranked tool, says
+which tool is right, and learns from queries that can be answered.
+For each, several ways compete in cross-validation: the calibration that is there, the same with
+slope and offset fitted anew (Platt 1999), all weights fitted anew, and for the first also one
+feature alone. Of those that tell unanswerable queries as well as any of them does, the one with
+the least log loss wins. Every figure and every curve comes from queries that the fit in question
+had not seen.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,34 +27,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.crib import Crib
-from toolcrib.errors import CalibrationError, QueryError
+from toolcrib.errors import CalibrationError
 from toolcrib.evaluation.dataset import LabelledQuery
+from toolcrib.evaluation.evidence import HIDDEN_SHARE, LabelledEvidence, gather_evidence
 from toolcrib.evaluation.gate_measures import Bools, gate_measures
 from toolcrib.evaluation.head import fit_head
 from toolcrib.extras import import_extra
+from toolcrib.retrieval.answerability import QUERY_FEATURES, Answerability, Floats, sure
 from toolcrib.retrieval.calibration import (
-    FEATURES,
     AcceptanceCurve,
     Calibration,
     Figures,
-    Floats,
     default_calibration,
     lexical_calibration,
     probabilities,
     usable_calibration,
 )
-from toolcrib.retrieval.legs import Head
-from toolcrib.store.base import point_id
-from toolcrib.store.filters import Filter, HasId, Not
 
 __all__ = [
     "MIN_QUERIES",
-    "LabelledEvidence",
     "Learned",
     "acceptance_curves",
     "calibrate",
     "figures_of",
-    "gather_evidence",
     "learn",
     "least_probabilities",
     "recommended",
@@ -70,12 +68,13 @@ MIN_SERVER_QUERIES = 50
 MAX_NEEDED = 2000
 """So many values tell the quantiles well enough; a calibration is kept small."""
 
-HIDDEN_SHARE = 0.1
-"""What queries whose tools were hidden weigh together, where no real unanswerable ones are."""
-
 UNANSWERABLE_SHARE = 0.5
 """What unanswerable queries weigh together where a fit is to tell them; they are few in most
-files, and would have no say. What comes out is brought back to how frequent they are."""
+files, and would have no say. What comes out is brought back to how frequent they are, or to
+`HIDDEN_SHARE` where they are rarer: who labels queries thinks of his tools first."""
+
+MIN_UNANSWERABLE = 100
+"""Fewer queries that nothing answers do not tell which features matter, where that is known."""
 
 AS_GOOD = 0.005
 """So little less of AUROC is as good as the best."""
@@ -87,95 +86,6 @@ SLOWEST = 1e-3
 """No order is turned round, or given up for one in which all queries are equal."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LabelledEvidence:
-    """One query's ranking: features [n, f] and whether each of its `n` tools is right.
-
-    `lost` is how many needed tools the ranking lacks. `hidden`: the query was asked again with
-    all its right tools out of reach, to see what an unanswerable one looks like.
-    """
-
-    query: LabelledQuery
-    features: Floats
-    right: NDArray[np.bool_]
-    first_server: str
-    lost: int
-    weight: float = 1.0
-    hidden: bool = False
-
-    @property
-    def first_is_right(self) -> bool:
-        """Whether the first tool answers the query."""
-        return bool(self.right.size and self.right[0])
-
-    @property
-    def answerable(self) -> bool:
-        """Whether any tool in reach answers the query."""
-        return self.query.answerable and not self.hidden
-
-
-def gather_evidence(
-    crib: Crib,
-    queries: Sequence[LabelledQuery],
-    *,
-    head: Head | None = None,
-    by_examples: bool = False,
-    words: bool = False,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> list[LabelledEvidence]:
-    """Ask every query; where all are answerable, also with their right tools hidden.
-
-    `by_examples`: with the head of the tools' examples. With `words`, by words alone.
-
-    Raises:
-        StoreError: the store does not answer.
-    """
-    asked = partial(_asked, crib, head=head, by_examples=by_examples, words=words)
-    hide = all(query.answerable for query in queries)
-    found: list[LabelledEvidence] = []
-    for done, query in enumerate(queries, start=1):
-        found += asked(query, weight=1.0, hidden=False)
-        if hide:
-            weight = HIDDEN_SHARE / (1 - HIDDEN_SHARE)
-            found += asked(query, weight=weight, hidden=True)
-        progress(done, len(queries))
-    return found
-
-
-def _asked(
-    crib: Crib,
-    query: LabelledQuery,
-    *,
-    head: Head | None,
-    by_examples: bool,
-    words: bool,
-    weight: float,
-    hidden: bool,
-) -> list[LabelledEvidence]:
-    reach = _reach(query, hidden=hidden)
-    try:
-        known = crib.tools.evidence(
-            query.text, where=reach, head=head, by_examples=by_examples, words=words
-        )
-    except QueryError:
-        return []
-    if not known.tools:
-        return []
-    relevant = set[str]() if hidden else set(query.relevant)
-    ids = [tool_id for tool_id, _ in known.tools]
-    right = np.array([tool_id in relevant for tool_id in ids])
-    lost = len(relevant - set(ids))
-    return [LabelledEvidence(query, known.features, right, known.tools[0][1], lost, weight, hidden)]
-
-
-def _reach(query: LabelledQuery, *, hidden: bool) -> Filter | None:
-    if hidden:
-        return Not(HasId(frozenset(map(point_id, query.relevant))))
-    if query.among is not None:
-        return HasId(frozenset(map(point_id, query.among)))
-    return None
-
-
 MIN_QUERIES = 30
 """Fewer labelled queries tell too little."""
 
@@ -183,7 +93,7 @@ ROWS = 10
 """Tools of each query that the fit looks at."""
 
 FIRST_WEIGHT = ROWS - 1
-"""The first tool counts as much as all others: its probability is the confidence."""
+"""The first tool counts as much as all others: most agents take it."""
 
 FOLDS = 5
 
@@ -192,16 +102,18 @@ _Model = tuple[NDArray[np.float64], float]
 
 _Fit = Callable[[Sequence[LabelledEvidence]], _Model]
 
+METHODS = ("default", "rescaled", "fitted")
+
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """One way to calibrate, and the probabilities that it gave unseen queries."""
+    """One way to fit, and the probabilities that it gave unseen queries."""
 
     method: str
     fit: _Fit
     unseen: list[Floats]
     log_loss: float
-    auroc: float
+    auroc: float = 0.0
 
 
 def calibrate(
@@ -221,32 +133,31 @@ def calibrate(
     shown = [one for one in evidence if not one.hidden]
     _require_enough(shown)
     folds = _folds(evidence, seed)
-    fits: list[_Fit] = [_fit_all, _fit_weighed, _fit_answerable]
-    fits += [partial(_fit_best, FEATURES.index(name)) for name in ("top_dense", "top_lexical")]
-    ways = [_cross_validated("fitted", fit, evidence, folds) for fit in fits]
-    if start is not None:
-        begun = (np.asarray(start.weights), start.offset)
-        ways.append(_cross_validated("default", lambda _: begun, evidence, folds))
-        ways.append(
-            _cross_validated("rescaled", lambda some: _rescale(some, begun), evidence, folds),
-        )
-    least = max(way.auroc for way in ways) - AS_GOOD
-    best = min((way for way in ways if way.auroc >= least), key=lambda way: way.log_loss)
-    weights, offset = best.fit(evidence)
-    curves = acceptance_curves(evidence, best.unseen)
+    # What an earlier version fitted said something else; there is nothing to start from.
+    begun = start if start is not None and start.answerability is not None else None
+    any_way = _best_answerability(evidence, folds, begun)
+    tool_way = _best_of_tools(evidence, folds, begun)
+    confidence = [float(p[0]) for p in any_way.unseen]
+    sure_of = {id(one): p for one, p in zip(evidence, confidence, strict=True)}
+    unseen = [p * sure for p, sure in zip(tool_way.unseen, confidence, strict=True)]
+    weights, offset = tool_way.fit(evidence)
+    of_query, shift = any_way.fit(evidence)
+    kept = _counted(evidence)
+    curves = acceptance_curves(kept, [sure_of[id(one)] for one in kept])
     return Calibration(
         identity=dict(identity),
-        method=best.method,
+        method=max(any_way.method, tool_way.method, key=METHODS.index),
         weights=tuple(weights.tolist()),
         offset=offset,
+        answerability=Answerability(weights=tuple(of_query.tolist()), offset=shift),
         threshold=recommended(curves[""]),
-        server_thresholds=server_thresholds(evidence, curves),
+        server_thresholds=server_thresholds(kept, curves),
         curves=curves,
-        needed=least_probabilities(evidence, best.unseen),
+        needed=least_probabilities(evidence, unseen),
         seed=seed,
         data_digest=_digest(shown),
         queries=len(shown),
-        figures=_figures(evidence, best.unseen, recommended(curves[""])),
+        figures=_figures(evidence, confidence, unseen, recommended(curves[""])),
     )
 
 
@@ -274,105 +185,173 @@ def _folds(evidence: Sequence[LabelledEvidence], seed: int) -> NDArray[np.int64]
 
 
 def _cross_validated(
-    method: str,
     fit: _Fit,
+    tell: Callable[[LabelledEvidence, _Model], Floats],
     evidence: Sequence[LabelledEvidence],
     folds: NDArray[np.int64],
-) -> _Way:
+) -> list[Floats]:
+    """What each query is told by a fit that did not see it."""
     unseen: list[Floats] = [np.empty(0)] * len(evidence)
     for fold in range(FOLDS):
         held_back = np.flatnonzero(folds == fold).tolist()
-        weights, offset = fit([one for one, at in zip(evidence, folds, strict=True) if at != fold])
+        model = fit([one for one, at in zip(evidence, folds, strict=True) if at != fold])
         for place in held_back:
-            unseen[place] = probabilities(evidence[place].features, weights, offset)
-    return _Way(method, fit, unseen, _log_loss(evidence, unseen), _auroc(evidence, unseen))
+            unseen[place] = tell(evidence[place], model)
+    return unseen
 
 
-def _auroc(evidence: Sequence[LabelledEvidence], unseen: Sequence[Floats]) -> float:
-    """How well unanswerable queries are told; 0 where none is known, as for every way alike."""
-    shown = [pair for pair in zip(evidence, unseen, strict=True) if not pair[0].hidden]
-    return _measured(shown).get("auroc", 0.0)
-
-
-def _measured(shown: Sequence[tuple[LabelledEvidence, Floats]]) -> dict[str, float]:
-    return gate_measures(
-        np.array([float(p[0]) for _, p in shown]),
-        np.array([one.first_is_right for one, _ in shown]),
-        np.array([one.query.answerable for one, _ in shown]),
-    )
-
-
-def _log_loss(evidence: Sequence[LabelledEvidence], unseen: Sequence[Floats]) -> float:
-    p = np.array([float(row[0]) for row in unseen])
-    right = np.array([one.first_is_right for one in evidence])
-    weight = np.array([one.weight for one in evidence])
-    p = np.clip(p, 1e-9, 1 - 1e-9)
-    losses = -np.where(right, np.log(p), np.log(1 - p))
+def _log_loss(told: Sequence[float], true: Sequence[bool], weight: Floats | None = None) -> float:
+    p = np.clip(np.array(told), 1e-9, 1 - 1e-9)
+    losses = -np.where(np.array(true), np.log(p), np.log(1 - p))
     return float(np.average(losses, weights=weight))
 
 
+# -- whether any tool answers ----------------------------------------------------------------------
+
+
+def _best_answerability(
+    evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64], start: Calibration | None
+) -> _Way:
+    fits: list[tuple[str, _Fit]] = []
+    unanswerable = sum(not one.query.answerable for one in evidence)
+    if start is None or unanswerable >= MIN_UNANSWERABLE:
+        fits += [("fitted", _fit_answerability), ("fitted", _fit_shown)]
+        singles = np.eye(len(QUERY_FEATURES))
+        fits += [("fitted", partial(_fit_order, order=one)) for one in singles]
+    if start is not None and start.answerability is not None:
+        begun = np.asarray(start.answerability.weights)
+        model = (begun, start.answerability.offset)
+        fits.append(("default", lambda _: model))
+        fits.append(("rescaled", partial(_fit_order, order=begun)))
+    ways = [_answerability_way(method, fit, evidence, folds) for method, fit in fits]
+    least = max(way.auroc for way in ways) - AS_GOOD
+    return min((way for way in ways if way.auroc >= least), key=lambda way: way.log_loss)
+
+
+def _answerability_way(
+    method: str, fit: _Fit, evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64]
+) -> _Way:
+    unseen = _cross_validated(fit, _told_of_query, evidence, folds)
+    kept = set(map(id, _counted(evidence)))
+    pairs = [pair for pair in zip(evidence, unseen, strict=True) if id(pair[0]) in kept]
+    some, told = [one for one, _ in pairs], [float(p[0]) for _, p in pairs]
+    loss = _log_loss(told, [one.answerable for one in some], _frequencies(some))
+    return _Way(method, fit, unseen, loss, _auroc(some, told))
+
+
+def _told_of_query(one: LabelledEvidence, model: _Model) -> Floats:
+    return np.atleast_1d(sure(one.about @ model[0] + model[1]))
+
+
+def _counted(evidence: Sequence[LabelledEvidence]) -> list[LabelledEvidence]:
+    """Those that say how frequent what is: hidden ones only where no others are unanswerable."""
+    shown = [one for one in evidence if not one.hidden]
+    return list(evidence) if all(one.answerable for one in shown) else shown
+
+
+def _frequencies(counted: Sequence[LabelledEvidence]) -> Floats:
+    """The weight of each, such that unanswerable ones have `HIDDEN_SHARE` at least."""
+    return _weighed(counted, HIDDEN_SHARE)
+
+
+def _weighed(evidence: Sequence[LabelledEvidence], share: float) -> Floats:
+    """The weight of each, such that unanswerable ones have this share at least."""
+    weights = np.array([one.weight for one in evidence])
+    able = np.array([one.answerable for one in evidence])
+    rest = float(weights[~able].sum())
+    if rest:
+        weights[~able] *= max(1.0, share / (1 - share) * float(weights[able].sum()) / rest)
+    return weights
+
+
+def _auroc(counted: Sequence[LabelledEvidence], told: Sequence[float]) -> float:
+    """How well unanswerable queries are told; 0 where none is known, as for every way alike."""
+    able = np.array([one.answerable for one in counted])
+    right = np.array([one.first_is_right for one in counted])
+    return gate_measures(np.array(told), right, able).get("auroc", 0.0)
+
+
+def _fit_answerability(evidence: Sequence[LabelledEvidence]) -> _Model:
+    """All features, as if half of the queries were unanswerable, and then as they are."""
+    able = np.array([one.answerable for one in evidence], dtype=np.float64)
+    if able.min() == able.max():
+        return _constant(evidence)
+    about = np.vstack([one.about for one in evidence])
+    order, _ = _regress(about, able, _weighed(evidence, UNANSWERABLE_SHARE))
+    return _fit_order(evidence, order=order)
+
+
+def _fit_shown(evidence: Sequence[LabelledEvidence]) -> _Model:
+    """The same without what was hidden, where real ones are unanswerable."""
+    return _fit_answerability(_counted(evidence))
+
+
+def _fit_order(evidence: Sequence[LabelledEvidence], *, order: Floats) -> _Model:
+    """The probabilities of queries where they are to rise with `order`."""
+    counted = _counted(evidence)
+    able = np.array([one.answerable for one in counted], dtype=np.float64)
+    if able.min() == able.max():
+        return _constant(evidence)
+    values = np.array([one.about @ order for one in counted])[:, None]
+    slope, offset = _regress(values, able, _frequencies(counted))
+    rate = max(float(slope[0]), SLOWEST)
+    return order * rate, offset
+
+
+def _constant(evidence: Sequence[LabelledEvidence]) -> _Model:
+    """What is as likely for all, by the rule of succession."""
+    able = sum(one.answerable for one in evidence)
+    odds = (able + 1) / (len(evidence) - able + 1)
+    return np.zeros(len(QUERY_FEATURES)), math.log(odds)
+
+
+# -- which tool is right, if any is ----------------------------------------------------------------
+
+
+def _best_of_tools(
+    evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64], start: Calibration | None
+) -> _Way:
+    fits: list[tuple[str, _Fit]] = [("fitted", _fit_all)]
+    if start is not None:
+        begun = (np.asarray(start.weights), start.offset)
+        fits.append(("default", lambda _: begun))
+        fits.append(("rescaled", lambda some: _rescale(some, begun)))
+    return min(
+        (_tools_way(method, fit, evidence, folds) for method, fit in fits),
+        key=lambda way: way.log_loss,
+    )
+
+
+def _tools_way(
+    method: str, fit: _Fit, evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64]
+) -> _Way:
+    unseen = _cross_validated(fit, _told_of_tools, evidence, folds)
+    able = [pair for pair in zip(evidence, unseen, strict=True) if pair[0].answerable]
+    told, true = [float(p[0]) for _, p in able], [one.first_is_right for one, _ in able]
+    return _Way(method, fit, unseen, _log_loss(told, true))
+
+
+def _told_of_tools(one: LabelledEvidence, model: _Model) -> Floats:
+    return probabilities(one.features, *model)
+
+
 def _rows(evidence: Sequence[LabelledEvidence]) -> tuple[Floats, Floats, Floats]:
-    """Features, labels and weights of the first tools of every query."""
-    known = np.vstack([one.features[:ROWS] for one in evidence])
-    right = np.concatenate([one.right[:ROWS] for one in evidence]).astype(np.float64)
+    """Features, labels and weights of the first tools of every query that can be answered."""
+    able = [one for one in evidence if one.answerable]
+    known = np.vstack([one.features[:ROWS] for one in able])
+    right = np.concatenate([one.right[:ROWS] for one in able]).astype(np.float64)
     weights = np.concatenate(
         [
             one.weight * np.where(np.arange(min(ROWS, len(one.right))) == 0, FIRST_WEIGHT, 1.0)
-            for one in evidence
+            for one in able
         ],
     )
-    return known, right, weights * len(weights) / weights.sum()
+    return known, right, weights
 
 
 def _fit_all(evidence: Sequence[LabelledEvidence]) -> _Model:
     known, right, weights = _rows(evidence)
     return _regress(known, right, weights)
-
-
-def _fit_weighed(evidence: Sequence[LabelledEvidence]) -> _Model:
-    """All weights, as if half of the queries were unanswerable, and then as they are."""
-    weights = _weighed(evidence)
-    heavier = [replace(one, weight=w) for one, w in zip(evidence, weights.tolist(), strict=True)]
-    return _rescale(evidence, _fit_all(heavier))
-
-
-def _weighed(evidence: Sequence[LabelledEvidence]) -> Floats:
-    weights = np.array([one.weight for one in evidence])
-    able = np.array([one.answerable for one in evidence])
-    rest = float(weights[~able].sum())
-    if rest:
-        share = UNANSWERABLE_SHARE / (1 - UNANSWERABLE_SHARE)
-        weights[~able] *= max(1.0, share * float(weights[able].sum()) / rest)
-    return weights
-
-
-def _fit_answerable(evidence: Sequence[LabelledEvidence]) -> _Model:
-    """Queries in the order of how likely anything answers them."""
-    able = np.array([one.answerable for one in evidence], dtype=np.float64)
-    if able.min() == able.max():
-        return _fit_all(evidence)
-    firsts = np.vstack([one.features[0] for one in evidence])
-    order, _ = _regress(firsts, able, _weighed(evidence))
-    return _fit_order(evidence, order)
-
-
-def _fit_best(column: int, evidence: Sequence[LabelledEvidence]) -> _Model:
-    """Queries in the order of one feature, as the best cosine is."""
-    return _fit_order(evidence, np.eye(len(FEATURES))[column])
-
-
-OF_RANK = tuple(FEATURES.index(name) for name in ("log_rank", "is_first", "gap"))
-"""Features that the first tools of all queries have in common."""
-
-
-def _fit_order(evidence: Sequence[LabelledEvidence], order: Floats) -> _Model:
-    """The probabilities of tools where those of the first ones are to rise with `order`."""
-    known, right, weights = _rows(evidence)
-    columns = np.column_stack([known @ order, known[:, OF_RANK]])
-    found, offset = _regress(columns, right, weights)
-    model = order * max(float(found[0]), SLOWEST)
-    model[list(OF_RANK)] += found[1:]
-    return model, offset
 
 
 def _rescale(evidence: Sequence[LabelledEvidence], start: _Model) -> _Model:
@@ -395,21 +374,39 @@ def _regress(known: Floats, right: Floats, weights: Floats) -> _Model:
     centre, scale = known.mean(axis=0), known.std(axis=0)
     scale[scale == 0] = 1.0
     model = linear.LogisticRegression(solver="newton-cholesky")
+    # However small the weights are given, each query counts as one against the penalty.
+    weights = weights * len(weights) / weights.sum()
     model.fit((known - centre) / scale, right, sample_weight=weights)
     folded = model.coef_[0] / scale
     return folded, float(model.intercept_[0] - folded @ centre)
 
 
+# -- what it is worth ------------------------------------------------------------------------------
+
+
 def _figures(
-    evidence: Sequence[LabelledEvidence], unseen: Sequence[Floats], threshold: float
+    evidence: Sequence[LabelledEvidence],
+    confidence: Sequence[float],
+    unseen: Sequence[Floats],
+    threshold: float,
 ) -> Figures:
     """What probabilities are worth on real queries that had no part in them."""
-    shown = [pair for pair in zip(evidence, unseen, strict=True) if not pair[0].hidden]
-    measured = _measured(shown)
-    accepted = [one.first_is_right for one, p in shown if p[0] >= threshold]
+    shown = [
+        (one, sure, float(p[0]))
+        for one, sure, p in zip(evidence, confidence, unseen, strict=True)
+        if not one.hidden
+    ]
+    measured = gate_measures(
+        np.array([sure for _, sure, _ in shown]),
+        np.array([one.first_is_right for one, _, _ in shown]),
+        np.array([one.query.answerable for one, _, _ in shown]),
+        np.array([p for _, _, p in shown]),
+    )
+    accepted = [one.first_is_right for one, sure, _ in shown if sure >= threshold]
     return Figures(
         ece=measured["ece"],
-        log_loss=_log_loss(evidence, unseen),
+        ece_first=measured["ece_first"],
+        log_loss=_log_loss([sure for _, sure, _ in shown], [one.answerable for one, *_ in shown]),
         auroc=measured.get("auroc"),
         false_acceptance=measured.get("false_acceptance@95"),
         coverage=len(accepted) / len(shown),
@@ -420,8 +417,12 @@ def _figures(
 
 def figures_of(calibration: Calibration, evidence: Sequence[LabelledEvidence]) -> Figures:
     """What a calibration is worth on queries that had no part in it."""
-    told = [calibration.probabilities(one.features) for one in evidence]
-    return _figures(evidence, told, calibration.threshold)
+    confidence = [calibration.confidence(one.features, one.about) or 0.0 for one in evidence]
+    told = [
+        calibration.probabilities(one.features, sure)
+        for one, sure in zip(evidence, confidence, strict=True)
+    ]
+    return _figures(evidence, confidence, told, calibration.threshold)
 
 
 def _digest(shown: Sequence[LabelledEvidence]) -> str:
@@ -431,11 +432,10 @@ def _digest(shown: Sequence[LabelledEvidence]) -> str:
 
 def acceptance_curves(
     evidence: Sequence[LabelledEvidence],
-    unseen: Sequence[Floats],
+    confidence: Sequence[float],
 ) -> dict[str, AcceptanceCurve]:
     """A curve over all queries under "", and one for each server with queries enough."""
-    first = [float(p[0]) if p.size else 0.0 for p in unseen]
-    pairs = list(zip(evidence, first, strict=True))
+    pairs = list(zip(evidence, confidence, strict=True))
     counts = Counter(one.first_server for one in evidence if one.first_server)
     groups = {"": pairs}
     for server, count in sorted(counts.items()):
@@ -523,6 +523,7 @@ class Learned:
             "auroc": (new.auroc, old.auroc),
             "false_acceptance": (old.false_acceptance, new.false_acceptance),
             "ece": (old.ece, new.ece),
+            "ece_first": (old.ece_first, new.ece_first),
         }
         return tuple(
             name

@@ -187,7 +187,7 @@ def _rates(made: Sequence[LoggedDecision]) -> dict[str, Share]:
 def _reliabilities(made: Sequence[LoggedDecision]) -> dict[str, Reliability]:
     judges: dict[str, Callable[[LoggedDecision], tuple[float | None, bool | None]]] = {
         "route": lambda one: (one.row.route.confidence, route_right(one)),
-        "tools": lambda one: (one.row.tools.confidence, tools_right(one)),
+        "tools": lambda one: (_sure_of_first(one.row.tools), tools_right(one)),
         "knowledge": lambda one: (one.row.knowledge.confidence, knowledge_right(one)),
     }
     found: dict[str, Reliability] = {}
@@ -198,6 +198,12 @@ def _reliabilities(made: Sequence[LoggedDecision]) -> dict[str, Reliability]:
         if known:
             found[name] = _reliability(known)
     return found
+
+
+def _sure_of_first(tools: ToolsRecord) -> float | None:
+    """The first tool's probability, or where it is not known the confidence, which it is below."""
+    sure = None if tools.first is None else tools.first.probability
+    return tools.confidence if sure is None else sure
 
 
 def _reliability(known: Sequence[tuple[float, bool]]) -> Reliability:
@@ -385,7 +391,7 @@ def route_right(one: LoggedDecision) -> bool | None:
 def tools_right(one: LoggedDecision) -> bool | None:
     """Whether the first tool of the ranking was right; None where that is not known.
 
-    That is the one that the confidence speaks of, wherever rules have put it.
+    That is the best of the search, wherever rules have put it.
 
     What was withheld is not in the log, only what rules kept: where nothing would have been
     right, it is known to be wrong.

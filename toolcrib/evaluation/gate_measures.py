@@ -1,9 +1,10 @@
-"""Gate measures: does a confidence tell right from wrong, and is it a probability.
+"""Gate measures: does a confidence tell what can be answered, and is it a probability.
 
 All functions take arrays of one length, one entry per query, unanswerable ones included:
-`confidence` (float, higher means surer), `correct` (bool: the first tool is right) and
-`answerable` (bool: some tool is right). Queries of one confidence cannot be told apart, so
-each counts with their mean: no result depends on the order of the queries.
+`confidence` (float, higher means surer that something answers), `first` (the same, that the first
+tool is right), `correct` (bool: it is) and `answerable` (bool: some tool is right). Queries of one
+confidence cannot be told apart, so each counts with their mean: no result depends on the order of
+the queries.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ GATES = {
     "auprc": GateMeasure("AUPRC", max),
     "false_acceptance@95": GateMeasure("False acc. @95", min),
     "ece": GateMeasure("ECE", min, in_command=True),
+    "ece_first": GateMeasure("ECE of the first", min),
     "brier": GateMeasure("Brier", min),
     "risk@80": GateMeasure("Risk @80", min),
     "correlation": GateMeasure("Correlation", max),
@@ -88,28 +90,35 @@ class RiskCoverage:
     risk: Floats
 
 
-def gate_measures(confidence: Floats, correct: Bools, answerable: Bools) -> dict[str, float]:
+def gate_measures(
+    confidence: Floats, correct: Bools, answerable: Bools, first: Floats | None = None
+) -> dict[str, float]:
     """Everything that a confidence can be judged by; empty without queries.
+
+    Without `first`, the confidence is also what speaks of the first tool.
 
     - `auroc`, `auprc` (average precision): answerable against unanswerable queries, and
       `false_acceptance@95`: the share of unanswerable queries accepted at the highest threshold
       that accepts 95 % of the answerable ones. Absent unless there are both kinds.
     - `ece`: expected calibration error, 15 bins of equal mass (Naeini et al. 2015, Nixon et al.
-      2019), and `brier`: mean squared error, of the confidence as the probability that the
-      first tool is right. Absent where a confidence is no probability (outside [0, 1]).
-    - `risk@80`: share of wrong first tools among the surest 80 % of all queries.
-    - `correlation`: Pearson's, of confidence and success. Absent where one does not vary.
+      2019), and `brier`: mean squared error, of the confidence as the probability that any tool
+      answers. `ece_first`: the same error of the first tool's probability; absent without one.
+      Absent where these are no probabilities (outside [0, 1]).
+    - `risk@80`: share of wrong first tools among the 80 % of all queries whose first is surest.
+    - `correlation`: Pearson's, of `first` and `correct`. Absent where one does not vary.
 
     Raises:
         MissingExtraError: the extra `eval` is not installed.
     """
     if not len(confidence):
         return {}
+    sure = confidence if first is None else first
     return (
         _separation(confidence, answerable)
-        | _calibration(confidence, correct)
-        | {"risk@80": _risk_at(COVERAGE, confidence, correct)}
-        | _correlation(confidence, correct)
+        | _calibration(confidence, answerable)
+        | _calibration_of_first(first, correct)
+        | {"risk@80": _risk_at(COVERAGE, sure, correct)}
+        | _correlation(sure, correct)
     )
 
 
@@ -176,6 +185,12 @@ def _calibration(confidence: Floats, correct: Bools) -> dict[str, float]:
         "sklearn.metrics", "evaluation", "eval"
     ).brier_score_loss
     return {"ece": error, "brier": float(brier(correct, confidence, pos_label=1))}
+
+
+def _calibration_of_first(first: Floats | None, correct: Bools) -> dict[str, float]:
+    if first is None or first.min() < 0 or first.max() > 1:
+        return {}
+    return {"ece_first": expected_error(reliability_bins(first, correct))}
 
 
 def _risk_at(coverage: float, confidence: Floats, correct: Bools) -> float:

@@ -322,7 +322,7 @@ def _intervals(outcomes: Sequence[QueryResult], seed: int) -> dict[str, Interval
 
 
 def _gates(outcomes: Sequence[QueryResult]) -> dict[str, float]:
-    """Measures of the confidence; where a system that has one gives none, it is 0.
+    """Measures of confidence and probabilities; where a system that has them gives none, 0.
 
     A system without a confidence is judged by the score of its first tool, which can order
     queries as well, but is no probability: it has no calibration to measure.
@@ -333,7 +333,7 @@ def _gates(outcomes: Sequence[QueryResult]) -> dict[str, float]:
     verdicts = [outcome.answer.verdict for outcome in outcomes]
     if any(confidence is not None for confidence in confidences):
         sure = np.array([confidence or 0.0 for confidence in confidences])
-        gates = gate_measures(sure, correct, answerable)
+        gates = gate_measures(sure, correct, answerable, _firsts(outcomes))
     else:
         lowest = min((o.answer.ranked[0].score for o in outcomes if o.answer.ranked), default=0.0)
         tops = [o.answer.ranked[0].score if o.answer.ranked else lowest for o in outcomes]
@@ -342,6 +342,14 @@ def _gates(outcomes: Sequence[QueryResult]) -> dict[str, float]:
     if any(verdicts):
         gates |= verdict_measures([verdict or "" for verdict in verdicts], correct)
     return gates
+
+
+def _firsts(outcomes: Sequence[QueryResult]) -> Floats | None:
+    """The probability of each first tool, 0 where there is none; None of a system without any."""
+    firsts = [outcome.first_probability for outcome in outcomes]
+    if all(probability is None for probability in firsts):
+        return None
+    return np.array([probability or 0.0 for probability in firsts])
 
 
 def compare_with_first(results: Mapping[str, SystemResult], seed: int) -> dict[str, SystemResult]:

@@ -32,11 +32,11 @@ class ToolHit:
     """One ranked tool.
 
     `score` is in [0, 1], higher is better, comparable within one answer only. `probability`
-    that the tool is right, None where nothing is calibrated. `legs` holds what each leg and
-    the reranker contributed, filled when explained. `needs`: the places (from 0) of the needs
-    that the tool was found for, None where none were asked. `needed_for` are the ids of the
-    tools that need what this one gives, and `replaced_by` is that of the one to use in its
-    place. JSON has `tool` as `spec`, when it is asked for in full.
+    that the tool is right, at most the answer's confidence, None where nothing is calibrated.
+    `legs` holds what each leg and the reranker contributed, filled when explained. `needs`: the
+    places (from 0) of the needs that the tool was found for, None where none were asked.
+    `needed_for` are the ids of the tools that need what this one gives, and `replaced_by` is that
+    of the one to use in its place. JSON has `tool` as `spec`, when it is asked for in full.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tool"}
@@ -95,13 +95,12 @@ class NeedResult:
 class ToolSelection:
     """The tools of a turn: ranked, how sure, milliseconds a stage, what was left out.
 
-    `confidence` is the probability that the first tool of the ranking is right, None where
-    nothing is calibrated; `verdict`, `reason` and `threshold` are the gate's. The ranking stands
-    whatever the verdict, unless the gate's settings withhold what does not fit; with `fallback`
-    the general tool is among the tools, by that rule. `degraded` names every stage that failed
-    or was skipped for lack of time. `needs` are those that were asked, in their order; the
-    verdict is then that of the surest. JSON has the tools
-    as `items`.
+    `confidence` is the probability that any tool in reach answers, None where nothing is
+    calibrated; `verdict`, `reason` and `threshold` are the gate's. The ranking stands whatever
+    the verdict, unless the gate's settings withhold what does not fit; with `fallback` the
+    general tool is among the tools, by that rule. `degraded` names every stage that failed or
+    was skipped for lack of time. `needs` are those that were asked, in their order; the verdict
+    is then that of the surest. JSON has the tools as `items`.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tools": {"__all__": ToolHit.NOT_IN_SUMMARY}}

@@ -70,7 +70,7 @@ class ToolsRecord:
 
     @property
     def first(self) -> ToolRecord | None:
-        """The first tool of the ranking, of which the confidence speaks, wherever it stands."""
+        """The first tool of the ranking, wherever rules have put it."""
         found = [each for each in self.items if each.is_found]
         return max(found, key=lambda each: each.score, default=None)
 

@@ -1,8 +1,10 @@
 """Calibration: from scores to probabilities.
 
-Every ranked tool gets features from the scores alone, and a logistic regression, fitted on
-labelled queries, turns them into the probability that this tool is right. That of the first
-tool is the confidence of the answer. A calibration is kept beside the index that it was made for.
+The confidence of an answer is the probability that any tool in reach answers the query
+(`answerability`). Every ranked tool gets features from the scores alone, and a logistic regression,
+fitted on labelled queries that can be answered, turns them into the probability that this tool is
+right if any is; times the confidence, it is the tool's own. A calibration is kept beside the index
+that it was made for.
 """
 
 from __future__ import annotations
@@ -15,11 +17,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.errors import CalibrationError
 from toolcrib.records.validation import in_words
+from toolcrib.retrieval.answerability import (
+    LEXICAL_SCALE,
+    MOST_A_TERM,
+    Answerability,
+    Floats,
+    sure,
+)
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.legs import Head
 from toolcrib.store.base import Store
@@ -75,14 +83,8 @@ FEATURES_OF_1 = 7
 COMPETITORS = 20
 """Shares are among these many: what stands lower must not depend on how deep the legs looked."""
 
-LEXICAL_SCALE, MOST_A_TERM = 100.0, 20.0
-"""The BM25 score at which `top_lexical` is 0.63, and what a word of the query adds at most."""
-
 _CLIP = 1e-6
-_FAR = 30.0
 _DEFAULT = Path(__file__).with_name("calibration.json")
-
-Floats = NDArray[np.float64]
 
 
 def features(scores: Sequence[float], legs: Sequence[LegScores], terms: int) -> Floats:
@@ -120,9 +122,7 @@ def probabilities(known: Floats, weights: Floats, offset: float) -> Floats:
 
     It never rises along the ranking: what stands lower is no more likely.
     """
-    # Beyond that, float64 would say 0 or 1, which no probability from data is.
-    logits = np.clip(known @ weights + offset, -_FAR, _FAR)
-    return np.minimum.accumulate(1 / (1 + np.exp(-logits)))
+    return np.minimum.accumulate(sure(known @ weights + offset))
 
 
 def _share(scores: Floats, temperature: float) -> Floats:
@@ -154,15 +154,17 @@ class AcceptanceCurve(BaseModel):
 class Figures(BaseModel):
     """What a calibration is worth on queries that it was not fitted on.
 
-    `false_acceptance` is the share of unanswerable queries accepted where 95 % of the answerable
-    ones are, `coverage` the share of all that is accepted from the threshold on, and `precision`
-    how much of that has a right first tool.
+    `ece`, `log_loss` and `auroc` are of the confidence: whether anything answers; `ece_first` is
+    of the first tool's probability. `false_acceptance` is the share of unanswerable queries
+    accepted where 95 % of the answerable ones are, `coverage` the share of all that is accepted
+    from the threshold on, and `precision` how much of that has a right first tool.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ece: float
     log_loss: float
+    ece_first: float | None = None
     auroc: float | None = None
     false_acceptance: float | None = None
     coverage: float | None = None
@@ -175,6 +177,9 @@ class Calibration(BaseModel):
 
     `identity` names the models and settings whose scores it maps. `method` is how it came
     about: `default`, `rescaled` (the default's slope and offset fitted anew) or `fitted`.
+    `weights` and `offset` give a tool's probability if any answers, and `answerability` that any
+    does. An earlier version had none: a tool's probability was that of all, and the first one's
+    the confidence.
     `threshold` is the recommended one, `server_thresholds` those of servers that had queries
     enough for their own. `curves` by server; "" is over all. `needed` are, ascending, the least
     probabilities that any needed tool had in each answerable labelled query (0 for one that was
@@ -190,6 +195,7 @@ class Calibration(BaseModel):
     method: str
     weights: tuple[float, ...] = Field(min_length=len(FEATURES), max_length=len(FEATURES))
     offset: float
+    answerability: Answerability | None = None
     threshold: float = Field(ge=0, le=1)
     server_thresholds: dict[str, float] = Field(default_factory=dict[str, float])
     curves: dict[str, AcceptanceCurve]
@@ -202,8 +208,26 @@ class Calibration(BaseModel):
     by_examples: bool = False
     lexical: Calibration | None = None
 
-    def probabilities(self, known: Floats) -> Floats:
-        """The probability of each candidate being right: float64 [n] in (0, 1), from `features`."""
+    def confidence(self, known: Floats, query: Floats) -> float | None:
+        """The probability that anything answers, of `features` and `query_features`.
+
+        None where nothing was found.
+        """
+        if not len(known):
+            return None
+        if self.answerability is None:
+            return float(self._given_any(known[:1])[0])
+        return self.answerability.probability(query)
+
+    def probabilities(self, known: Floats, confidence: float | None) -> Floats:
+        """The probability of each candidate being right: float64 [n] in (0, 1), from `features`.
+
+        With the `confidence` of the answer, none is above it.
+        """
+        given_any = self._given_any(known)
+        return given_any if self.answerability is None else given_any * (confidence or 0.0)
+
+    def _given_any(self, known: Floats) -> Floats:
         return probabilities(known, np.asarray(self.weights), self.offset)
 
     def mismatch(self, identity: Mapping[str, Any]) -> str:

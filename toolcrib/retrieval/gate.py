@@ -34,6 +34,7 @@ __all__ = [
     "ENABLED",
     "GATE_TEXTS",
     "MAX_SET",
+    "UNSUPPORTED_LANGUAGE",
     "Assessor",
     "Gate",
     "GateJudgement",
@@ -84,6 +85,10 @@ class GateSettings:
             )
 
 
+UNSUPPORTED_LANGUAGE = "unsupported-language"
+"""What an answer lacks whose query is in a language that the encoder cannot read."""
+
+
 class GateReason(StrEnum):
     """Why an answer fits or does not; `GATE_TEXTS` has what is said of each."""
 
@@ -92,6 +97,7 @@ class GateReason(StrEnum):
     NOT_CALIBRATED = "not-calibrated"
     SURE_ENOUGH = "sure-enough"
     NOT_SURE = "not-sure"
+    UNSUPPORTED_LANGUAGE = UNSUPPORTED_LANGUAGE
 
 
 GATE_TEXTS: Mapping[GateReason, str] = {
@@ -102,6 +108,10 @@ GATE_TEXTS: Mapping[GateReason, str] = {
     ),
     GateReason.SURE_ENOUGH: "confidence {:.2f} reaches the threshold {:.2f} ({})",
     GateReason.NOT_SURE: "confidence {:.2f} is below the threshold {:.2f} ({})",
+    GateReason.UNSUPPORTED_LANGUAGE: (
+        "confidence {:.2f} is below the threshold {:.2f} ({}), as the encoder does not read this "
+        "language: choose a multilingual one (docs/how-to/choose-models.md)"
+    ),
 }
 
 
@@ -245,10 +255,14 @@ class Assessor:
         """Whether tools' examples have a head of their own; an older calibration saw none."""
         return self._calibration is None or self.is_shipped or self._calibration.by_examples
 
-    def probabilities(self, known: Floats) -> list[float]:
+    def confidence(self, known: Floats, query: Floats) -> float | None:
+        """How likely anything answers; `known`: float64 [hits, features], `query`: [features]."""
+        return self._calibration and self._calibration.confidence(known, query)
+
+    def probabilities(self, known: Floats, confidence: float | None) -> list[float]:
         """How likely each hit is right; `known`: float64 [hits, features]."""
         assert self._calibration is not None, "only what is calibrated has probabilities"
-        return self._calibration.probabilities(known).tolist()
+        return self._calibration.probabilities(known, confidence).tolist()
 
     def complete(
         self, hits: list[ToolHit], coverage: float | None
@@ -281,10 +295,8 @@ class Assessor:
         """
         judgement = self._judgement(result)
         general = None if judgement.fits else self.general(allowed)
-        first = result.tools[0] if result.tools else None
         judged = replace(
             result,
-            confidence=first.probability if first else None,
             verdict=judgement.verdict(fell_back=general is not None),
             reason=judgement.reason,
             threshold=judgement.threshold,
@@ -300,7 +312,10 @@ class Assessor:
         first = result.tools[0]
         if first.score >= 1:
             return GateJudgement(fits=True, why=GateReason.CALLED_BY_NAME)
-        return self._gate.judge(first.probability, first.server)
+        judged = self._gate.judge(result.confidence, first.server)
+        if UNSUPPORTED_LANGUAGE in result.degraded and not judged.fits:
+            return replace(judged, why=GateReason.UNSUPPORTED_LANGUAGE)
+        return judged
 
     def general(self, allowed: Filter | None) -> ToolHit | None:
         """The tool to fall back to, where one is named, enabled and in the caller's reach."""

@@ -10,14 +10,28 @@ from typing import Literal
 import numpy as np
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray, Reranker
+from toolcrib.encoders.base import (
+    ClauseEncoder,
+    DenseEncoder,
+    FloatArray,
+    LanguageBound,
+    Reranker,
+)
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import ToolcribError
 from toolcrib.records import FindResult, ToolHit
+from toolcrib.retrieval.answerability import query_features
 from toolcrib.retrieval.calibration import COMPETITORS, Floats, features
 from toolcrib.retrieval.examples import ExampleHead
 from toolcrib.retrieval.fusion import Candidates, FusionWeights, fuse, rank
-from toolcrib.retrieval.gate import ENABLED, MAX_SET, Assessor, GateSettings, likely_enough
+from toolcrib.retrieval.gate import (
+    ENABLED,
+    MAX_SET,
+    UNSUPPORTED_LANGUAGE,
+    Assessor,
+    GateSettings,
+    likely_enough,
+)
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Head, Legs, check_query, has_words
 from toolcrib.retrieval.needs import check_search, interleave
 from toolcrib.retrieval.options import SearchOptions
@@ -57,10 +71,14 @@ MAX_QUERY_CHARS = 8_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """The id and server of each ranked tool of a query, and float64 [tools, features]."""
+    """The id and server of each ranked tool of a query, and what is known of them.
+
+    `features`: float64 [tools, features], and `query`, of the query: float64 [query features].
+    """
 
     tools: tuple[tuple[str, str], ...]
     features: Floats
+    query: Floats
 
 
 class HybridRetriever:
@@ -153,7 +171,9 @@ class HybridRetriever:
         limits = all_of(ENABLED, allowed, options.where)
         legs = Legs(self._store, encoded, limits, allowed, depth)
         assessor = self._assessor if encoded.dense is not None else self._assessor.by_words
-        hits, lacking = self._assessed(assessor, legs, encoded, k, watch, explain=options.explain)
+        hits, confidence, lacking = self._assessed(
+            assessor, legs, encoded, k, watch, explain=options.explain
+        )
         if k == "auto":
             hits, short = assessor.complete(hits, options.coverage)
             lacking += short
@@ -163,6 +183,7 @@ class HybridRetriever:
             query=text,
             tools=tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)),
             took_ms={},
+            confidence=confidence,
             degraded=encoded.degraded + lacking,
             unmatched_terms=self._unmatched(encoded.text, legs) if options.explain else (),
         )
@@ -208,19 +229,27 @@ class HybridRetriever:
         watch: Stopwatch,
         *,
         explain: bool,
-    ) -> tuple[list[ToolHit], tuple[str, ...]]:
-        """The first `k` hits with their probabilities, and what was left out."""
+    ) -> tuple[list[ToolHit], float | None, tuple[str, ...]]:
+        """The first `k` hits with their probabilities, the confidence, and what was left out."""
         limit = MAX_SET if k == "auto" else k
         by_examples = assessor.by_examples
         found = self._found(legs, encoded, assessor.head, watch, by_examples=by_examples)
         ranked = self._hits(found, encoded.text, limit, watch, explain=explain)
-        hits = ranked.hits
-        if assessor.calibrated:
-            likely = assessor.probabilities(self._known(ranked, found))
-            if assessor.is_shipped and found.trust is not None:
-                likely = found.trusted([point_id(hit.id) for hit in hits])
-            hits = [replace(hit, probability=p) for hit, p in zip(hits, likely, strict=True)]
-        return hits[:limit], ranked.lacking
+        if not assessor.calibrated or not ranked.hits:
+            return ranked.hits[:limit], None, ranked.lacking
+        if assessor.is_shipped and found.trust is not None:
+            likely = found.trusted([point_id(hit.id) for hit in ranked.hits])
+            confidence = likely[0]
+        else:
+            known = self._known(ranked, found)
+            confidence = assessor.confidence(known, query_features(found))
+            likely = assessor.probabilities(known, confidence)
+        if confidence and UNSUPPORTED_LANGUAGE in encoded.degraded:
+            # Such a text is near whatever is in its language: its words must bear that out.
+            confidence *= legs.covered(point_id(ranked.hits[0].id))
+            likely = [min(each, confidence) for each in likely]
+        hits = [replace(hit, probability=p) for hit, p in zip(ranked.hits, likely, strict=True)]
+        return hits[:limit], confidence, ranked.lacking
 
     def evidence(
         self,
@@ -248,7 +277,9 @@ class HybridRetriever:
         found = self._found(legs, encoded, head, watch, by_examples=by_examples)
         ranked = self._hits(found, encoded.text, MAX_SET, watch, explain=False)
         return Evidence(
-            tuple((hit.id, hit.server) for hit in ranked.hits), self._known(ranked, found)
+            tuple((hit.id, hit.server) for hit in ranked.hits),
+            self._known(ranked, found),
+            query_features(found),
         )
 
     def _found(
@@ -313,6 +344,8 @@ class HybridRetriever:
         text = query[:MAX_QUERY_CHARS]
         encoded = self._by_words(text)
         degraded = ("query-cut",) if len(query) > MAX_QUERY_CHARS else ()
+        if isinstance(self._dense, LanguageBound) and not self._dense.reads(text):
+            degraded += (UNSUPPORTED_LANGUAGE,)
         try:
             vectors = self._vectors(text)
         except ToolcribError:

@@ -228,6 +228,24 @@ class Legs:
     def _ask(self, questions: Sequence[LegQuery]) -> list[list[Scored]]:
         return self._store.search(questions) if questions else []
 
+    def covered(self, point: int) -> float:
+        """The share of the query's words that the tool at a point has; 0 without words."""
+        question = self._questions.get("lexical")
+        if question is None or not isinstance(question.vector, SparseVector):
+            return 0.0
+        words = question.vector
+        only = HasId(frozenset({point}))
+        asked = [
+            replace(
+                question,
+                vector=SparseVector(words.indices[[at]], words.values[[at]]),
+                limit=1,
+                where=only,
+            )
+            for at in range(words.indices.size)
+        ]
+        return sum(map(bool, self._ask(asked))) / len(asked)
+
     def matching(self, terms: Sequence[tuple[str, SparseVector]]) -> set[str]:
         """Those of the terms that at least one point in reach contains."""
         questions = [LegQuery("lexical", vector, 1, self._where) for _, vector in terms]

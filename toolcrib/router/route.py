@@ -114,6 +114,11 @@ class RouteEvidence:
         """Whether there is any tool to give."""
         return self.saw_tools and not (self.withholds and self.tools.verdict != "accept")
 
+    def _first_is_right(self) -> float | None:
+        """How likely the best tool is right; of those withheld, how likely any was."""
+        likely = [hit.probability for hit in self.tools.tools if hit.probability is not None]
+        return max(likely, default=self.tools.confidence)
+
     def known(self) -> tuple[float, ...]:
         """What the regressions weigh.
 
@@ -121,7 +126,7 @@ class RouteEvidence:
         than doing is wanted; whether the turn is of no domain; and a constant.
         """
         return (
-            _log_odds(self.tools.confidence),
+            _log_odds(self._first_is_right()),
             _log_odds(self.knowledge.fit),
             _reading(self.context),
             float(self.context.domain is None),

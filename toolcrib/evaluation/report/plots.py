@@ -200,10 +200,11 @@ def decades(values: Sequence[float]) -> tuple[Axis, dict[float, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """How sure a system was of its first tools; arrays [queries]."""
+    """How sure a system was that any tool answers, and that the `first` does; [queries] each."""
 
     name: str
     sureness: Floats
+    first: Floats
     correct: Bools
     answerable: Bools
 
@@ -280,7 +281,7 @@ def _steps(places: Sequence[float], heights: Floats, y: Axis) -> list[tuple[floa
 
 
 def reliability_diagram(systems: Sequence[SystemResult], looks: Mapping[str, Look]) -> Plot:
-    """The share of right first tools by confidence, in 15 bins of equally many queries.
+    """The share of queries that anything answers by confidence, in 15 bins of equally many.
 
     Of at most four systems: lines about the diagonal cross one another.
     """
@@ -289,11 +290,11 @@ def reliability_diagram(systems: Sequence[SystemResult], looks: Mapping[str, Loo
     if not judged:
         reason = "no confidence is a probability" if _all_judged(systems) else NO_CONFIDENCE
         return Plot(title, absent=reason)
-    bins = {one.name: reliability_bins(one.sureness, one.correct) for one in judged}
+    bins = {one.name: reliability_bins(one.sureness, one.answerable) for one in judged}
     said = "; ".join(f"{name} {expected_error(its):.3f}" for name, its in bins.items())
     caption = (
-        "How often the first tool is right, by confidence; on the dotted line it is as often "
-        "right as it says. Beside the names, the expected calibration error (ECE)."
+        "How often any tool answers, by confidence; on the dotted line it is as often as it "
+        "says. Beside the names, the expected calibration error (ECE)."
     )
     return Plot(
         title, caption, reliability_of(f"{title} Expected calibration error: {said}", bins, looks)
@@ -325,7 +326,7 @@ def risk_coverage_curves(systems: Sequence[SystemResult], looks: Mapping[str, Lo
     curves: list[Curve] = []
     at_80: list[str] = []
     for one in judged:
-        curve = risk_coverage(one.sureness, one.correct)
+        curve = risk_coverage(one.first, one.correct)
         # The first handful of queries says nothing but noise.
         last = len(curve.coverage) - 1
         at = np.unique(np.linspace(min(last, last // 20), last, CURVE_POINTS).astype(np.intp))
@@ -374,9 +375,12 @@ def _by_score(system: SystemResult) -> _Judged:
 
 
 def _judged(name: str, outcomes: Sequence[QueryResult], sureness: Sequence[float]) -> _Judged:
+    said = [outcome.first_probability for outcome in outcomes]
+    firsts = sureness if None in said else said
     return _Judged(
         name,
         np.array(sureness, dtype=np.float64),
+        np.array(firsts, dtype=np.float64),
         np.array([outcome.first_is_right for outcome in outcomes], dtype=np.bool_),
         np.array([outcome.query.answerable for outcome in outcomes], dtype=np.bool_),
     )

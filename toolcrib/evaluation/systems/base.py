@@ -48,8 +48,8 @@ class Ranked:
 class Answer:
     """What a system returns for a query, best first.
 
-    `confidence` that the first tool is right, and the gate's `verdict`, for systems that have
-    them. The ranking is what stands before any gate.
+    `confidence` that any tool answers, and the gate's `verdict`, for systems that have them.
+    The ranking is what stands before any gate.
     """
 
     ranked: tuple[Ranked, ...]

@@ -1,0 +1,131 @@
+"""Evidence: what is known of labelled queries, as they are and with their right tools hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolcrib.crib import Crib
+from toolcrib.errors import EncoderError, QueryError, UnknownToolError
+from toolcrib.evaluation.dataset import LabelledQuery
+from toolcrib.indexers.points import dense_text
+from toolcrib.retrieval.answerability import Floats
+from toolcrib.retrieval.hybrid import Evidence
+from toolcrib.retrieval.legs import Head
+from toolcrib.store.base import LegQuery, point_id
+from toolcrib.store.filters import Filter, HasId, Not
+
+__all__ = ["HIDDEN_SHARE", "NEAR", "LabelledEvidence", "gather_evidence"]
+
+HIDDEN_SHARE = 0.1
+"""What queries whose tools were hidden weigh together, where no real unanswerable ones are."""
+
+NEAR, MOST_NEAR = 0.9, 20
+"""Tools whose own texts have this cosine do the same: where one is hidden, so are the others."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledEvidence:
+    """One query's ranking: features [n, f] and whether each of its `n` tools is right.
+
+    `about`: float64 [q], what is known of the query. `lost` is how many needed tools the
+    ranking lacks. `hidden`: the query was asked again with all its right tools, and those like
+    them, out of reach: this is what an unanswerable one looks like.
+    """
+
+    query: LabelledQuery
+    features: Floats
+    about: Floats
+    right: NDArray[np.bool_]
+    first_server: str
+    lost: int
+    weight: float = 1.0
+    hidden: bool = False
+
+    @property
+    def first_is_right(self) -> bool:
+        """Whether the first tool answers the query."""
+        return bool(self.right.size and self.right[0])
+
+    @property
+    def answerable(self) -> bool:
+        """Whether any tool in reach answers the query."""
+        return self.query.answerable and not self.hidden
+
+
+def gather_evidence(
+    crib: Crib,
+    queries: Sequence[LabelledQuery],
+    *,
+    head: Head | None = None,
+    by_examples: bool = False,
+    words: bool = False,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> list[LabelledEvidence]:
+    """Ask every query, and those that can be answered also with their right tools hidden.
+
+    `by_examples`: with the head of the tools' examples. With `words`, by words alone.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    hiding = _Hiding(crib)
+    known = partial(crib.tools.evidence, head=head, by_examples=by_examples, words=words)
+    found: list[LabelledEvidence] = []
+    for done, query in enumerate(queries, start=1):
+        reach = None if query.among is None else HasId(frozenset(map(point_id, query.among)))
+        found += _asked(known, query, reach)
+        if query.answerable:
+            hidden = _asked(known, query, hiding.of(query))
+            weight = HIDDEN_SHARE / (1 - HIDDEN_SHARE)
+            found += [
+                replace(one, right=np.zeros_like(one.right), lost=0, weight=weight, hidden=True)
+                for one in hidden
+            ]
+        progress(done, len(queries))
+    return found
+
+
+def _asked(
+    evidence: Callable[..., Evidence], query: LabelledQuery, reach: Filter | None
+) -> list[LabelledEvidence]:
+    try:
+        known = evidence(query.text, where=reach)
+    except QueryError:
+        return []
+    if not known.tools:
+        return []
+    ids = [tool_id for tool_id, _ in known.tools]
+    right = np.array([tool_id in query.relevant for tool_id in ids])
+    lost = len(query.relevant.keys() - set(ids))
+    return [LabelledEvidence(query, known.features, known.query, right, known.tools[0][1], lost)]
+
+
+class _Hiding:
+    """Keeps the right tools of a query out of reach, and those whose texts are like theirs."""
+
+    def __init__(self, crib: Crib) -> None:
+        self._tools = crib.tools
+        self._like: dict[str, frozenset[int]] = {}
+
+    def of(self, query: LabelledQuery) -> Filter:
+        """What is left without them."""
+        return Not(HasId(frozenset[int]().union(*map(self._alike, query.relevant))))
+
+    def _alike(self, tool_id: str) -> frozenset[int]:
+        if tool_id not in self._like:
+            self._like[tool_id] = self._found(tool_id)
+        return self._like[tool_id]
+
+    def _found(self, tool_id: str) -> frozenset[int]:
+        own = frozenset({point_id(tool_id)})
+        try:
+            [vector] = self._tools.encode([dense_text(self._tools.get(tool_id))])
+        except (UnknownToolError, EncoderError):
+            return own
+        [near] = self._tools.store.search([LegQuery("dense", vector, MOST_NEAR)])
+        return own | {hit.id for hit in near if hit.score >= NEAR}
