@@ -211,7 +211,8 @@ class GatewaySearch(ToolcribSearchTransform):
             return failure(f"{error}.")
         except StoreError as error:
             return failure(f"The search does not work at the moment: {error}.")
-        self._budgets.begin(key := conversation_key(ctx), query)
+        budget = self._budgets.begin(key := conversation_key(ctx), query)
+        self._tools.crib.turns.asked(budget.id, query, scope=scope, session=key)
         entries = [self._tools.catalog.get(hit.id) for hit in result.tools]
         here = [each for each in entries if each is not None and each.name in visible]
         notes = {"missing": self._pool.missing(scope), "instructions": self._untold(key, here)}

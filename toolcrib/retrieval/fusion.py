@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar
 
 from pydantic import Field
@@ -191,11 +191,15 @@ def rank(fused: Mapping[int, float], named: set[int]) -> list[Place]:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What the legs and fusion made of a query of so many `terms`: the ranking, and why."""
+    """What the legs and fusion made of a query of so many `terms`: the ranking, and why.
+
+    `lifts` are what use added to the scores of some.
+    """
 
     ranking: list[Place]
     scores: Mapping[int, LegScores]
     terms: int
+    lifts: Mapping[int, float] = field(default_factory=dict[int, float])
 
     def first(self, count: int) -> list[Place]:
         """The first places, and with them those level with the last: ids break the tie."""
@@ -209,4 +213,6 @@ class Candidates:
         told = self.scores[place.point]._asdict()
         legs = ("dense", "lexical", "clauses", "examples", "anti_patterns", "head")
         said = {leg: told[leg] for leg in legs if told[leg] is not None}
+        if place.point in self.lifts:
+            said["learned"] = self.lifts[place.point]
         return said if place.unnamed else said | {"exact_name": 1.0}

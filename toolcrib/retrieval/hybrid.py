@@ -17,6 +17,7 @@ from toolcrib.records import FindResult, ToolHit
 from toolcrib.retrieval.calibration import COMPETITORS, Floats, features
 from toolcrib.retrieval.fusion import Candidates, FusionWeights, fuse, rank
 from toolcrib.retrieval.gate import ENABLED, MAX_SET, Assessor, GateSettings
+from toolcrib.retrieval.learned import REACH, LearnedTools
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Head, Legs, check_query, has_words
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.retrieval.rerank import Reranked, RerankSettings, ToolReranker
@@ -89,6 +90,7 @@ class HybridRetriever:
             settings = rerank_settings or RerankSettings()
             self._reranker = ToolReranker(reranker, settings, self._clock)
         self._assessor = assessor or Assessor(store, GateSettings(), None)
+        self._learned: LearnedTools | None = None
 
     @property
     def reranks(self) -> bool:
@@ -100,6 +102,15 @@ class HybridRetriever:
         first = copy(self)
         first._reranker = None  # noqa: SLF001 -- of its own copy
         return first
+
+    def with_learned(self, learned: LearnedTools | None) -> HybridRetriever:
+        """The same, which re-orders what it finds by these; convex fusion only.
+
+        Rank fusion's scores are of another kind than what a lift adds to.
+        """
+        taught = copy(self)
+        taught._learned = learned if self._weights.method == "convex" else None  # noqa: SLF001 -- of its own copy
+        return taught
 
     def general(self, allowed: Filter | None) -> ToolHit | None:
         """The tool to fall back to, where the gate's settings name one in reach."""
@@ -132,6 +143,8 @@ class HybridRetriever:
         watch.lap("encode")
         allowed = from_scope(options.scope)
         depth = MAX_SET if k == "auto" else max(DEPTH, 2 * k)
+        if self._learned is not None:
+            depth = max(depth, REACH)
         limits = all_of(ENABLED, allowed, options.where)
         legs = Legs(self._store, encoded, limits, allowed, depth)
         assessor = self._assessor if encoded.dense is not None else self._assessor.by_words
@@ -206,7 +219,11 @@ class HybridRetriever:
             candidates = {p: s._replace(head=known.get(p)) for p, s in candidates.items()}
         watch.lap("legs")
         terms = int(encoded.lexical.indices.size)
-        found = Candidates(rank(fuse(candidates, self._weights), named), candidates, terms)
+        fused, lifts = fuse(candidates, self._weights), dict[int, float]()
+        if self._learned is not None and encoded.dense is not None:
+            lifts = self._learned.lifts(fused, encoded.dense)
+            fused |= {point: fused[point] + lift for point, lift in lifts.items()}
+        found = Candidates(rank(fused, named), candidates, terms, lifts)
         watch.lap("fusion")
         return found
 
@@ -241,6 +258,17 @@ class HybridRetriever:
         scores += [ranked.share * fused[point] for point in rest]
         legs = [found.scores[point] for point in (*points, *rest)]
         return features(scores, legs, found.terms)[: len(hits)]
+
+    def unlearned(self, query: EncodedQuery, allowed: Filter | None, k: int) -> list[ToolHit]:
+        """The first `k` tools by the legs alone, whatever use taught, unjudged.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        legs = Legs(self._store, query, all_of(ENABLED, allowed), allowed, max(DEPTH, k))
+        plain = self.with_learned(None).first_stage()
+        found = plain._found(legs, query, None, Stopwatch(self._clock))  # noqa: SLF001 -- of its own copy
+        return plain._fetch(found, k, explain=False)[:k]  # noqa: SLF001 -- the same
 
     def encode(self, query: str) -> EncodedQuery:
         """Encode a query for every leg; a failing dense encoder degrades, it does not raise."""
