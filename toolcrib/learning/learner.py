@@ -272,7 +272,7 @@ class Learner:
         Raises:
             StoreError: a store does not answer.
         """
-        removed = self._table.remove(lambda each: what in {each.day, each.by, each.tool})
+        removed = self._table.remove(lambda each: what in {each.day, each.tool, each.by or None})
         with self._lock:
             self._given.clear()
         self.learn()

@@ -17,7 +17,7 @@ from toolcrib.records import FindResult, ToolHit
 from toolcrib.retrieval.calibration import COMPETITORS, Floats, features
 from toolcrib.retrieval.fusion import Candidates, FusionWeights, fuse, rank
 from toolcrib.retrieval.gate import ENABLED, MAX_SET, Assessor, GateSettings
-from toolcrib.retrieval.learned import REACH, LearnedTools
+from toolcrib.retrieval.learned import JUDGED, REACH, LearnedTools
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Head, Legs, check_query, has_words
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.retrieval.rerank import Reranked, RerankSettings, ToolReranker
@@ -247,10 +247,11 @@ class HybridRetriever:
         points = [point_id(hit.id) for hit in hits]
         # What stands lower than this changes no feature of a hit.
         ranking = found.ranking[: len(hits) + COMPETITORS]
-        fused = {place.point: -place.deficit for place in ranking}
+        unjudged = {p.point: (1 - JUDGED) * found.lifts.get(p.point, 0.0) for p in ranking}
+        fused = {place.point: -place.deficit - unjudged[place.point] for place in ranking}
         # Being called by name puts a tool first; how well it fits is another question.
         scores = [
-            fused[point] if hit.score >= 1 else hit.score
+            fused[point] if hit.score >= 1 else hit.score - ranked.share * unjudged[point]
             for hit, point in zip(hits, points, strict=True)
         ]
         shown = set(points)

@@ -9,10 +9,15 @@ import numpy as np
 
 from toolcrib.encoders.base import FloatArray
 
-__all__ = ["REACH", "LearnedTools"]
+__all__ = ["JUDGED", "REACH", "LearnedTools"]
 
 REACH = 200
 """Only the first so many of a ranking are lifted: use orders what fits, it finds nothing new."""
+
+JUDGED = 0.5
+"""How much of a lift counts when it is judged how well a tool fits: with all of it confidences are
+too high, with none too low (expected calibration error 0.12, 0.08 and 0.17 on one set, 0.09 where
+nothing was learned)."""
 
 SHARE = 0.8
 WIDTH = 0.1
