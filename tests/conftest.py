@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,9 @@ hypothesis_settings.load_profile("steady")
 # Nobody cuts the power of a test; those that are about that say so. Waiting for the disk at each
 # write would take a third of the time of all.
 os.environ.setdefault("TOOLCRIB_DURABILITY", "system")
+
+# Who runs the tests in the background ignores Ctrl-C, and so would what they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parent.parent
 REGISTRY = ROOT / "data" / "registry"

@@ -59,6 +59,7 @@ LEAST_CHARS = 8
 LEAST_WORDS = 2
 
 _END = re.compile(r"(?<=[.!?])[\"')\]]{0,3}\s|\n|(?<=[。！？।؟])")
+_WORD = re.compile(r"[^\W\d_]{2,}")
 _EDGE = " \t\r\n-*•#>|`\"'="
 _LEFT_OUT = re.compile(
     r"(?:category|id|name|server|version|(?:success_examples|anti_patterns|tags|safety_tags|requires"
@@ -124,8 +125,9 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def _may_tell(sentence: str) -> bool:
-    long = sentence.count(" ") >= LEAST_WORDS - 1 or not sentence.isascii()
-    return long and len(sentence) >= LEAST_CHARS
+    """Whether it is long enough to say anything: "Tool 12." is not, and neither is an address."""
+    words = sum(_WORD.search(part) is not None for part in sentence.split())
+    return (words >= LEAST_WORDS or not sentence.isascii()) and len(sentence) >= LEAST_CHARS
 
 
 # -- the first step --------------------------------------------------------------------------------
