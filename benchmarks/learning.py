@@ -6,7 +6,7 @@ FOLDER holds one folder a data set. Up to 600 answerable queries of the test spl
 dev with `--split dev`, on which the constants were chosen) are halved by chance. The first half
 are requests of five keys, each of a session of its own, that ended in a call of one of the right
 tools. Three times: clean; with every tenth call one of a wrong tool among the first five; and with
-a sixth key that calls one tool for requests of others, as often as all others call together, each
+a sixth key that calls one tool wherever it nearly fits, as often as all others call together, each
 time in a new session. `_all` is the same with every lesson live, whatever the replay says.
 """
 
@@ -17,6 +17,7 @@ import json
 import math
 import random
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -79,12 +80,24 @@ def with_wrong(
     return made
 
 
-def with_poison(seen: list[Observation], rng: random.Random) -> tuple[list[Observation], str]:
-    """The same, and as many of a key that calls one tool whatever was asked; and that tool."""
-    pushed = rng.choice(sorted({tool for each in seen for tool, _ in each.ranking[:10]}))
+def with_poison(
+    seen: list[Observation], relevant: dict[str, LabelledQuery], rng: random.Random
+) -> tuple[list[Observation], str]:
+    """The same, and as many of a key that pushes one tool where it nearly fits; and that tool.
+
+    It is the one that most often stands among the first five of a request that it is wrong for.
+    """
+    near = Counter(
+        tool
+        for each in seen
+        for tool, _ in each.ranking[:5]
+        if tool not in relevant[each.decision].relevant
+    )
+    pushed = near.most_common(1)[0][0]
+    chances = [each for each in seen if pushed in dict(each.ranking[:10])]
     poison = [
-        replace(each, decision=f"poison-{n}", session=f"poison-{n}", by="poison", tool=pushed)
-        for n, each in enumerate(seen)
+        replace(rng.choice(chances), decision=f"bad-{n}", session=f"bad-{n}", by="bad", tool=pushed)
+        for n in range(len(seen))
     ]
     return seen + poison, pushed
 
@@ -154,10 +167,11 @@ def measure(data: DataSet, split: str, index: str) -> dict[str, Any]:
     with Crib.open(index) as crib, tempfile.TemporaryDirectory() as folder:
         crib.index_tools(data.tools)
         seen = observed(crib, past, folder, rng)
-        poisoned, pushed = with_poison(seen, rng)
+        asked = {query.id: query for query in past}
+        poisoned, pushed = with_poison(seen, asked, rng)
         conditions = {
             "clean": seen,
-            "wrong": with_wrong(seen, {query.id: query for query in past}, rng),
+            "wrong": with_wrong(seen, asked, rng),
             "poison": poisoned,
         }
         before = ask(crib, now, pushed)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.http.conftest import TOOLS, open_service
-
 POST = {"name": "post", "server": "chat", "description": "Post a message in a channel."}
 NOTE = {"name": "note", "server": "chat", "description": "Write a note about the team."}
 
 
 @pytest.fixture(scope="module")
-def teaching():
-    with open_service(learning={"enabled": True}) as service:
+def teaching(start):
+    with start(learning=True) as service:
         yield service
 
 
@@ -22,9 +20,9 @@ def namespace(teaching):
 
 
 @pytest.fixture
-def client(teaching, namespace):
+def client(teaching, namespace, tools):
     with teaching.client(namespace) as client:
-        client.post("/v1/tools", json={"tools": [*TOOLS, POST, NOTE]})
+        client.post("/v1/tools", json={"tools": [*tools, POST, NOTE]})
         for session in "abc":
             turn = {"text": f"tell the team {session}", "metadata": {"session": session}}
             decision = client.post("/v1/route", json=turn).json()["id"]

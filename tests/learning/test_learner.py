@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from tests.router.conftest import free_of_models
@@ -151,8 +153,11 @@ def test_a_log_with_words_teaches_once(crib, tmp_path, settings):
         teach(logging)
     learner = crib.turns.learner
     # A log knows no sessions: what is asked on one day is one.
-    days = (f"2026-11-0{number // 2 + 1}T10:00:00+00:00" for number in range(6))
-    records = [{**record, "at": day} for record, day in zip(log.read(), days, strict=True)]
+    now = datetime.now(UTC)
+    records = [
+        {**record, "at": (now - timedelta(days=3 - number // 2)).isoformat()}
+        for number, record in enumerate(log.read())
+    ]
     told = learner.read_log(records)
     assert (told.added, told.known) == (3, 0)
     assert learner.read_log(records).known == 3

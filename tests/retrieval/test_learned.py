@@ -13,7 +13,9 @@ EAST, NORTH = np.eye(2, dtype=np.float32)
 
 
 def learned(**tools):
-    points = {int(name[1:]): (strength, np.stack(rows)) for name, (strength, *rows) in tools.items()}
+    points = {
+        int(name[1:]): (strength, np.stack(rows)) for name, (strength, *rows) in tools.items()
+    }
     return LearnedTools.of(points)
 
 
@@ -46,4 +48,4 @@ def test_scores_stay_scores(tools):
     known = LearnedTools.of({n: (s, towards(a)[np.newaxis]) for n, (_, s, a) in enumerate(tools)})
     scores = {n: score for n, (score, _, _) in enumerate(tools)}
     lifts = known.lifts(scores, EAST)
-    assert all(0 <= lift and scores[n] + lift <= 1 for n, lift in lifts.items())
+    assert all(lift >= 0 and scores[n] + lift <= 1 for n, lift in lifts.items())

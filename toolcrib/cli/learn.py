@@ -67,8 +67,8 @@ def learn(
         if from_ is not None:
             told = learner.read_log(logged_records(context, from_)[1])
             text = (
-                f"{count_of(told.added, 'new observation')}; {told.known} known, {told.without_text} "
-                f"without the user's words, {told.without_tool} of tools that are gone"
+                f"{count_of(told.added, 'new observation')}; {told.known} known before, "
+                f"{told.without_text} without the user's words, {told.without_tool} of no tool here"
             )
             print_either(as_json(told), text, json=json)
         elif undo is not None:
@@ -82,7 +82,9 @@ def learn(
             found = learner.learn() if replay else learner.status()
             print_json(as_json(found)) if json else _print(found)
         if not learner.collects:
-            notes.print("learning.enabled is off: no answer is re-ordered, and nothing more learned")
+            notes.print(
+                "learning.enabled is off: no answer is re-ordered, and nothing more learned"
+            )
 
 
 @contextmanager
