@@ -31,7 +31,7 @@ from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.gate_measures import gate_measures
 from toolcrib.evaluation.loaders import load
 from toolcrib.evaluation.significance import randomisation_tests
-from toolcrib.learning.learner import Learner
+from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.lessons import make_lessons
 from toolcrib.learning.observations import Observation, ObservationTable
 from toolcrib.retrieval.learned import LearnedTools
@@ -46,11 +46,11 @@ SEED = 0
 RESULTS = Path(__file__).resolve().parent / "results" / "learning.json"
 
 
-def learner(crib: Crib, folder: str, name: str) -> tuple[Learner, ObservationTable]:
+def learner(crib: Crib, folder: str, name: str) -> tuple[UsageLearner, ObservationTable]:
     """A learner over the crib's tools, which keeps what it learns in a file of its own."""
     db = SqliteRecordsDb(Path(folder) / f"{name}.db", synchronous="NORMAL")
     table = ObservationTable(lambda: db, name, owns=True)
-    return Learner(crib.tools, table, collects=True, text=False), table
+    return UsageLearner(crib.tools, table, collects=True, text=False), table
 
 
 def observed(

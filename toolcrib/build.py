@@ -15,7 +15,7 @@ from toolcrib.errors import EncoderError, SettingsError, StoreError
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
-from toolcrib.learning.learner import Learner
+from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.observations import ObservationTable
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.settings import Settings
@@ -122,14 +122,14 @@ def make_parts(
 
 def make_learner(
     tools: ToolIndex, open_db: Callable[[], RecordsDb], namespace: str, *, owns: bool = True
-) -> Learner:
+) -> UsageLearner:
     """What use teaches of an index; what it taught already re-orders answers from now on.
 
     Raises:
         StoreError: the records cannot be read.
     """
     settings = tools.settings
-    learner = Learner(
+    learner = UsageLearner(
         tools,
         ObservationTable(open_db, namespace, owns=owns),
         collects=settings.learning.enabled,

@@ -23,7 +23,7 @@ from toolcrib.errors import (
     UnknownDecisionError,
 )
 from toolcrib.knowledge_base import KnowledgeBase
-from toolcrib.learning.learner import Learner
+from toolcrib.learning.learner import UsageLearner
 from toolcrib.records import Context, Decision, KnowledgeResult, Scope, ToolHit, Turn
 from toolcrib.records.validation import in_words
 from toolcrib.retrieval.legs import has_words
@@ -74,7 +74,7 @@ class TurnRouter:
         *,
         clock: Clock | None = None,
         log: DecisionLog | None = None,
-        learner: Learner | None = None,
+        learner: UsageLearner | None = None,
     ) -> None:
         self.learner = learner
         self._tools = tools
@@ -198,7 +198,7 @@ class TurnRouter:
         text = self._settings.telemetry.text
         self._log.write(feedback_record(decision_id, given, text=text, at=time.time()))
 
-    def _learn(self, learner: Learner, decision_id: str, tool: str) -> None:
+    def _learn(self, learner: UsageLearner, decision_id: str, tool: str) -> None:
         """What cannot be learned is lost; whoever reports an outcome need not know."""
         try:
             learner.succeeded(decision_id, tool)

@@ -26,7 +26,7 @@ from toolcrib.cli.output import (
     print_table,
     table_of,
 )
-from toolcrib.learning.learner import Learner
+from toolcrib.learning.learner import UsageLearner
 from toolcrib.records.codec import as_json
 from toolcrib.records.learning import LearningStatus, ServerReplay, Undone
 from toolcrib.settings import load_settings
@@ -88,7 +88,7 @@ def learn(
 
 
 @contextmanager
-def _learner(context: typer.Context, store: str | None, *, writes: bool) -> Generator[Learner]:
+def _learner(context: typer.Context, store: str | None, *, writes: bool) -> Generator[UsageLearner]:
     """What was learned of the tools of a store, also where the settings do not use it."""
     from toolcrib import build
 

@@ -24,7 +24,7 @@ from toolcrib.store.filters import from_scope
 from toolcrib.store.records_db.base import DbRow
 from toolcrib.tool_index import ToolIndex
 
-__all__ = ["Learner"]
+__all__ = ["UsageLearner"]
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class _Request:
     by: str
 
 
-class Learner:
+class UsageLearner:
     """What use teaches of the tools of an index. Safe for several threads.
 
     `table` keeps it, apart from the specifications. `text`: also keep the requests' words.

@@ -11,7 +11,7 @@ from toolcrib.crib import Crib
 from toolcrib.errors import ForbiddenError, QueryError
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routing import Body, Endpoint, answer, documented
-from toolcrib.learning.learner import Learner
+from toolcrib.learning.learner import UsageLearner
 from toolcrib.records import Scope
 from toolcrib.records.learning import LearningStatus, Undone
 
@@ -67,7 +67,7 @@ def _require_all(context: RequestContext) -> None:
         raise ForbiddenError("what was learned tells of all tools, and this key sees some only")
 
 
-def _learner(crib: Crib) -> Learner:
+def _learner(crib: Crib) -> UsageLearner:
     if crib.turns.learner is None:
         raise QueryError("nothing is learned here: learning.enabled is off")
     return crib.turns.learner
