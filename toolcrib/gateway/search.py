@@ -212,11 +212,19 @@ class GatewaySearch(ToolcribSearchTransform):
         except StoreError as error:
             return failure(f"The search does not work at the moment: {error}.")
         budget = self._budgets.begin(key := conversation_key(ctx), query)
-        self._tools.crib.turns.asked(budget.id, query, scope=scope, session=key)
+        self._remember(budget.id, query, key)
         entries = [self._tools.catalog.get(hit.id) for hit in result.tools]
         here = [each for each in entries if each is not None and each.name in visible]
         notes = {"missing": self._pool.missing(scope), "instructions": self._untold(key, here)}
         return found(result, [self._defined(each) for each in here], **notes)
+
+    def _remember(self, decision_id: str, query: str, key: str) -> None:
+        """Have the search in mind until a call for it succeeds, where use teaches."""
+        token = get_access_token()
+        # Without one of its own, a conversation is all that is asked on a day.
+        session = key if key.startswith("session ") else None
+        by = None if token is None else token.client_id
+        self._tools.crib.turns.asked(decision_id, query, scope=self.scope(), session=session, by=by)
 
     def _defined(self, entry: CatalogEntry) -> dict[str, Any]:
         spec, note = entry.spec, self._pool.note(entry.spec.server)
