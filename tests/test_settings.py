@@ -85,6 +85,36 @@ def test_what_cannot_be_is_an_error_that_says_where(empty_folder, text, reason):
 
 
 @pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "knowledge: {map: [{domain: api, intent: integrat, collections: [barn]}]}",
+            "knowledge.map speaks of the intent 'integrat', which no turn can have; did you mean",
+        ),
+        (
+            "collections: [{name: barn, answers: [[zzz, ask]]}]",
+            "the collection 'barn' speaks of the domain 'zzz', which no turn can have; known are ",
+        ),
+    ],
+)
+def test_a_map_that_speaks_of_labels_that_there_are_not_is_an_error(empty_folder, text, reason):
+    (empty_folder / "toolcrib.yaml").write_text(text)
+    with pytest.raises(SettingsError, match=re.escape(reason)):
+        load_settings()
+
+
+def test_a_map_may_speak_of_labels_and_of_intents_of_the_settings_own_cues(empty_folder):
+    (empty_folder / "cues.yaml").write_text(
+        "{intents: {mow: {leads: [mow], need: act}}, domains: {garden: [lawn]}}"
+    )
+    (empty_folder / "toolcrib.yaml").write_text(
+        "context: {detector: heuristic, cues: cues.yaml}\n"
+        "knowledge: {map: [{domain: garden, intent: mow, collections: [a]}]}\n"
+    )
+    assert load_settings().knowledge.map[0].domain == "garden"
+
+
+@pytest.mark.parametrize(
     ("variable", "meant"),
     [
         ("TOOLCRIB_STOR", "TOOLCRIB_STORE"),

@@ -90,6 +90,9 @@ def open_parts(
         tools = ToolIndex(store, dense, settings, reranker=second)
         tools.claim(rebuild=rebuild, progress=progress)
         knowledge = KnowledgeBase(passages, dense, settings, rebuild=rebuild)
+        # No error: whoever opens it may be about to put in what is missing.
+        for what in (*tools.misnamed(), *(knowledge.misnamed() if knowledge.exists else ())):
+            logger.warning("%s", what)
         learner = None
         if settings.learning.enabled:
             learner = make_learner(tools, lambda: open_records_db(location, settings), DEFAULT)

@@ -187,17 +187,19 @@ class Crib:
     def find_tools(
         self, query: str, k: int | Literal["auto"] = 5, **options: Unpack[SearchKeywords]
     ) -> FindResult:
-        """The `k` tools that fit the query best, ranked; none when the gate finds none to fit.
+        """The `k` tools that fit the query best, ranked, with the gate's verdict on them.
 
         `options` are the fields of `SearchOptions`. `scope` is what the caller may use; `where`
         narrows further. Both hold inside every leg; only the scope decides over which tools word
         frequencies are counted. `explain` adds what each leg contributed and which words matched
-        nothing. Without `gate` the verdict is given, but nothing is withheld for it. With
-        `k="auto"` come as many tools as hold all that are needed with the probability
+        nothing. Tools of a probability below `least` are left out, but never the first. Without
+        `gate` comes the ranking as it is, whatever `gate` and `tools.least` say in the settings.
+        With `k="auto"` come as many tools as hold all that are needed with the probability
         `coverage`, if the query is like those that `calibrate` saw.
 
         Raises:
-            QueryError: an empty query, an impossible `k`, or an unknown field in `where`.
+            QueryError: an empty query, an impossible `k` or `least`, or an unknown field in
+                `where`.
             CalibrationError: `k="auto"` or the gate asks what no calibration tells.
             StoreError: the store does not answer.
         """
@@ -301,17 +303,18 @@ class Crib:
         self,
         turn: Turn | str,
         *,
-        k: int | None = None,
+        k: int | Literal["auto"] | None = None,
         budget_ms: float | None = None,
         shown: Sequence[str] = (),
     ) -> Decision:
         """Decide a turn: what kind it is, which tools and which passages it needs.
 
-        `k` tools and `budget_ms` milliseconds in place of the settings'. `shown` are ids of
-        tools that the conversation's earlier turns had, for an append-only order.
+        `k` tools, or `auto`, and `budget_ms` milliseconds in place of the settings'. `shown` are
+        ids of tools that the conversation's earlier turns had, for an append-only order.
 
         Raises:
             QueryError: an impossible `k`.
+            CalibrationError: `k="auto"` needs a calibration that is not there.
             StoreError: a store does not answer.
         """
         return self.turns.route(_turn(turn), k=k, budget_ms=budget_ms, shown=shown)

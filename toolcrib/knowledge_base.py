@@ -9,7 +9,12 @@ from pathlib import Path
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import IndexMismatchError, UnknownCollectionError, nearest
+from toolcrib.errors import (
+    IndexMismatchError,
+    UnknownCollectionError,
+    did_you_mean,
+    nearest,
+)
 from toolcrib.fingerprint import difference, passage_fingerprint
 from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft_passage, passage_layout
@@ -86,6 +91,15 @@ class KnowledgeBase:
             if each.name == name:
                 return each
         raise UnknownCollectionError(name, nearest(name, self.catalogue.names))
+
+    def misnamed(self) -> Iterator[str]:
+        """Collections that the settings name and that there are not, in words."""
+        named = [name for entry in self._settings.knowledge.map for name in entry.collections]
+        names = self.catalogue.names if named else ()
+        for name in dict.fromkeys(named):
+            if name not in names:
+                meant = did_you_mean(nearest(name, names))
+                yield f"knowledge.map names a collection {name!r}, which does not exist{meant}"
 
     def counted(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
         """The collections in reach by name, each with its number of passages."""

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -256,6 +256,22 @@ class Settings(BaseSettings):
     server: ServerSettings = ServerSettings()
     service: ServiceSettings = ServiceSettings()
     gateway: GatewaySettings = GatewaySettings()
+
+    @model_validator(mode="after")
+    def _maps_speak_of_labels(self) -> Self:
+        pairs = [("knowledge.map", (each.domain, each.intent)) for each in self.knowledge.map]
+        for each in self.collections:
+            pairs += [(f"the collection {each.name!r}", pair) for pair in each.answers]
+        if pairs:
+            # Only here, since labels are read from files.
+            from toolcrib.router.context.labels import map_labels, unknown_labels
+
+            labels = {field: Path(file) for field, file in self.context.labels.items()}
+            cues = Path(self.context.cues) if self.context.cues else None
+            wrong = [what for what, _ in unknown_labels(pairs, map_labels(labels, cues))]
+            if wrong:
+                raise SettingsError("; ".join(wrong))
+        return self
 
     @classmethod
     def settings_customise_sources(

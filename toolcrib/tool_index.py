@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from itertools import count, islice
 from typing import TYPE_CHECKING
@@ -115,7 +116,10 @@ class ToolIndex:
 
     def find(self, query: str, options: SearchOptions | None = None) -> FindResult:
         """The tools that fit a query, best first, as `Crib.find_tools`."""
-        return self._retriever.find(query, options or SearchOptions())
+        given, own = options or SearchOptions(), self.settings.tools
+        least = own.least if given.least is None and given.gate else given.least
+        coverage = own.coverage if given.coverage is None else given.coverage
+        return self._retriever.find(query, replace(given, least=least, coverage=coverage))
 
     def get(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
         """The specification with this id; what a scope does not allow is as unknown as the rest.
@@ -147,6 +151,17 @@ class ToolIndex:
         allowed = all_of(from_scope(scope), where)
         for record in self.store.scroll(allowed, ("spec",), after=first):
             yield read_tool(record.payload)
+
+    def misnamed(self) -> Iterator[str]:
+        """The general tool, where the settings name one that tools are there without, in words."""
+        general = self.settings.gate.fallback
+        if general is None or next(iter(self.store.scroll(fields=("id",))), None) is None:
+            return
+        try:
+            if not self.get(general).enabled:
+                yield f"gate.fallback: the tool {general!r} is disabled"
+        except UnknownToolError as error:
+            yield f"gate.fallback: {error}"
 
     def facets(self, *, scope: Scope | None = None) -> Facets:
         """How many tools there are in reach, by server, category, tag and sensitivity."""

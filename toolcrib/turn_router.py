@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
@@ -106,7 +106,7 @@ class TurnRouter:
         self,
         turn: Turn,
         *,
-        k: int | None = None,
+        k: int | Literal["auto"] | None = None,
         budget_ms: float | None = None,
         shown: Sequence[str] = (),
         by: str | None = None,
@@ -289,7 +289,7 @@ class TurnRouter:
             limits=settings.limits,
             clock=self._clock,
             knowledge=self._knowledge_router(detector),
-            gate_decides=settings.gate.is_explicit,
+            gate_decides=settings.gate.decides,
             costs=self._made[1].costs if self._made else Costs(),
         )
 

@@ -18,6 +18,7 @@ from toolcrib import Crib, Settings
 QUERIES = str(ROOT / "data" / "queries.jsonl")
 GOOD = "Merge pull request 12 of the website repository"
 STRICT = {"TOOLCRIB_GATE__THRESHOLD": "0.999"}
+WITHHELD = {**STRICT, "TOOLCRIB_GATE__WITHHOLD": "true"}
 
 
 @dataclass(frozen=True)
@@ -161,22 +162,41 @@ class TestSearching:
     """`search` with a calibration."""
 
     def test_auto_takes_as_many_as_the_coverage_needs(self, story: Story) -> None:
-        options = ("search", GOOD, "-k", "auto", "--no-gate", "--coverage")
-        some, certain = (story.shell.json(*options, share) for share in ("0.7", "1"))
+        options = ("search", GOOD, "-k", "auto", "--no-gate")
+        some = story.shell.json(*options, TOOLCRIB_TOOLS__COVERAGE="0.7")
+        certain = story.shell.json(*options, "--coverage", "1")
         assert 1 <= len(some["tools"]) <= len(certain["tools"]) == 50
         assert "coverage" not in some["degraded"]
         assert "coverage" in certain["degraded"]
 
-    def test_the_gate_withholds_or_lets_through(self, story: Story) -> None:
-        answer = story.shell.json("search", GOOD, **STRICT)
-        assert (answer["tools"], answer["verdict"], answer["fallback"]) == ([], "abstain", False)
-        assert "is below the threshold 1.00 (as set)" in answer["reason"]
-        open_gate = story.shell.json("search", GOOD, "--no-gate", **STRICT)
-        assert (len(open_gate["tools"]), open_gate["verdict"]) == (5, "abstain")
+    def test_the_gate_marks_or_withholds(self, story: Story) -> None:
+        marked = story.shell.json("search", GOOD, **STRICT)
+        assert (len(marked["tools"]), marked["verdict"], marked["fallback"]) == (
+            5,
+            "abstain",
+            False,
+        )
+        assert "is below the threshold 1.00 (as set)" in marked["reason"]
+        withheld = story.shell.json("search", GOOD, **WITHHELD)
+        assert (withheld["tools"], withheld["verdict"]) == ([], "abstain")
+        open_gate = story.shell.json("search", GOOD, "--no-gate", **WITHHELD)
+        assert open_gate["tools"] == marked["tools"]
 
-    def test_people_are_told_why_nothing_fits(self, story: Story) -> None:
-        done = story.shell("search", GOOD, COLUMNS="200", **STRICT)
-        assert done.stderr.startswith("nothing fits: confidence 0.")
+    def test_tools_that_are_hardly_right_are_left_out(self, story: Story) -> None:
+        likely = [tool["probability"] for tool in story.after["tools"]]
+        for options, given in ((("--least", "1"), {}), ((), {"TOOLCRIB_TOOLS__LEAST": "1"})):
+            found = story.shell.json("search", GOOD, *options, **given)["tools"]
+            assert [tool["probability"] for tool in found] == likely[:1]
+
+    def test_people_are_told_why_nothing_may_fit(self, story: Story) -> None:
+        for given, start in ((STRICT, "perhaps nothing fits"), (WITHHELD, "nothing fits")):
+            told = story.shell("search", GOOD, COLUMNS="200", **given).stderr
+            assert told.startswith(f"{start}: confidence 0.")
+        general = story.after["tools"][1]["id"]
+        more = {"TOOLCRIB_GATE__FALLBACK": general, "TOOLCRIB_CONTEXT__DETECTOR": "heuristic"}
+        told = story.shell("route", GOOD, COLUMNS="200", **STRICT, **more).stderr
+        assert told.startswith("perhaps nothing fits: ")
+        assert f"; {general} is the general tool" in told
 
 
 class TestWrongUsage:

@@ -31,7 +31,7 @@ class Judging:
         told = judged(lambda crib: crib.find_tools(query, 3, gate=gate))
         assert 0 <= told["confidence"] <= 1
         assert all(0 <= hit["probability"] <= 1 for hit in told["tools"])
-        assert bool(told["tools"]) == (not gate or told["verdict"] == "accept")
+        assert len(told["tools"]) == 3
 
     @pytest.mark.parametrize("coverage", [0, 0.5, 0.9, 0.99, 1])
     def test_as_many_tools_come_as_are_needed(self, judged, coverage):
@@ -46,6 +46,15 @@ class Judging:
         assert raised.kind is QueryError
         judged(lambda crib: crib.find_tools("mail", 2, coverage=coverage))
 
-    def test_turns_are_judged_alike(self, judged):
-        told = judged(lambda crib: crib.route("send a mail to Ana"), but=lasting)
+    @pytest.mark.parametrize("least", [0, 0.2, 1])
+    def test_what_is_hardly_right_is_left_out_alike(self, judged, least):
+        told = judged(lambda crib: crib.find_tools("send a mail", least=least))
+        assert all(hit["probability"] >= least for hit in told["tools"][1:])
+
+    def test_a_least_that_is_no_probability_is_told_alike(self, judged):
+        assert judged.fails(lambda crib: crib.find_tools("mail", least=7)).kind is QueryError
+
+    @pytest.mark.parametrize("k", [None, 2, "auto"])
+    def test_turns_are_judged_alike(self, judged, k):
+        told = judged(lambda crib: crib.route("send a mail to Ana", k=k), but=lasting)
         assert told["tools"]["confidence"] is not None

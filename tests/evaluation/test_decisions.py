@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -365,11 +366,20 @@ def test_when_nobody_says_anything_a_call_of_the_first_tool_does(calls, right):
     assert tools_right(logged(None, *calls, tools=found(SEND, READ))) is right
 
 
+def by_rule(rule, tools):
+    return replace(tools, tools=tuple(replace(hit, legs={rule: 1.0}) for hit in tools.tools))
+
+
+GENERAL = by_rule("fallback", found("web/search"))
+KEPT = by_rule("always_active", found("web/search"))
+
+
 @pytest.mark.parametrize(
     "tools",
     [
         found(verdict="abstain"),
-        found("web/search", verdict="fallback", fallback=True),
+        replace(GENERAL, verdict="fallback", fallback=True),
+        replace(KEPT, verdict="abstain"),
     ],
 )
 def test_of_tools_that_were_withheld_only_that_none_is_right_is_known(tools):
@@ -379,8 +389,10 @@ def test_of_tools_that_were_withheld_only_that_none_is_right_is_known(tools):
     assert tools_right(logged({"tools": []}, tools=tools)) is False
 
 
-def test_a_ranking_that_was_let_through_whatever_its_verdict_is_judged():
+@pytest.mark.parametrize("more", [(), GENERAL.tools])
+def test_a_ranking_that_was_let_through_whatever_its_verdict_is_judged(more):
     let_through = found(SEND, verdict="abstain")
+    let_through = replace(let_through, tools=(*let_through.tools, *more))
     assert tools_right(logged({"tools": [SEND]}, tools=let_through)) is True
     assert tools_right(logged(WORKED, tools=let_through)) is None
 

@@ -14,9 +14,13 @@ from fastmcp.tools import Tool
 from toolcrib import Crib, Settings
 from toolcrib.integrations import fastmcp as integration
 from toolcrib.integrations.fastmcp import ToolcribSearchTransform
+from toolcrib.integrations.fastmcp import found as answered
+from toolcrib.records import FindResult, ToolHit, ToolSpec
 from toolcrib.settings import EncoderSettings
 
 PLAIN = Settings(encoder=EncoderSettings(dense="deterministic"))
+MAIL = ToolHit(1, 0.5, ToolSpec(name="send_mail"))
+GENERAL = ToolHit(2, 0.0, ToolSpec(name="web_search"), {"fallback": 1.0})
 
 
 def server() -> FastMCP:
@@ -107,9 +111,23 @@ async def test_that_nothing_fits_is_said_in_so_many_words():
         answer = await found(client, "who won the battle of Hastings in 1066")
     transform.close()
 
-    assert (answer["tools"], answer["verdict"]) == ([], "abstain")
+    assert (answer["tools"] != [], answer["verdict"]) == (True, "abstain")
     assert answer["confidence"] < 0.2
-    assert answer["note"].startswith("No tool here fits.")
+    assert answer["note"].startswith("Perhaps none of these fits: confidence 0.")
+
+
+@pytest.mark.parametrize(
+    ("hits", "note"),
+    [
+        ([], "No tool here fits."),
+        ([MAIL, GENERAL], "Perhaps none of these fits: a guess. "),
+    ],
+)
+def test_a_general_tool_is_said_to_be_one_and_no_tools_are_no_next_best(hits, note):
+    result = FindResult("x", tuple(hits), {}, verdict="fallback", reason="a guess")
+    answer = answered(result, [{"name": hit.name} for hit in hits]).structured_content
+    assert answer["note"].startswith(note)
+    assert ("general" in answer["note"]) is bool(hits)
 
 
 async def test_an_unknown_name_is_answered_with_those_like_it(office):

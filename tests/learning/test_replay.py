@@ -39,13 +39,12 @@ def test_what_makes_answers_worse_stays_in_shadow():
     wrong = [asked("a/x", f"w{n}", ranking=ranking) for n in range(3)]
     right = [asked("b/z", f"s{n}", ranking=ranking) for n in range(9)]
     found = replayed(*wrong, *right)
-    assert found["b"].verdict == "live"
     assert found["a"].after < found["a"].before
     assert found["a"].verdict == "shadow"
 
 
-def test_a_key_has_at_most_half_a_say():
+def test_every_key_counts_once():
     # Called as often as there are others, by one key, for what is another tool's.
     eve = [asked("b/z", f"e{n}", by="eve") for n in range(40)]
     others = [asked("a/y", f"s{n}", by=f"key-{n}") for n in range(5)]
-    assert replayed(*eve, *others)["b"].before == pytest.approx((0.5 + 1) / 2)
+    assert replayed(*eve, *others)["b"].before == pytest.approx((0.5 + 5) / 6)

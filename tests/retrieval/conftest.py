@@ -44,9 +44,11 @@ def open_crib(indexed: Store) -> Open:
         judge: Callable[..., Calibration] | None = None,
         *,
         gate: dict[str, Any] | None = None,
+        tools: dict[str, Any] | None = None,
         **fields: Any,
     ) -> Crib:
-        chosen = Settings.model_validate(MODEL_FREE.model_dump() | {"gate": gate or {}})
+        given = {"gate": gate or {}, "tools": tools or {}}
+        chosen = Settings.model_validate(MODEL_FREE.model_dump() | given)
         crib = Crib.over(indexed, make_dense(chosen), chosen)
         if judge is not None:
             crib.tools.use_calibration(judge(crib.tools.calibration_fingerprint(), **fields))

@@ -1,4 +1,4 @@
-"""Gate: one threshold, stated in three ways, and what an answer says and withholds by it."""
+"""Gate: one threshold, stated in three ways, and what an answer says by it, or withholds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.retrieval.calibrations import CURVE, EASY, calibration, flat
 from tests.retrieval.conftest import GENERAL, TOOLS, Open
 from toolcrib import Crib, Equals, FindResult, Scope, ToolSpec
-from toolcrib.errors import CalibrationError, SettingsError
+from toolcrib.errors import CalibrationError, QueryError, SettingsError
 from toolcrib.records import ToolHit
 from toolcrib.records.codec import as_json
 from toolcrib.retrieval.gate import (
@@ -206,12 +206,18 @@ class TestConfidence:
         assert told["reason"] == "confidence 0.75 reaches the threshold 0.50 (as calibrated)"
 
 
-class TestAbstaining:
-    """What does not fit is withheld, with the reason."""
+WITHHELD: dict[str, Any] = {"withhold": True}
 
-    def test_nothing_comes_back_but_the_reason(self, open_crib: Open) -> None:
-        found = open_crib(flat, probability=0.25).find_tools(QUERY)
-        assert found.tools == ()
+
+class TestAbstaining:
+    """What may not fit is marked; where the settings say so, it is withheld."""
+
+    @pytest.mark.parametrize(("gate", "tools"), [({}, 5), (WITHHELD, 0)])
+    def test_the_verdict_comes_with_the_reason_and_with_the_tools_unless_they_are_withheld(
+        self, open_crib: Open, gate: dict[str, Any], tools: int
+    ) -> None:
+        found = open_crib(flat, gate=gate, probability=0.25).find_tools(QUERY)
+        assert len(found.tools) == tools
         assert said(found) == (
             pytest.approx(0.25),
             "abstain",
@@ -220,21 +226,21 @@ class TestAbstaining:
             False,
         )
 
-    def test_without_the_gate_the_verdict_is_given_and_nothing_is_withheld(
+    def test_without_the_gate_comes_the_ranking_as_it_is_with_the_same_verdict(
         self, open_crib: Open
     ) -> None:
-        crib = open_crib(flat, probability=0.25)
+        crib = open_crib(flat, gate=WITHHELD, probability=0.25)
         found = crib.find_tools(QUERY, gate=False)
         assert len(found.tools) == 5
         assert said(found) == said(crib.find_tools(QUERY))
 
-    def test_a_gate_that_is_switched_off_withholds_nothing(self, open_crib: Open) -> None:
-        crib = open_crib(flat, gate={"enabled": False}, probability=0.25)
-        found = crib.find_tools(QUERY)
-        assert (len(found.tools), found.verdict) == (5, "abstain")
+    def test_a_gate_that_is_switched_off_adds_the_verdict_alone(self, open_crib: Open) -> None:
+        gate = {**WITHHELD, "fallback": GENERAL, "enabled": False}
+        found = open_crib(flat, gate=gate, probability=0.25).find_tools("send_mail now", k=1)
+        assert (len(found.tools), found.fallback) == (1, False)
 
     def test_a_tool_that_is_called_by_its_name_is_never_withheld(self, open_crib: Open) -> None:
-        found = open_crib(flat, probability=0.25).find_tools("track_parcel")
+        found = open_crib(flat, gate=WITHHELD, probability=0.25).find_tools("track_parcel")
         assert ids(found)[0] == "post/track_parcel"
         assert (found.verdict, found.reason) == ("accept", "called by its name")
 
@@ -257,14 +263,19 @@ class TestThresholds:
 
 
 class TestFallback:
-    """The general tool in place of what does not fit, where the caller may use it."""
+    """The general tool behind what may not fit, where the caller may use it."""
 
     GATE: dict[str, Any] = {"fallback": GENERAL}  # noqa: RUF012
 
-    def test_it_comes_alone_and_is_called_what_it_is(self, open_crib: Open) -> None:
-        found = open_crib(flat, gate=self.GATE, probability=0.25).find_tools(QUERY)
-        assert ids(found) == [GENERAL]
-        assert found.tools[0].rank == 1
+    @pytest.mark.parametrize(("gate", "others"), [({}, 2), (WITHHELD, 0)])
+    def test_it_comes_last_or_alone_and_is_called_what_it_is(
+        self, open_crib: Open, gate: dict[str, Any], others: int
+    ) -> None:
+        crib = open_crib(flat, gate={**self.GATE, **gate}, probability=0.25)
+        found = crib.find_tools(QUERY, k=2)
+        assert (len(found.tools), ids(found)[-1]) == (others + 1, GENERAL)
+        last = found.tools[-1]
+        assert (last.rank, last.rule, last.probability) == (others + 1, "fallback", None)
         assert said(found) == (
             pytest.approx(0.25),
             "fallback",
@@ -273,11 +284,18 @@ class TestFallback:
             True,
         )
 
+    def test_one_that_was_found_keeps_its_place_and_is_marked_there(self, open_crib: Open) -> None:
+        crib = open_crib(flat, gate=self.GATE, probability=0.25)
+        found = crib.find_tools("look up on the web", k=3)
+        assert (len(found.tools), found.tools[0].id, found.fallback) == (3, GENERAL, True)
+        assert [hit.rule for hit in found.tools] == ["fallback", None, None]
+
     def test_a_tool_that_is_switched_off_is_no_fallback(self, own_crib: Open) -> None:
         crib = own_crib(flat, probability=0.25)
-        assert ids(crib.find_tools(QUERY)) == [GENERAL]
+        assert crib.find_tools(QUERY).verdict == "fallback"
         crib.index_tools(TOOLS[-1].model_copy(update={"enabled": False}))
-        assert (crib.find_tools(QUERY).tools, crib.find_tools(QUERY).verdict) == ((), "abstain")
+        found = crib.find_tools(QUERY)
+        assert (GENERAL in ids(found), found.verdict) == (False, "abstain")
 
     @pytest.mark.parametrize(
         "scope",
@@ -292,7 +310,7 @@ class TestFallback:
         crib = own_crib(flat, probability=0.25)
         crib.index_tools(TOOLS[-1].model_copy(update={"safety_tags": ("open_world",)}))
         found = crib.find_tools(QUERY, scope=scope)
-        assert (found.tools, found.verdict, found.fallback) == ((), "abstain", False)
+        assert (GENERAL in ids(found), found.verdict, found.fallback) == (False, "abstain", False)
         assert crib.find_tools(QUERY, scope=scope, gate=False).verdict == "abstain"
 
     def test_where_nothing_is_found_at_all_it_comes_as_well(self, open_crib: Open) -> None:
@@ -329,6 +347,40 @@ class TestScope:
         assert answers(None) != all_before
 
 
+class TestLeast:
+    """Tools that are hardly right are left out, where somebody says from when on."""
+
+    @pytest.mark.parametrize("k", [1, 5])
+    def test_what_is_below_is_left_out_but_never_the_first(self, open_crib: Open, k: int) -> None:
+        crib = open_crib(calibration)
+        likely = [hit.probability or 0 for hit in crib.find_tools(QUERY, k).tools]
+        for least in (0.0, *likely, 1.0):
+            found = crib.find_tools(QUERY, k, least=least)
+            assert len(found.tools) == max(1, sum(each >= least for each in likely))
+
+    def test_one_that_is_called_by_its_name_stays(self, open_crib: Open) -> None:
+        found = open_crib(flat, probability=0.25).find_tools("send_mail track_parcel", least=0.9)
+        assert {"mail/send_mail", "post/track_parcel"} == set(ids(found))
+
+    def test_the_settings_say_it_for_all_searches_but_those_that_say_otherwise(
+        self, open_crib: Open
+    ) -> None:
+        crib = open_crib(flat, tools={"least": 0.5}, probability=0.25)
+        counts = [
+            len(crib.find_tools(QUERY, **options).tools)
+            for options in ({}, {"least": 0.0}, {"gate": False}, {"gate": False, "least": 0.5})
+        ]
+        assert counts == [1, 5, 5, 1]
+
+    def test_where_nothing_is_calibrated_nothing_is_left_out(self, open_crib: Open) -> None:
+        assert len(open_crib().find_tools(QUERY, least=1.0).tools) == 5
+
+    @pytest.mark.parametrize("least", [-0.1, 1.1, float("nan")])
+    def test_it_is_a_probability(self, open_crib: Open, least: float) -> None:
+        with pytest.raises(QueryError, match=r"^least is "):
+            open_crib().find_tools(QUERY, least=least)
+
+
 class TestSets:
     """`k="auto"`: as few tools as hold all that are needed."""
 
@@ -344,6 +396,12 @@ class TestSets:
             expected = [h.id for h in whole.tools if (h.probability or 0) >= least]
             assert ids(found) == (expected or ids(whole)[:1])
             assert found.degraded == ()
+
+    def test_the_settings_say_the_coverage_where_a_search_does_not(self, open_crib: Open) -> None:
+        crib = open_crib(calibration, tools={"coverage": 0.5})
+        assert ids(crib.find_tools(QUERY, "auto")) == ids(
+            open_crib(calibration).find_tools(QUERY, "auto", coverage=0.5)
+        )
 
     def test_a_promise_that_cannot_be_kept_returns_all_and_says_so(self, open_crib: Open) -> None:
         found = open_crib(calibration).find_tools(QUERY, "auto", coverage=0.99, gate=False)

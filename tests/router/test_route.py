@@ -94,13 +94,36 @@ def test_without_any_probability_of_the_tools_they_are_given():
 
 
 @pytest.mark.parametrize("verdict", ["abstain", "fallback"])
-def test_where_the_gate_decides_what_it_held_back_is_no_tool(verdict):
-    held_back = replace(SURE_TOOLS, verdict=verdict)
-    evidence = RouteEvidence(DOING, held_back, NO_PASSAGES, gate_decides=True)
-    assert not evidence.has_tools
+def test_where_the_gate_decides_tools_that_it_doubts_are_not_enough_alone(verdict):
+    doubted = replace(SURE_TOOLS, verdict=verdict)
+    evidence = RouteEvidence(DOING, doubted, NO_PASSAGES, gate_decides=True)
     assert choose_route(evidence).kind == "general"
     assert choose_route(replace(evidence, tools=SURE_TOOLS)).kind == "tools"
     assert choose_route(replace(evidence, gate_decides=False)).kind == "tools"
+    some = replace(known("handbook"), fit=0.3)
+    assert choose_route(replace(evidence, knowledge=some)).kind == "both"
+    assert choose_route(replace(evidence, context=READING, knowledge=SURE_PASSAGES)).kind in (
+        "knowledge",
+        "both",
+    )
+
+
+@pytest.mark.parametrize("passages", [NO_PASSAGES, SURE_PASSAGES])
+def test_what_the_gate_withholds_is_no_tool(passages):
+    evidence = RouteEvidence(DOING, HELD_BACK, passages, gate_decides=True, withholds=True)
+    assert not evidence.has_tools
+    assert choose_route(evidence).kind == ("knowledge" if passages.passages else "general")
+    assert choose_route(replace(evidence, tools=SURE_TOOLS)).kind == "tools"
+
+
+@pytest.mark.parametrize("passages", [NO_PASSAGES, replace(NO_PASSAGES, reason="far away")])
+def test_a_general_route_says_how_sure_tools_and_collections_are(passages):
+    tools = replace(UNSURE_TOOLS, reason="confidence 0.02 is below the threshold 0.70 (as set)")
+    route = choose_route(RouteEvidence(DOING, tools, passages, gate_decides=True))
+    about = passages.reason or "the probability that any collection fits is 0.02"
+    assert route.reason.startswith(
+        f"neither the tools nor the collections fit: {tools.reason}; {about} (tools 0."
+    )
 
 
 def test_small_talk_goes_nowhere_whatever_was_found():

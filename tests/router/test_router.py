@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.retrieval.calibrations import flat
+from tests.retrieval.calibrations import calibration, flat
 from tests.router.conftest import COLLECTIONS, PASSAGES, TOOLS, CountingEncoder
 from toolcrib import Message, Scope, Turn
 from toolcrib.encoders.fake import DeterministicEncoder
-from toolcrib.errors import QueryError
+from toolcrib.errors import CalibrationError, QueryError
 from toolcrib.records.codec import as_json
 from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.router.route import WEIGHTS
@@ -52,7 +52,8 @@ def test_a_request_goes_to_tools_and_gets_no_passages(crib):
     assert (decision.tools.verdict, decision.knowledge.verdict) == ("accept", "abstain")
     assert ids(decision)[1] == "mail/send_mail"
     assert passages(decision) == []
-    assert decision.tools.reason == decision.knowledge.reason == decision.route.reason
+    assert decision.knowledge.reason == decision.route.reason
+    assert "toolcrib calibrate" in decision.tools.reason
 
 
 def test_a_question_goes_to_passages_and_gets_no_tools_but_the_active(crib):
@@ -114,7 +115,10 @@ def test_without_collections_nobody_says_that_they_do_not_fit(shelves):
     crib.tools.use_calibration(flat(crib.tools.calibration_fingerprint(), 0.05))
     decision = crib.route(MAIL)
     assert decision.route.kind == "general"
-    assert decision.route.reason.startswith("no tool fits, and there is no collection in reach")
+    assert decision.route.reason.startswith(
+        "no tool fits, and there is no collection in reach: "
+        "confidence 0.05 is below the threshold 0.90 (as set)"
+    )
     assert decision.route.confidence < 1
 
 
@@ -234,14 +238,54 @@ def test_limits_of_the_settings_hold(shelves):
     assert set(ids(crib.route(MAIL))) == {"post/send_parcel", "post/track_parcel"}
 
 
-def test_where_nothing_fits_the_general_tool_comes_behind_the_active(shelves):
-    crib = shelves.crib(gate={"fallback": "web/search", "threshold": 0.9})
+@pytest.mark.parametrize("withhold", [False, True])
+def test_where_nothing_fits_the_general_tool_comes_behind_the_others(shelves, withhold):
+    gate = {"fallback": "web/search", "threshold": 0.9, "withhold": withhold}
+    crib = shelves.crib(gate=gate, tools={"k": 1})
     crib.tools.use_calibration(flat(crib.tools.calibration_fingerprint(), 0.05))
     decision = crib.route(Turn(text=MAIL, scope=Scope(collections=frozenset())))
     assert decision.route.kind == "general"
-    assert ids(decision) == ["agent/think", "web/search"]
-    assert [hit.rank for hit in decision.tools.tools] == [1, 2]
+    found = [] if withhold else ["mail/send_mail"]
+    assert ids(decision) == ["agent/think", *found, "web/search"]
+    assert [hit.rank for hit in decision.tools.tools] == [*range(1, len(found) + 3)]
     assert (decision.tools.verdict, decision.tools.fallback) == ("fallback", True)
+    assert decision.tools.tools[-1].rule == "fallback"
+
+
+def test_tools_that_the_gate_doubts_come_with_its_verdict_where_the_route_asks_for_tools(shelves):
+    crib = shelves.crib(gate={"fallback": "web/search"}, tools={"k": 1})
+    judge = flat(crib.tools.calibration_fingerprint(), 0.45)
+    crib.tools.use_calibration(judge)
+    decision = crib.route(MAIL)
+    doubt = "confidence 0.45 is below the threshold 0.50 (as calibrated)"
+    assert decision.route.kind == "tools"
+    assert decision.route.reason.startswith(f"a tool must do this, and perhaps none fits: {doubt}")
+    assert ids(decision) == ["agent/think", "mail/send_mail", "web/search"]
+    assert (decision.tools.verdict, decision.tools.reason) == ("fallback", doubt)
+
+
+def test_no_route_goes_to_tools_that_are_withheld(shelves):
+    crib = shelves.crib(gate={"withhold": True})
+    crib.tools.use_calibration(flat(crib.tools.calibration_fingerprint(), 0.45))
+    decision = crib.route(Turn(text=MAIL, scope=Scope(collections=frozenset())))
+    assert (decision.route.kind, ids(decision)) == ("general", ["agent/think"])
+
+
+def test_as_many_tools_come_as_are_needed_and_none_that_is_hardly_right(shelves):
+    crib = shelves.crib(tools={"k": "auto", "coverage": 0.5})
+    crib.tools.use_calibration(calibration(crib.tools.calibration_fingerprint()))
+    one = crib.route(MAIL)
+    assert ids(one) == ["agent/think", "mail/send_mail"]
+    assert len(ids(crib.route(MAIL, k=3))) == 4
+    assert ids(shelves.crib(tools={"coverage": 0.5}).route(MAIL, k=2))
+    strict = shelves.crib(tools={"least": 1.0})
+    strict.tools.use_calibration(calibration(strict.tools.calibration_fingerprint()))
+    assert ids(strict.route(MAIL)) == ids(one)
+
+
+def test_without_a_calibration_no_turn_can_be_told_how_many_tools_it_needs(crib):
+    with pytest.raises(CalibrationError, match="toolcrib calibrate"):
+        crib.route(MAIL, k="auto")
 
 
 def test_what_a_loop_must_keep_to_is_said(shelves):

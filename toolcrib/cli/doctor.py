@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -34,13 +33,12 @@ from toolcrib.errors import (
     StoreUnavailableError,
     StoreWriteError,
     ToolcribError,
-    UnknownToolError,
     did_you_mean,
     nearest,
 )
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.labels import LabelSet, label_sets
+from toolcrib.router.context.labels import label_sets, map_labels, unknown_labels
 from toolcrib.settings import Settings, load_settings
 
 __all__ = ["Health", "doctor"]
@@ -209,7 +207,7 @@ def _check_knowledge(crib: Crib, health: Health) -> None:
 
 def _check_settings(crib: Crib, settings: Settings, health: Health) -> None:
     """What settings were accepted, and name something that is not there."""
-    tools, known, names = settings.tools, crib.knowledge.catalogue, crib.knowledge.catalogue.names
+    tools, known = settings.tools, crib.knowledge.catalogue
     servers = crib.facets().servers
     for name in sorted((tools.servers or frozenset[str]()) - servers.keys()):
         hint = did_you_mean(nearest(name, servers))
@@ -217,53 +215,27 @@ def _check_settings(crib: Crib, settings: Settings, health: Health) -> None:
             f"tools.servers allows {name!r}, of which the index holds no tool{hint}",
             f"index the tools of {name}, or correct tools.servers",
         )
-    _check_fallback(crib, settings, health)
-    for entry in settings.knowledge.map:
-        for name in entry.collections:
-            if name not in names:
-                health.problem(
-                    f"knowledge.map names a collection {name!r}, which does not exist"
-                    f"{did_you_mean(nearest(name, names))}",
-                    f"toolcrib index-docs PATH... --collection {name}, or correct knowledge.map",
-                )
+    for what in crib.tools.misnamed():
+        health.problem(what, "index that tool, or name another in gate.fallback")
+    for what in crib.knowledge.misnamed():
+        mend = "toolcrib index-docs PATH... --collection NAME, or correct knowledge.map"
+        health.problem(what, mend)
+    files = {name: Path(file) for name, file in settings.context.labels.items()}
+    cues = Path(settings.context.cues) if settings.context.cues else None
     try:
-        sets = label_sets({name: Path(file) for name, file in settings.context.labels.items()})
-        load_cues(Path(settings.context.cues) if settings.context.cues else None)
+        label_sets(files)
+        load_cues(cues)
+        labels = map_labels(files, cues)
     except ToolcribError as error:
         health.problem(str(error), "correct that file, or take it out of the settings (context)")
         return
-    pairs = [("knowledge.map", (each.domain, each.intent)) for each in settings.knowledge.map]
-    pairs += [(f"the collection {c.name!r}", pair) for c in known.collections for pair in c.answers]
-    for where, pair in dict.fromkeys(pairs):
-        _check_pair(where, pair, sets, health)
+    pairs = [(f"the collection {c.name!r}", pair) for c in known.collections for pair in c.answers]
+    for what, kind in unknown_labels(pairs, labels):
+        health.problem(what, f"correct its `answers`, or add to context.labels.{kind}")
     own = settings.context.labels or settings.context.cues
     if own and not crib.turns.has_fitted_labels():
         what = "the labels or cues of the settings are not fitted yet: first turns wait for that"
         health.problem(what, "toolcrib calibrate --labels")
-
-
-def _check_fallback(crib: Crib, settings: Settings, health: Health) -> None:
-    fallback, mend = settings.gate.fallback, "index that tool, or name another in gate.fallback"
-    try:
-        if fallback is not None and not crib.get_tool(fallback).enabled:
-            health.problem(f"gate.fallback: the tool {fallback!r} is disabled", mend)
-    except UnknownToolError as error:
-        health.problem(f"gate.fallback: {error}", mend)
-
-
-def _check_pair(
-    where: str, pair: tuple[str, str], sets: Mapping[str, LabelSet], health: Health
-) -> None:
-    """See that a rule's domain and intent are labels that a turn can have."""
-    for name, label in zip(("domain", "intent"), pair, strict=True):
-        labels = sets[name].labels
-        known = {*labels, *(alias for each in labels.values() for alias in each.aliases)}
-        if label not in known:
-            health.problem(
-                f"{where} speaks of the {name} {label!r}, which no turn can have"
-                f"{did_you_mean(nearest(label, known))}",
-                f"use one of {', '.join(labels)}, or add it to context.labels.{name}",
-            )
 
 
 MENDING: dict[type[ToolcribError], str] = {

@@ -20,6 +20,7 @@ from toolcrib.records import (
     FindResult,
     IndexReport,
     ToolHit,
+    ToolSelection,
     ToolSpec,
 )
 from toolcrib.records.codec import as_json
@@ -152,10 +153,7 @@ def print_result(result: FindResult, *, explain: bool) -> None:
     if "no-words" in result.degraded:
         err.print("[yellow]no words to search by[/]")
         return
-    if result.verdict != "accept":
-        word = "nothing may fit" if result.tools else "nothing fits"
-        word = "here is the general tool instead" if result.fallback else word
-        err.print(f"[yellow]{word}:[/] {escape(result.reason)}")
+    _print_doubt(result)
     if result.tools:
         print_table(_ranking(result.tools, explain=explain), headed=explain)
     parts = [f"[yellow]without: {', '.join(result.degraded)}[/]"] if result.degraded else []
@@ -166,6 +164,16 @@ def print_result(result: FindResult, *, explain: bool) -> None:
     shown = result.took_ms if explain else {"total": result.took_ms["total"]}
     parts.append(", ".join(f"{stage} {ms:.1f} ms" for stage, ms in shown.items()))
     notes.print(f"[dim]{' · '.join(parts)}[/]")
+
+
+def _print_doubt(found: ToolSelection) -> None:
+    """That the tools may not fit, and why, where the gate says so."""
+    if found.verdict == "accept":
+        return
+    doubt = "perhaps nothing fits" if found.tools else "nothing fits"
+    general = next((hit.id for hit in found.tools if hit.rule == "fallback"), None)
+    more = "" if general is None else f"; {general} is the general tool"
+    err.print(f"[yellow]{doubt}:[/] {escape(found.reason + more)}")
 
 
 def _ranking(hits: tuple[ToolHit, ...], *, explain: bool) -> Table:
@@ -236,6 +244,8 @@ def print_decision(decision: Decision) -> None:
     corrected = f" [dim](first guess: {route.corrected_from})[/]" if route.corrected_from else ""
     out.print(f"[bold]{route.kind}[/]{corrected}  [dim]{escape(route.reason)}[/]")
     out.print(_context(decision.context))
+    if route.kind in ("tools", "both", "general"):
+        _print_doubt(decision.tools)
     if decision.tools.tools:
         print_table(_chosen(decision.tools.tools))
     if decision.knowledge.passages:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_text
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 from pydantic import ValidationError
@@ -35,6 +35,30 @@ if TYPE_CHECKING:
 
 __all__ = ["route", "search"]
 
+Coverage: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        help="With -k auto: how surely all needed tools are there; default: tools.coverage.",
+    ),
+]
+Least: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        help="Leave out tools less likely than this, but the first; default: tools.least.",
+    ),
+]
+Gate: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--gate/--no-gate",
+        help="As the gate's settings say, or the ranking as it is, with its verdict.",
+    ),
+]
+
 
 def search(
     context: typer.Context,
@@ -42,13 +66,9 @@ def search(
     k: Annotated[
         str, typer.Option("-k", "--k", help="How many tools; auto: as many as --coverage needs.")
     ] = "5",
-    coverage: Annotated[
-        float,
-        typer.Option(min=0.0, max=1.0, help="With -k auto: how surely all needed tools are there."),
-    ] = 0.95,
-    gate: Annotated[
-        bool, typer.Option("--gate/--no-gate", help="Withhold what does not fit.")
-    ] = True,
+    coverage: Coverage = None,
+    least: Least = None,
+    gate: Gate = True,
     store: StoreOption = None,
     url: Url = None,
     server: Servers = None,
@@ -78,6 +98,7 @@ def search(
         "where": narrowing(server, tag),
         "gate": gate,
         "coverage": coverage,
+        "least": least,
         "explain": explain,
     }
     wanted = _count(k)
@@ -125,7 +146,12 @@ def _print(result: FindResult, as_: str | None, *, explain: bool, json: bool) ->
 def route(
     context: typer.Context,
     text: Annotated[str | None, typer.Argument(help="What the user says.")] = None,
-    k: Annotated[int | None, typer.Option("-k", "--k", min=1, help="How many tools.")] = None,
+    k: Annotated[
+        str | None,
+        typer.Option(
+            "-k", "--k", help="How many tools; auto: as many as are needed; default: tools.k."
+        ),
+    ] = None,
     budget_ms: Annotated[
         float | None,
         typer.Option(min=0.0, help="Milliseconds for the decision; what does not fit is left out."),
@@ -141,15 +167,16 @@ def route(
     """Decide a turn: what kind it is, which tools and which passages it needs."""
     if (text is None) == (batch is None):
         raise typer.BadParameter("give either a turn or --batch", param_hint="TEXT")
+    wanted = None if k is None else _count(k)
     with any_crib(context, store, url) as crib:
         for line in [text] if text is not None else lines_of(str(batch)):
-            _decide(crib, line, k, budget_ms, json=json, one_of_many=batch is not None)
+            _decide(crib, line, wanted, budget_ms, json=json, one_of_many=batch is not None)
 
 
 def _decide(
     crib: Crib | RemoteCrib,
     line: str,
-    k: int | None,
+    k: int | Literal["auto"] | None,
     budget_ms: float | None,
     *,
     json: bool,

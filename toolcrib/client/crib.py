@@ -121,7 +121,7 @@ class RemoteCrib:
     ) -> FindResult:
         """As `Crib.find_tools`, within what the key allows; numbers have six decimals."""
         asked = SearchOptions(k, **options)
-        check_query(query, k, asked.where)
+        check_query(query, k, asked.where, asked.least)
         coverage = asked.coverage
         if k == "auto" and coverage is not None and not 0 <= coverage <= 1:
             raise QueryError(f"coverage is {coverage}; it must be between 0 and 1")
@@ -246,7 +246,7 @@ class RemoteCrib:
         self,
         turn: Turn | str,
         *,
-        k: int | None = None,
+        k: int | Literal["auto"] | None = None,
         budget_ms: float | None = None,
         shown: Sequence[str] = (),
     ) -> Decision:
@@ -384,6 +384,6 @@ def _turn_json(turn: Turn | str) -> dict[str, Any]:
     return told | _given({"text": asked.text, "scope": asked.scope and as_json(asked.scope)})
 
 
-def _check(k: int | None) -> None:
-    if k is not None and k < 1:
+def _check(k: int | Literal["auto"] | None) -> None:
+    if isinstance(k, int) and k < 1:
         raise QueryError(f"k is {k}; at least one tool must be asked for")

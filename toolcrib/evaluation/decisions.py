@@ -387,8 +387,8 @@ def tools_right(one: LoggedDecision) -> bool | None:
 
     That is the one that the confidence speaks of, wherever rules have put it.
 
-    What was withheld or replaced by the general tool is not in the log: only where nothing
-    would have been right is it known to be wrong.
+    What was withheld is not in the log, only what rules kept: where nothing would have been
+    right, it is known to be wrong.
     """
     if not asked_tools(one):
         return None
@@ -396,7 +396,7 @@ def tools_right(one: LoggedDecision) -> bool | None:
     if said is not None and (said.outcome == "failure" or said.tools == ()):
         return False
     first = tools.first
-    if first is None or tools.fallback:
+    if first is None or (tools.verdict != "accept" and first.id in tools.by_rule):
         return None
     if said is not None and said.tools is not None:
         return first.id in said.tools

@@ -223,7 +223,11 @@ NOTHING_FITS = (
     "No tool here fits. Say in other words what the tool must do, or go on without one; "
     "do not call a tool that was not listed."
 )
-NOT_SURE = "None fits for sure; this is the general one that is nearest."
+NOT_SURE = (
+    "Perhaps none of these fits: {}. Use one only if its description says that it does what is "
+    "needed; else say in other words what the tool must do, or go on without one."
+)
+LAST_IS_GENERAL = " The last one is there as a general one."
 
 MAX_NEAREST = 5
 
@@ -237,15 +241,17 @@ def definition(described: Mapping[str, Any]) -> dict[str, Any]:
 def found(result: FindResult, tools: Sequence[Mapping[str, Any]], **notes: Any) -> ToolResult:
     """The answer to a search: `tools` are definitions, best first; `notes` stand beside them.
 
-    That nothing fits is said in so many words: an agent must not take the next best.
+    That perhaps nothing fits is said in so many words: an agent must not take the next best.
     """
     answer: dict[str, Any] = {"tools": list(tools), "verdict": result.verdict}
     if result.confidence is not None:
         answer["confidence"] = round(result.confidence, 3)
     if not tools:
         answer["note"] = NOTHING_FITS
-    elif result.fallback:
-        answer["note"] = NOT_SURE
+    elif result.verdict != "accept":
+        answer["note"] = NOT_SURE.format(result.reason)
+        if len(tools) == len(result.tools) and result.tools[-1].rule == "fallback":
+            answer["note"] += LAST_IS_GENERAL
     return structured_answer({**answer, **{key: note for key, note in notes.items() if note}})
 
 

@@ -220,12 +220,12 @@ class UsageLearner:
         self._known = state.get("observations", 0)
         rows = {}
         if state.get("on") and state.get("encoder") == self._tools.dense.name:
-            rows = {row.id: row.body for row in self._table.lessons() if row.body["tool"]["live"]}
+            rows = {row.id: row.body for row in self._table.lessons() if "vectors" in row.body}
         tools = self._there(rows)
         age = faded((self._now() - state.get("at", 0.0)) / DAY_S)
         taught = {
             point_id(tool): (
-                body["tool"]["support"]
+                (body["tool"]["support"] if body["tool"]["live"] else 0.0)
                 * age
                 * (1.0 if body["digest"] == tools[tool]["digest"] else 0.5),
                 from_text(body["vectors"], self._tools.dense.dimensions),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,12 +22,16 @@ MAX_REPLAYED = 2_000
 
 CUT = 10
 
+PRIOR = 20
+"""How many requests what all servers' lessons do stands for, beside a server's own."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Change:
     """nDCG@10 of one request, without and with a server's lessons."""
 
-    session: tuple[str, str]
+    by: str
+    session: str
     before: float
     after: float
 
@@ -35,84 +39,103 @@ class _Change:
 def replay(
     observations: Sequence[Observation], lessons: Sequence[Lesson], servers: Mapping[str, str]
 ) -> list[ServerReplay]:
-    """What each server's lessons alone do to the requests that they could move, by server.
+    """What each server's lessons do to the requests that they could move, by server.
 
     Each request is asked without what its own session taught. `servers` are those of the tools.
-    A session counts once, and no key for more than half. Lessons that make the ranking worse
-    in the mean are to stay in shadow.
+    Every key counts once, and of a key every session. A server's lessons are live where the
+    ranking does not fall in the mean, of its own requests and `PRIOR` like those of all
+    servers: a few requests alone tell little.
     """
-    by_server: defaultdict[str, dict[str, Lesson]] = defaultdict(dict)
-    for lesson in (each for each in lessons if each.is_live):
-        by_server[servers[lesson.tool]][lesson.tool] = lesson
+    taught = {lesson.tool: lesson for lesson in lessons}
+    live = {lesson.tool: lesson for lesson in lessons if lesson.is_live}
+    by_server: defaultdict[str, list[_Change]] = defaultdict(list)
     newest = sorted(observations, key=lambda each: each.at)[-MAX_REPLAYED:]
-    asked = [each for each in newest if each.tool in servers]
-    return [_replayed(server, asked, taught) for server, taught in sorted(by_server.items())]
+    for asked in newest:
+        if asked.tool in servers:
+            for server, change in _changes(asked, taught, live, servers).items():
+                by_server[server].append(change)
+    every = [change for changes in by_server.values() for change in changes]
+    prior = _mean(every) if every else (0.0, 0.0)
+    return [
+        _replayed(server, by_server[server], prior[1] - prior[0])
+        for server in sorted({servers[tool] for tool in live})
+    ]
 
 
-def _replayed(
-    server: str, asked: Sequence[Observation], taught: Mapping[str, Lesson]
-) -> ServerReplay:
-    changes = [change for each in asked if (change := _change(each, taught)) is not None]
+def _replayed(server: str, changes: Sequence[_Change], prior: float) -> ServerReplay:
     if not changes:
         return ServerReplay(server, 0, 0, 0.0, 0.0, 1.0, "shadow")
-    sessions, weights = _by_session(changes)
-    before, after = weights @ sessions
-    moved = weights * (sessions[:, 1] - sessions[:, 0])
+    means, weights = _by_session(changes)
+    before, after = weights @ means
+    known = len(changes)
+    expected = (known * (after - before) + PRIOR * prior) / (known + PRIOR)
     return ServerReplay(
         server,
-        requests=len(changes),
-        sessions=len(sessions),
+        requests=known,
+        sessions=len(means),
         before=float(before),
         after=float(after),
-        p=_p_value(moved),
-        verdict="live" if after >= before else "shadow",
+        p=_p_value(weights * (means[:, 1] - means[:, 0])),
+        verdict="live" if expected >= 0 else "shadow",
     )
 
 
-def _change(asked: Observation, taught: Mapping[str, Lesson]) -> _Change | None:
-    """What the lessons do to a request; None where none of them is of a tool that it found."""
+def _changes(
+    asked: Observation,
+    taught: Mapping[str, Lesson],
+    live: Mapping[str, Lesson],
+    servers: Mapping[str, str],
+) -> dict[str, _Change]:
+    """What each server's live lessons do to a request, by server, where they could do anything."""
     known = {
         tool: lesson
         for tool, _ in asked.ranking
         if (found := taught.get(tool)) is not None
         and (lesson := found.without(asked.session)) is not None
     }
-    if not known:
-        return None
-    names = {number: tool for number, (tool, _) in enumerate(asked.ranking)}
+    if not known.keys() & live.keys():
+        return {}
+    places = {tool: place for place, (tool, _) in enumerate(asked.ranking)}
     learned = LearnedTools.of(
         {
-            number: (known[tool].support, known[tool].vectors)
-            for number, tool in names.items()
-            if tool in known
+            places[tool]: (lesson.support if tool in live else 0.0, lesson.vectors)
+            for tool, lesson in known.items()
         }
     )
-    scores = {number: score for number, (_, score) in enumerate(asked.ranking)}
+    scores = {place: score for place, (_, score) in enumerate(asked.ranking)}
     lifts = learned.lifts(scores, asked.vector)
-    after = {number: score + lifts.get(number, 0.0) for number, score in scores.items()}
-    wanted = [number for number, tool in names.items() if tool == asked.tool]
-    return _Change((asked.by, asked.session), _ndcg(scores, wanted), _ndcg(after, wanted))
+    right = places.get(asked.tool)
+    before = _gain(scores, right)
+    made: dict[str, _Change] = {}
+    for server in {servers[tool] for tool in known.keys() & live.keys()}:
+        own = {places[tool] for tool in known if servers[tool] == server}
+        after = {p: score + (lifts.get(p, 0.0) if p in own else 0.0) for p, score in scores.items()}
+        made[server] = _Change(asked.by, asked.session, before, _gain(after, right))
+    return made
 
 
-def _ndcg(scores: Mapping[int, float], wanted: Sequence[int]) -> float:
-    """nDCG@10 of a ranking in which one tool at most is right."""
-    order = sorted(scores, key=lambda number: (-scores[number], number))[:CUT]
-    return sum(1 / math.log2(order.index(number) + 2) for number in wanted if number in order)
+def _gain(scores: Mapping[int, float], right: int | None) -> float:
+    """nDCG@10 of a ranking in which one tool is right, by its place; None where it is not found."""
+    if right is None:
+        return 0.0
+    order = sorted(scores, key=lambda place: (-scores[place], place))
+    place = order.index(right)
+    return 1 / math.log2(place + 2) if place < CUT else 0.0
+
+
+def _mean(changes: Sequence[_Change]) -> Floats:
+    means, weights = _by_session(changes)
+    return weights @ means
 
 
 def _by_session(changes: Sequence[_Change]) -> tuple[Floats, Floats]:
     """Means of each session, float [sessions, 2], and what each counts; together 1."""
     grouped: defaultdict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for change in changes:
-        grouped[change.session].append((change.before, change.after))
+        grouped[change.by, change.session].append((change.before, change.after))
     means = np.array([np.mean(each, axis=0) for each in grouped.values()])
-    keys = [by for by, _ in grouped]
-    weights = np.ones(len(keys))
-    for key in {key for key in keys if key}:
-        own = np.array([by == key for by in keys])
-        others = float((~own).sum())
-        if others and own.sum() > others:
-            weights[own] = others / own.sum()
+    keys = Counter(by for by, _ in grouped)
+    weights = np.array([1 / keys[by] for by, _ in grouped])
     return means, weights / weights.sum()
 
 

@@ -13,7 +13,8 @@ from toolcrib.records.tools import ToolSpec
 __all__ = ["Alternates", "FindResult", "ToolHit", "ToolPage", "ToolSelection", "Verdict"]
 
 Verdict: TypeAlias = Literal["accept", "fallback", "abstain"]
-"""What the gate made of an answer: it fits; here is the general tool instead; nothing fits."""
+"""What the gate made of an answer: it fits; perhaps nothing fits, so the general tool comes too;
+perhaps nothing fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +72,10 @@ class ToolSelection:
     """The tools of a turn: ranked, how sure, milliseconds a stage, what was left out.
 
     `confidence` is the probability that the first tool of the ranking is right, None where
-    nothing is calibrated; `verdict`, `reason` and `threshold` are the gate's. After `abstain`
-    there are no tools; after `fallback` there is the general one, and `fallback` is True. Where
-    the gate was told to withhold nothing, the ranking stands whatever the verdict.
-    `degraded` names every stage that failed or was skipped for lack of time. JSON has the tools
+    nothing is calibrated; `verdict`, `reason` and `threshold` are the gate's. The ranking stands
+    whatever the verdict, unless the gate's settings withhold what does not fit; with `fallback`
+    the general tool is among the tools, by that rule. `degraded` names every stage that failed
+    or was skipped for lack of time. JSON has the tools
     as `items`.
     """
 

@@ -34,7 +34,9 @@ __all__ = [
     "GateReason",
     "GateSettings",
     "least_probability",
+    "likely_enough",
     "set_size",
+    "with_general",
 ]
 
 _Probability = Annotated[float, Field(ge=0, le=1)]
@@ -47,20 +49,22 @@ class GateSettings:
     `threshold`: a probability. `target_precision`: the share of accepted answers whose first
     tool is right. `max_false_acceptance`: the share of unanswerable queries that are accepted.
     The last two are looked up among the labelled queries of the calibration. None of them:
-    what the calibration recommends. `fallback` is the id of the general tool, returned in place
-    of what does not fit; without one, nothing is returned. `enabled: false` lets all through.
+    what the calibration recommends. What does not fit is returned with its verdict; with
+    `withhold` it is held back. `fallback` is the id of the general tool, which then comes behind
+    it. `enabled: false`: the verdict is all that the gate adds.
     """
 
     threshold: _Probability | None = None
     target_precision: _Probability | None = None
     max_false_acceptance: _Probability | None = None
     fallback: str | None = None
+    withhold: bool = False
     enabled: bool = True
 
     @property
-    def is_explicit(self) -> bool:
-        """Whether a user chose when an answer is good enough."""
-        return bool(self._given)
+    def decides(self) -> bool:
+        """Whether no turn goes to doubted tools alone: a user said when they fit, or withholds."""
+        return self.enabled and (self.withhold or bool(self._given))
 
     @property
     def _given(self) -> list[float]:
@@ -208,6 +212,11 @@ class Assessor:
         return made
 
     @property
+    def withholds(self) -> bool:
+        """Whether what does not fit is held back."""
+        return self._settings.enabled and self._settings.withhold
+
+    @property
     def calibrated(self) -> bool:
         """Whether there is anything to judge by."""
         return self._calibration is not None
@@ -247,8 +256,12 @@ class Assessor:
         size = set_size([hit.probability or 0.0 for hit in hits], least)
         return hits[:size], () if least > 0 else ("coverage",)
 
-    def judge(self, result: FindResult, allowed: Filter | None, *, withhold: bool) -> FindResult:
-        """The result with the gate's verdict, and without the tools that it withholds."""
+    def judge(self, result: FindResult, allowed: Filter | None, *, marks: bool) -> FindResult:
+        """The result with the gate's verdict; where that is all that it `marks`, nothing else.
+
+        Otherwise what does not fit is followed by the general tool, and held back where the
+        settings say so.
+        """
         judgement = self._judgement(result)
         general = None if judgement.fits else self.general(allowed)
         first = result.tools[0] if result.tools else None
@@ -259,10 +272,10 @@ class Assessor:
             reason=judgement.reason,
             threshold=judgement.threshold,
         )
-        if judgement.fits or not withhold or not self._settings.enabled:
+        if judgement.fits or marks or not self._settings.enabled:
             return judged
-        tools = () if general is None else (general,)
-        return replace(judged, tools=tools, fallback=general is not None)
+        kept = () if self.withholds else result.tools
+        return replace(judged, tools=with_general(kept, general), fallback=general is not None)
 
     def _judgement(self, result: FindResult) -> GateJudgement:
         if not result.tools:
@@ -274,12 +287,31 @@ class Assessor:
 
     def general(self, allowed: Filter | None) -> ToolHit | None:
         """The tool to fall back to, where one is named, enabled and in the caller's reach."""
-        if self._settings.fallback is None:
+        if self._settings.fallback is None or not self._settings.enabled:
             return None
         only = HasId(frozenset({point_id(self._settings.fallback)}))
         for record in self._store.scroll(all_of(only, ENABLED, allowed), ("spec",)):
-            return ToolHit(rank=1, score=0.0, tool=read_tool(record.payload))
+            return ToolHit(0, 0.0, read_tool(record.payload), {"fallback": 1.0})
         return None
+
+
+def with_general(hits: Sequence[ToolHit], general: ToolHit | None) -> tuple[ToolHit, ...]:
+    """The hits and behind them the general tool; one that is among them is marked where it is."""
+    if general is None:
+        return tuple(hits)
+    if all(hit.id != general.id for hit in hits):
+        return (*hits, replace(general, rank=len(hits) + 1))
+    marked = {general.id: general.legs}
+    return tuple(replace(hit, legs=hit.legs | marked.get(hit.id, {})) for hit in hits)
+
+
+def likely_enough(hits: Sequence[ToolHit], least: float) -> list[ToolHit]:
+    """The hits of at least this probability; also the first, and what was called by its name."""
+    return [
+        hit
+        for place, hit in enumerate(hits)
+        if not place or hit.score >= 1 or hit.probability is None or hit.probability >= least
+    ]
 
 
 COVERAGE = 0.95

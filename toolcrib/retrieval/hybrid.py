@@ -16,7 +16,7 @@ from toolcrib.errors import ToolcribError
 from toolcrib.records import FindResult, ToolHit
 from toolcrib.retrieval.calibration import COMPETITORS, Floats, features
 from toolcrib.retrieval.fusion import Candidates, FusionWeights, fuse, rank
-from toolcrib.retrieval.gate import ENABLED, MAX_SET, Assessor, GateSettings
+from toolcrib.retrieval.gate import ENABLED, MAX_SET, Assessor, GateSettings, likely_enough
 from toolcrib.retrieval.learned import JUDGED, REACH, LearnedTools
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Head, Legs, check_query, has_words
 from toolcrib.retrieval.options import SearchOptions
@@ -65,7 +65,7 @@ class HybridRetriever:
     """Finds tools by dense, lexical and example legs, fused, reranked where asked, and judged.
 
     `assessor` turns scores into probabilities and a verdict; without one answers have no
-    confidence, and nothing is withheld.
+    confidence, and all of them fit.
     """
 
     def __init__(
@@ -112,6 +112,11 @@ class HybridRetriever:
         taught._learned = learned if self._weights.method == "convex" else None  # noqa: SLF001 -- of its own copy
         return taught
 
+    @property
+    def withholds(self) -> bool:
+        """Whether the gate's settings hold back what does not fit."""
+        return self._assessor.withholds
+
     def general(self, allowed: Filter | None) -> ToolHit | None:
         """The tool to fall back to, where the gate's settings name one in reach."""
         return self._assessor.general(allowed)
@@ -122,13 +127,14 @@ class HybridRetriever:
         A query that somebody has encoded already (`encode`) is not encoded again.
 
         Raises:
-            QueryError: `k` < 1, a query of white space only, or a filter on an unknown field.
+            QueryError: `k` < 1, a query of white space only, a `least` that is no probability,
+                or a filter on an unknown field.
             CalibrationError: `k="auto"` or the gate need a calibration that is not there.
             StoreError: the store does not answer.
         """
         text = query if isinstance(query, str) else query.text
         k = options.k
-        check_query(text, k, options.where)
+        check_query(text, k, options.where, options.least)
         if not has_words(text):
             return FindResult(
                 text,
@@ -152,6 +158,8 @@ class HybridRetriever:
         if k == "auto":
             hits, short = assessor.complete(hits, options.coverage)
             lacking += short
+        elif options.least is not None:
+            hits = likely_enough(hits, options.least)
         result = FindResult(
             query=text,
             tools=tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)),
@@ -159,7 +167,7 @@ class HybridRetriever:
             degraded=encoded.degraded + lacking,
             unmatched_terms=self._unmatched(encoded.text, legs) if options.explain else (),
         )
-        judged = assessor.judge(result, allowed, withhold=options.gate)
+        judged = assessor.judge(result, allowed, marks=not options.gate)
         watch.lap("gate")
         return replace(judged, took_ms=watch.result())
 

@@ -33,7 +33,8 @@ class LearnedTools:
     """Examples of tools, by point.
 
     `places`: of a point, its place among the tools; `strengths`: float [tools], how far each is
-    believed, 0 to 1; `vectors`: float32 [examples, d]; `owners`: int [examples], the
+    believed, 0 to 1: one that is not believed takes its part from others, and lifts nothing;
+    `vectors`: float32 [examples, d]; `owners`: int [examples], the
     tool of each.
     """
 
@@ -74,4 +75,5 @@ class LearnedTools:
         return {
             point: (1 - scores[point]) * lift
             for point, lift in zip(known, lifts.tolist(), strict=True)
+            if lift > 0
         }

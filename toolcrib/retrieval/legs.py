@@ -71,16 +71,20 @@ def has_words(text: str) -> bool:
     return any(letter.isalnum() for letter in text)
 
 
-def check_query(query: str, k: int | Literal["auto"], where: Filter | None) -> None:
+def check_query(
+    query: str, k: int | Literal["auto"], where: Filter | None, least: float | None = None
+) -> None:
     """Stop what cannot be answered.
 
     Raises:
-        QueryError: an empty query, an impossible `k`, or a filter on an unknown field.
+        QueryError: an empty query, an impossible `k` or `least`, or a filter on an unknown field.
     """
     if not query.strip():
         raise QueryError("the query is empty: say in a few words what the tool must do")
     if k != "auto" and k < 1:
         raise QueryError(f"k is {k}; at least one tool must be asked for")
+    if least is not None and not 0 <= least <= 1:
+        raise QueryError(f"least is {least}; it must be between 0 and 1")
     if where is not None:
         validate(where)
 

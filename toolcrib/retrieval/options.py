@@ -16,9 +16,11 @@ class SearchOptions:
     """What a search takes beside its query; the library, the client, the CLI and HTTP share it.
 
     `k` tools, or with `auto` as many as hold all that are needed with the probability
-    `coverage` (0.95 where none is given). `scope` is what the caller may use; `where` narrows
-    further. Without `gate` the verdict is given, but nothing is withheld for it. `explain`
-    adds what each leg contributed, and which words matched nothing.
+    `coverage`. Of `k` tools those are left out whose probability is below `least`, but never
+    the first nor one called by its name. Where None, both are as the settings say (`tools`).
+    `scope` is what the caller may use; `where` narrows further. Without `gate` comes the
+    ranking as it is, with its verdict: nothing is withheld or left out by the settings, and no
+    general tool added. `explain` adds what each leg contributed, and which words matched nothing.
     """
 
     k: int | Literal["auto"] = 5
@@ -26,6 +28,7 @@ class SearchOptions:
     where: FilterField | None = None
     gate: bool = True
     coverage: float | None = None
+    least: float | None = None
     explain: bool = False
 
 
@@ -36,4 +39,5 @@ class SearchKeywords(TypedDict, total=False):
     where: Filter | None
     gate: bool
     coverage: float | None
+    least: float | None
     explain: bool

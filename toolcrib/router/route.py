@@ -38,6 +38,7 @@ class Reason(StrEnum):
     NO_COLLECTION = "no-collection"
     NO_PASSAGES = "no-passages"
     FAILED = "failed"
+    FIT = "fit"
     NOTHING_NEAR = "nothing-near"
     NOT_SURE = "not-sure"
     MAPPED = "mapped"
@@ -60,6 +61,7 @@ REASONS: Mapping[Reason, str] = {
     Reason.NO_COLLECTION: "there is no collection in reach",
     Reason.NO_PASSAGES: "the collections in reach hold no passages",
     Reason.FAILED: "the collections could not be asked",
+    Reason.FIT: "the probability that any collection fits is {:.2f}",
     Reason.NOTHING_NEAR: "no passage comes near (probability {:.2f}, below {:.2f})",
     Reason.NOT_SURE: "no collection is sure enough ({:.2f}, below {:.2f}): {} asked instead",
     Reason.MAPPED: "the map names {}",
@@ -74,8 +76,9 @@ EVEN = 0.5
 class RouteEvidence:
     """What is known when a turn must be sent somewhere.
 
-    With `gate_decides` tools that the gate has not let through are none. `unasked`: the stages
-    that were left out or failed, of which `tools` and `knowledge` count.
+    With `gate_decides` tools that the gate doubts are not enough alone; where it `withholds`
+    them, there are none. `unasked`: the stages that were left out or failed, of which `tools` and
+    `knowledge` count.
     """
 
     context: Context
@@ -83,6 +86,7 @@ class RouteEvidence:
     knowledge: KnowledgeResult
     gate_decides: bool = False
     unasked: frozenset[str] = frozenset()
+    withholds: bool = False
 
     @property
     def saw_tools(self) -> bool:
@@ -97,7 +101,7 @@ class RouteEvidence:
     @property
     def has_tools(self) -> bool:
         """Whether there is any tool to give."""
-        return self.saw_tools and not (self.gate_decides and self.tools.verdict != "accept")
+        return self.saw_tools and not (self.withholds and self.tools.verdict != "accept")
 
     def known(self) -> tuple[float, ...]:
         """What the regressions weigh.
@@ -131,8 +135,13 @@ def choose_route(evidence: RouteEvidence) -> Route:
     likely = _likely(evidence)
     given = _routes(tools=evidence.has_tools, knowledge=bool(evidence.knowledge.passages))
     kind = max(given, key=lambda each: likely[each])
+    doubted = kind in ("tools", "both") and evidence.tools.verdict != "accept"
+    if doubted and evidence.gate_decides:
+        kind = "both" if evidence.knowledge.passages else "general"
     guess: RouteKind = "knowledge" if context.need == "know" else "tools"
     reason = _why_general(evidence) if kind == "general" else Reason(kind).said()
+    if doubted and kind != "general":
+        reason = f"{reason}, and perhaps none fits: {evidence.tools.reason}"
     if kind == guess:
         return Route(kind, reason, likely[kind])
     told = ", ".join(f"{each} {share:.2f}" for each, share in likely.items())
@@ -148,8 +157,8 @@ def _routes(*, tools: bool, knowledge: bool) -> tuple[RouteKind, ...]:
 def _likely(evidence: RouteEvidence) -> dict[RouteKind, float]:
     """How likely each route is right, of those that there is something for.
 
-    What nobody looked for may be right too. Where thresholds have held back all, they may be
-    wrong, so that "nothing fits" is never certain.
+    What nobody looked for may be right too. Where all was withheld, that may be wrong, so that
+    "nothing fits" is never certain.
     """
     known = evidence.known()
     there = _routes(
@@ -167,14 +176,22 @@ def _likely(evidence: RouteEvidence) -> dict[RouteKind, float]:
 
 
 def _why_general(evidence: RouteEvidence) -> str:
-    """What was looked at and does not fit, and why the rest was not."""
-    if evidence.saw_tools and evidence.saw_passages:
-        return Reason.GENERAL.said()
-    tools = Reason.NO_TOOL_FITS.said() if evidence.saw_tools else evidence.tools.reason
-    passages = evidence.knowledge.reason
-    if evidence.saw_passages:
-        passages = Reason.NO_COLLECTION_FITS.said()
-    return ", and ".join(dict.fromkeys((tools, passages)))
+    """What was looked at and does not fit, why the rest was not; and how sure that is, of each."""
+    saw_tools, saw_passages = evidence.saw_tools, evidence.saw_passages
+    tools, passages = evidence.tools.reason, evidence.knowledge.reason
+    if saw_tools and saw_passages:
+        said = Reason.GENERAL.said()
+    else:
+        first = Reason.NO_TOOL_FITS.said() if saw_tools else tools
+        second = Reason.NO_COLLECTION_FITS.said() if saw_passages else passages
+        said = ", and ".join(dict.fromkeys((first, second)))
+    if saw_passages and not passages and evidence.knowledge.fit is not None:
+        passages = Reason.FIT.said(evidence.knowledge.fit)
+    if evidence.tools.verdict == "accept":
+        tools = f"though {tools}"
+    known = [tools] if saw_tools else []
+    known += [passages] if saw_passages and passages else []
+    return f"{said}: {'; '.join(known)}" if known else said
 
 
 def _log_odds(probability: float | None) -> float:

@@ -261,8 +261,8 @@ class Router:
     """Decides turns; reads stores, writes none. `knowledge` is None where there are no collections.
 
     `stranger` reads turns like `detector`, but knows no names of the registry: it is for callers
-    who may not use all of it. `gate_decides`: a user has said when tools are good enough, and
-    nothing overrules that.
+    who may not use all of it. `gate_decides`: a user has said when tools are good enough, or
+    withholds them, and no turn goes to others alone.
     """
 
     tools: ToolStage
@@ -299,20 +299,22 @@ class Router:
         self,
         turn: Turn,
         *,
-        k: int | None = None,
+        k: int | Literal["auto"] | None = None,
         budget_ms: float | None = None,
         shown: Sequence[str] = (),
     ) -> Decision:
         """Decide a turn.
 
-        `k` tools in place of the settings'; `budget_ms` in place of the limits'; `shown` are
-        the ids of tools that earlier turns of the conversation had, for an append-only order.
+        `k` tools, or `auto`, in place of the settings'; `budget_ms` in place of the limits';
+        `shown` are the ids of tools that earlier turns of the conversation had, for an
+        append-only order.
 
         Raises:
             QueryError: `k` is less than 1, or `budget_ms` is no time.
+            CalibrationError: `k="auto"` needs a calibration that is not there.
             StoreError: a store does not answer.
         """
-        if k is not None and k < 1:
+        if isinstance(k, int) and k < 1:
             raise QueryError(f"k is {k}; at least one tool must be asked for")
         if budget_ms is not None and not budget_ms >= 0:
             raise QueryError(f"budget_ms is {budget_ms:g}; it must be 0 milliseconds or more")
@@ -331,7 +333,8 @@ class Router:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
         unasked = frozenset(budget.degraded)
-        route = choose_route(RouteEvidence(context, found, knowledge, self.gate_decides, unasked))
+        seen = (context, found, knowledge, self.gate_decides, unasked, self.tools.withholds)
+        route = choose_route(RouteEvidence(*seen))
         limits = self.limits
         return Decision(
             id=decision_id,
@@ -404,7 +407,12 @@ class Router:
         return np.stack([known[text] for text in texts])
 
     def _tools(
-        self, turn: Turn, query: EncodedQuery, budget: Budget, k: int | None, shown: Sequence[str]
+        self,
+        turn: Turn,
+        query: EncodedQuery,
+        budget: Budget,
+        k: int | Literal["auto"] | None,
+        shown: Sequence[str],
     ) -> Selection:
         reranking = self.tools.reranks and budget.admitted("rerank")
         if not budget.admitted("tools"):

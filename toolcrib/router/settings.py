@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from toolcrib.errors import SettingsError
+from toolcrib.retrieval.gate import COVERAGE
 
 __all__ = [
     "LIKENESS",
@@ -55,14 +56,18 @@ class ToolSettings:
     """Which tools an agent may get, and how many.
 
     `k`: tools a turn, beside those that are always active and those that the chosen ones
-    require (at most `max_required`). Where no more than `pass_through` tools are in reach, all
-    are given; 0 for never. With `append_only` tools stay where they stood in earlier turns,
-    which keeps a provider's prompt cache. `max_cost` and `max_latency_ms` keep out what states
-    a higher `cost_estimate` or `avg_latency_ms`; what states none passes. `servers` are the
-    only ones allowed; None allows all.
+    require (at most `max_required`); `auto`: as many as hold all that are needed with the
+    probability `coverage`. Of `k` tools those of a probability below `least` are left out, but
+    never the first nor one called by its name. Where no more than `pass_through` tools are in
+    reach, all are given; 0 for never. With `append_only` tools stay where they stood in earlier
+    turns, which keeps a provider's prompt cache. `max_cost` and `max_latency_ms` keep out what
+    states a higher `cost_estimate` or `avg_latency_ms`; what states none passes. `servers` are
+    the only ones allowed; None allows all.
     """
 
-    k: Annotated[int, Field(ge=1)] = 5
+    k: Annotated[int, Field(ge=1)] | Literal["auto"] = 5
+    coverage: _Probability = COVERAGE
+    least: _Probability = 0.0
     pass_through: Annotated[int, Field(ge=0)] = 30
     max_required: Annotated[int, Field(ge=0)] = 10
     append_only: bool = False

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from toolcrib.records import FindResult, Route, ToolHit, ToolSpec, Turn
-from toolcrib.retrieval.gate import ENABLED
+from toolcrib.retrieval.gate import ENABLED, with_general
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.options import SearchOptions
@@ -154,16 +154,16 @@ class Reach:
     reach, by id, where they are few enough to be given all; None where they are not.
     """
 
-    k: int
+    k: int | Literal["auto"]
     active: tuple[ToolSpec, ...]
     everything: tuple[ToolSpec, ...] | None = None
 
     @property
-    def limit(self) -> int:
+    def limit(self) -> int | Literal["auto"]:
         """The `k` of the search: a found tool that is always active takes no other's place."""
-        if self.everything is None:
-            return self.k + len(self.active)
-        return max(1, len(self.everything))
+        if self.everything is not None:
+            return max(1, len(self.everything))
+        return self.k if self.k == "auto" else self.k + len(self.active)
 
 
 class ToolSelector:
@@ -177,7 +177,7 @@ class ToolSelector:
         self._store = store
         self.settings = settings or ToolSettings()
 
-    def reach(self, allowed: Filter | None, k: int | None = None) -> Reach:
+    def reach(self, allowed: Filter | None, k: int | Literal["auto"] | None = None) -> Reach:
         """Look at what is in reach; `k` in place of the settings'.
 
         Where everything is given, ask the search to withhold nothing.
@@ -255,12 +255,13 @@ def _cut(hits: list[ToolHit], reach: Reach | None) -> list[ToolHit]:
     """As many hits as may be given, or all tools where all may."""
     if reach is None:
         return hits
+    k = len(hits) if reach.k == "auto" else reach.k
     if reach.everything is None:
-        return hits[: reach.k]
+        return hits[:k]
     there = {tool.id for tool in reach.active} | {hit.id for hit in hits}
-    found = [_by_rule(hit, hit.tool, "pass_through") for hit in hits[reach.k :]]
+    found = [_by_rule(hit, hit.tool, "pass_through") for hit in hits[k:]]
     rest = [spec for spec in reach.everything if spec.id not in there]
-    return [*hits[: reach.k], *found, *(_by_rule(None, spec, "pass_through") for spec in rest)]
+    return [*hits[:k], *found, *(_by_rule(None, spec, "pass_through") for spec in rest)]
 
 
 def _by_rule(found: ToolHit | None, spec: ToolSpec, rule: str) -> ToolHit:
@@ -297,6 +298,11 @@ class ToolStage:
         self._settings = selector.settings
 
     @property
+    def withholds(self) -> bool:
+        """Whether the gate's settings hold back what does not fit."""
+        return self._retriever.withholds
+
+    @property
     def reranks(self) -> bool:
         """Whether candidates are looked at twice, where there is time."""
         return self._retriever.reranks
@@ -305,7 +311,7 @@ class ToolStage:
         self,
         turn: Turn,
         query: EncodedQuery,
-        k: int | None,
+        k: int | Literal["auto"] | None,
         shown: Sequence[str],
         *,
         reranking: bool,
@@ -314,12 +320,20 @@ class ToolStage:
 
         Raises:
             QueryError: an impossible `k`.
+            CalibrationError: `k="auto"` needs a calibration that is not there.
             StoreError: the store does not answer.
         """
         limits, allowed = self._limits(turn)
         reach = self._selector.reach(allowed, k)
         retriever = self._retriever if reranking else self._first_stage
-        options = SearchOptions(reach.limit, turn.reach, limits, gate=False)
+        options = SearchOptions(
+            reach.limit,
+            turn.reach,
+            limits,
+            gate=False,
+            coverage=self._settings.coverage,
+            least=self._settings.least if reach.everything is None else None,
+        )
         found = retriever.find(query, options)
         hits, signals = self._selector.complete(found.tools, allowed, reach)
         if self._settings.append_only:
@@ -337,35 +351,38 @@ class ToolStage:
         return Selection(result, signals, shown=frozenset(shown))
 
     def judged(self, turn: Turn, route: Route, selection: Selection) -> FindResult:
-        """What the route leaves.
+        """What the route leaves, with a verdict that is `accept` only where gate and route agree.
 
-        Those that are always active stay, and those of earlier turns where the order is to be
-        append-only; so does a registry that is small enough to be given whole. Where nothing
-        fits, the general tool comes.
+        For knowledge those stay that are always active, and those of earlier turns where the
+        order is to be append-only; so does a registry that is small enough to be given whole.
+        The same where nothing fits, if the gate withholds. What may not fit is followed by the
+        general tool.
         """
-        found = selection.result
-        if route.kind in ("tools", "both"):
-            return replace(found, verdict="accept", reason=route.reason)
-        if route.kind == "none":
+        found, is_general = selection.result, route.kind == "general"
+        if route.kind == "none" or (found.verdict == "accept" and route.kind in ("tools", "both")):
             return found
-        kept = found.tools
-        if not selection.is_everything:
-            stay = selection.shown if self._settings.append_only else frozenset[str]()
-            kept = tuple(hit for hit in kept if hit.tool.always_active or hit.id in stay)
-        general = None
-        if route.kind == "general":
-            general = self._retriever.general(self._limits(turn)[1])
-        if general is None:
-            return replace(found, tools=kept, verdict="abstain", reason=route.reason)
-        hits = _with(kept, _by_rule(general, general.tool, "fallback"))
-        return replace(found, tools=hits, verdict="fallback", reason=route.reason, fallback=True)
+        stay = self._staying(selection)
+        if route.kind == "knowledge":
+            return replace(found, tools=stay, verdict="abstain", reason=route.reason)
+        general = self._retriever.general(self._limits(turn)[1])
+        kept = stay if is_general and self.withholds else found.tools
+        return replace(
+            found,
+            tools=with_general(kept, general),
+            verdict="abstain" if general is None else "fallback",
+            reason=route.reason if found.verdict == "accept" else found.reason,
+            fallback=general is not None,
+        )
+
+    def _staying(self, selection: Selection) -> tuple[ToolHit, ...]:
+        """The tools that come whatever the route."""
+        hits = selection.result.tools
+        if selection.is_everything:
+            return hits
+        shown = selection.shown if self._settings.append_only else frozenset[str]()
+        return tuple(_ranked(hit for hit in hits if hit.tool.always_active or hit.id in shown))
 
     def _limits(self, turn: Turn) -> tuple[Filter | None, Filter | None]:
         """What the settings let through, and that within the turn's reach."""
         limits = compatible(self._settings)
         return limits, all_of(from_scope(turn.reach), limits)
-
-
-def _with(kept: Sequence[ToolHit], general: ToolHit) -> tuple[ToolHit, ...]:
-    there = {hit.id for hit in kept}
-    return tuple(_ranked([*kept, *([] if general.id in there else [general])]))

@@ -13,7 +13,7 @@ export interface Row {
   rule: string;
 }
 
-/** What came by rule first, then by rank; of what was searched, also what was not given. */
+/** What came by rule first, then by rank, the general tool last; also what was not given. */
 export function rowsOf(decision: Decision, found: Found | undefined): Row[] {
   const explained = new Map((found?.tools ?? []).map((hit) => [hit.id, hit]));
   const given = new Map(decision.tools.items.map((hit) => [hit.id, hit]));
@@ -26,7 +26,8 @@ export function rowsOf(decision: Decision, found: Found | undefined): Row[] {
     const rule = ruleOf(given.get(hit.id)?.legs);
     rows.push({ hit, rank: hit.rank, given: given.has(hit.id), rule });
   }
-  const first = (row: Row): number => (row.rule && !explained.has(row.hit.id) ? 0 : 1);
+  const first = ({ rule, hit }: Row): number =>
+    rule && !explained.has(hit.id) && !("fallback" in (hit.legs ?? {})) ? 0 : 1;
   return rows.sort((a, b) => first(a) - first(b) || b.hit.score - a.hit.score);
 }
 

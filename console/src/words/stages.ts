@@ -12,8 +12,8 @@ export const ROUTE_WORDS: Readonly<Record<RouteKind, string>> = {
 
 export const TOOL_VERDICTS: Readonly<Record<Verdict, string>> = {
   accept: "The ranking fits",
-  fallback: "The general tool comes instead",
-  abstain: "The ranking is withheld",
+  fallback: "Perhaps nothing fits, so the general tool comes too",
+  abstain: "Perhaps nothing fits",
 };
 
 export const PASSAGE_VERDICTS: Readonly<Record<Verdict, string>> = {
@@ -55,6 +55,7 @@ const RULES: Readonly<Record<string, string>> = {
   required: "required by another",
   pass_through: "passed through: a small registry",
   kept: "kept from an earlier turn",
+  fallback: "the general tool",
 };
 
 export function stageWords(stage: string): string {

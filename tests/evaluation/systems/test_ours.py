@@ -145,7 +145,7 @@ def judged(settings: Settings) -> Iterator[Crib]:
         yield crib
 
 
-def test_an_index_at_hand_is_measured_as_it_is_before_its_gate_withholds_anything(
+def test_an_index_at_hand_is_measured_as_it_is_whatever_its_gate_says(
     judged: Crib, settings: Settings
 ) -> None:
     own = OwnSystems(settings, judged)

@@ -96,13 +96,14 @@ class SearchBody(SearchOptions):
     """What the tools must do.
 
     `k` tools, or with `auto` as many as hold all that are needed with the probability
-    `coverage`, 0.95 where none is given. Without `gate` nothing is withheld. `explain` adds what
-    each leg contributed.
+    `coverage`. Those of a probability below `least` are left out, but never the first. Without
+    `gate` comes the ranking as it is. `explain` adds what each leg contributed.
     """
 
     query: QueryText
     k: Count | Literal["auto"] = 5
     coverage: Annotated[float, Field(ge=0, le=1)] | None = None
+    least: Annotated[float, Field(ge=0, le=1)] | None = None
     shape: Shape = "summary"
 
 
@@ -121,7 +122,7 @@ class FoundTools(FindResult):
 
 
 async def find_tools(context: RequestContext, body: SearchBody) -> Response:
-    """Find the tools that fit a query, best first; none where the gate finds none to fit."""
+    """Find the tools that fit a query, best first, with the gate's verdict on them."""
     given: dict[str, Any] = {each.name: getattr(body, each.name) for each in fields(SearchOptions)}
     given["scope"] = context.scope(body.scope)
     options = SearchOptions(**given)

@@ -87,9 +87,9 @@ class TurnBody(Body):
 
 
 class RouteBody(TurnBody):
-    """A turn to decide: `k` tools, within `budget_ms`; `shown` are tools of earlier turns."""
+    """A turn to decide: `k` tools or `auto`, within `budget_ms`; `shown` are of earlier turns."""
 
-    k: Count | None = None
+    k: Count | Literal["auto"] | None = None
     budget_ms: float | None = Field(default=None, ge=0)
     shown: list[str] = Field(default=[], max_length=10_000)
     shape: Shape = "summary"

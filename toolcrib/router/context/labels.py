@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,21 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from toolcrib.errors import SettingsError
+from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.records.scope import SENSITIVITIES
 from toolcrib.records.tools import Text, Texts
 from toolcrib.records.validation import in_words
+from toolcrib.router.context.cues import load_cues
 
-__all__ = ["FIELDS", "Label", "LabelSet", "label_sets", "read_label_set"]
+__all__ = [
+    "FIELDS",
+    "Label",
+    "LabelSet",
+    "label_sets",
+    "map_labels",
+    "read_label_set",
+    "unknown_labels",
+]
 
 FIELDS = ("intent", "domain", "urgency", "sensitivity", "smalltalk", "need")
 """The fields of a context that are told by utterances."""
@@ -69,7 +78,8 @@ def read_label_set(file: Path, field: str) -> LabelSet:
     """
     where = f"{file}: labels of {field}"
     try:
-        found: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        found: Any = yaml.load(file.read_text(encoding="utf-8"), loader)  # noqa: S506 -- both safe
         chosen = LabelSet.model_validate(found)
     except OSError as error:
         raise SettingsError(f"{where}: cannot be read ({error.strerror})") from error
@@ -101,10 +111,45 @@ def label_sets(files: Mapping[str, Path]) -> dict[str, LabelSet]:
     }
 
 
+def map_labels(files: Mapping[str, Path], cues: Path | None = None) -> dict[str, list[str]]:
+    """The domains and intents that a turn can have, and their aliases: what maps may speak of.
+
+    Raises:
+        SettingsError: a file of labels or of cues cannot be used.
+    """
+    own = load_cues(cues) if cues else None
+    by_cues = {"domain": own.domains, "intent": own.intents} if own else {}
+    return {
+        field: [*by_cues.get(field, ()), *_names(files.get(field, _file(field)), field)]
+        for field in ("domain", "intent")
+    }
+
+
+def _names(file: Path, field: str) -> Iterator[str]:
+    for name, label in read_label_set(file, field).labels.items():
+        yield from (name, *label.aliases)
+
+
+def unknown_labels(
+    pairs: Iterable[tuple[str, tuple[str, str]]], known: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, str]]:
+    """What is wrong with places that speak of a domain and an intent, and with which field."""
+    for where, pair in dict.fromkeys(pairs):
+        for field, label in zip(("domain", "intent"), pair, strict=True):
+            if label not in known[field]:
+                meant = did_you_mean(nearest(label, known[field]))
+                said = f"{where} speaks of the {field} {label!r}, which no turn can have"
+                yield f"{said}{meant or '; known are ' + ', '.join(known[field])}", field
+
+
+def _file(field: str) -> Path:
+    return _PRESETS / f"{field}.yaml"
+
+
 @cache
 def _preset(field: str) -> LabelSet:
     """The shipped labels, with the texts of `said.jsonl`, which are labelled in all fields."""
-    own = read_label_set(_PRESETS / f"{field}.yaml", field)
+    own = read_label_set(_file(field), field)
     told = [(str(turn["text"]), turn[field]) for turn in _said() if field in turn]
     labels = {
         name: label.model_copy(
