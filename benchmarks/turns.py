@@ -144,7 +144,7 @@ def entities(asked: Sequence[Asked]) -> dict[str, Any]:
 
 
 def fit() -> None:
-    """Fit the regression of the route; print it.
+    """Fit the regression of the route, then what clauses add to it; print both.
 
     On data/routes.jsonl and the development turns, read by a context model that has seen none of
     their texts: of those that it was fitted on it would be too sure.
@@ -155,6 +155,7 @@ def fit() -> None:
     pairs = [pair for pair in _evidence() if pair[0] != "none"]
     right = np.array([route for route, _ in pairs])
     known = np.array([evidence.known() for _, evidence in pairs])
+    apart = np.array([evidence.apart() for _, evidence in pairs])
     usual = Counter(row["labels"]["route"] for row in _rows(("train",)))
     weights = np.array([usual[route] / (right == route).sum() for route in right])
     weights *= len(right) / weights.sum()
@@ -166,8 +167,32 @@ def fit() -> None:
         told[unseen] = model.predict(known[unseen])
     print(f"cross-validated {np.average(told == right, weights=weights):.3f} of {len(right)}")
     model.fit(known, right, sample_weight=weights)
-    for route, row in zip(model.classes_, model.coef_.round(2).tolist(), strict=True):
-        print(f'    "{route}": {tuple(row)},')
+    added = _added(known @ model.coef_.T, apart, np.searchsorted(model.classes_, right), weights)
+    for name, fitted in (("WEIGHTS", model.coef_), ("CLAUSES", added)):
+        print(name)
+        for route, row in zip(model.classes_, fitted.round(2).tolist(), strict=True):
+            print(f'    "{route}": {tuple(row)},')
+
+
+def _added(
+    logits: np.ndarray, apart: np.ndarray, right: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Weights of `apart` beside logits that are held: float64 [routes, 2], by ridge."""
+    from scipy.optimize import minimize
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        added = flat.reshape(-1, apart.shape[1])
+        told = logits + apart @ added.T
+        told -= told.max(axis=1, keepdims=True)
+        told = np.exp(told) / np.exp(told).sum(axis=1, keepdims=True)
+        share = told[np.arange(len(right)), right]
+        told[np.arange(len(right)), right] -= 1
+        slope = (told * weights[:, np.newaxis]).T @ apart + added
+        return float((flat**2).sum() / 2 - weights @ np.log(share)), slope.ravel()
+
+    return minimize(loss, np.zeros(logits.shape[1] * apart.shape[1]), jac=True).x.reshape(
+        -1, apart.shape[1]
+    )
 
 
 def _evidence() -> list[tuple[str, RouteEvidence]]:
@@ -177,6 +202,9 @@ def _evidence() -> list[tuple[str, RouteEvidence]]:
     seen: list[RouteEvidence] = []
 
     def watched(evidence: RouteEvidence) -> Route:
+        if evidence.clauses:
+            # A turn that was not sure is chosen for once more, by its clauses too.
+            seen.pop()
         seen.append(evidence)
         return choose_route(evidence)
 

@@ -125,6 +125,7 @@ def test_the_public_names():
         "IndexReport",
         "KnowledgeResult",
         "Message",
+        "NeedResult",
         "Not",
         "Or",
         "Passage",

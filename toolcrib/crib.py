@@ -185,9 +185,17 @@ class Crib:
         self.tools.remove(*ids)
 
     def find_tools(
-        self, query: str, k: int | Literal["auto"] = 5, **options: Unpack[SearchKeywords]
+        self,
+        query: str | None = None,
+        k: int | Literal["auto"] = 5,
+        **options: Unpack[SearchKeywords],
     ) -> FindResult:
         """The `k` tools that fit the query best, ranked, with the gate's verdict on them.
+
+        With `needs`, one line for each tool that is wished for, each is searched and judged by
+        itself: `needs` of the answer have the verdicts, and `needs` of each tool say which it
+        serves. Their best tools come first, where `k` has room for them. A query beside them
+        fills up what they leave; `k="auto"` then holds for each by itself.
 
         `options` are the fields of `SearchOptions`. `scope` is what the caller may use; `where`
         narrows further. Both hold inside every leg; only the scope decides over which tools word
@@ -198,8 +206,8 @@ class Crib:
         `coverage`, if the query is like those that `calibrate` saw.
 
         Raises:
-            QueryError: an empty query, an impossible `k` or `least`, or an unknown field in
-                `where`.
+            QueryError: an empty query or need, too many needs, an impossible `k` or `least`, or an
+                unknown field in `where`.
             CalibrationError: `k="auto"` or the gate asks what no calibration tells.
             StoreError: the store does not answer.
         """

@@ -114,7 +114,7 @@ class ToolIndex:
 
     # -- tools out ---------------------------------------------------------------------------
 
-    def find(self, query: str, options: SearchOptions | None = None) -> FindResult:
+    def find(self, query: str | None, options: SearchOptions | None = None) -> FindResult:
         """The tools that fit a query, best first, as `Crib.find_tools`."""
         given, own = options or SearchOptions(), self.settings.tools
         least = own.least if given.least is None and given.gate else given.least

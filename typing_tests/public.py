@@ -77,6 +77,7 @@ def remote() -> None:
     with RemoteCrib("https://tools.example.org", api_key="tc", timeout_s=2) as crib:
         assert_type(crib, RemoteCrib)
         assert_type(crib.find_tools("mail", k=3, explain=True), FindResult)
+        assert_type(crib.find_tools(needs=["Send a mail"]), FindResult)
         crib.feedback("d-1", tools=(), collections=("notes",), intent="", domain=None)
 
 

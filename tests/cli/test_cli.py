@@ -135,6 +135,19 @@ def test_search_keeps_its_contract(indexed):
     assert answer["degraded"] == []
 
 
+def test_needs_are_answered_one_by_one(indexed):
+    needs = ("--need", "send somebody a mail", "--need", "read a file")
+    answer = indexed.json("search", *needs)
+    assert [need["text"] for need in answer["needs"]] == list(needs[1::2])
+    assert all(set(need) == {"text", "verdict", "confidence"} for need in answer["needs"])
+    served = {tool["id"]: tool["needs"] for tool in answer["tools"]}
+    assert 0 in served["mail/send_mail"]
+    assert 1 in served["files/read_file"]
+    assert "needs" in indexed.json("search", "send", *needs)["tools"][0]
+    shown = indexed("search", *needs).stdout
+    assert "1 read a file: fits" in shown
+
+
 def test_search_shows_a_table(indexed):
     done = indexed("search", "send somebody a mail")
     assert "mail/send_mail" in done.stdout
@@ -252,6 +265,7 @@ def test_searching_where_nothing_is_says_how_to_begin(shell):
     [
         ("search",),
         ("search", "a", "--batch", "-"),
+        ("search", "--need", "a", "--batch", "-"),
         ("search", "a", "--as", "cobol"),
         ("search", "a", "-k", "0"),
         ("search", "a", "-k", "some"),

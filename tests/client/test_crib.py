@@ -119,6 +119,8 @@ async def test_twins_do_what_their_methods_do(service, tmp_path, monkeypatch):
         where = Equals("server", "mail")
         found = await crib.afind_tools("send a mail", 1, where=where)
         assert found.tools == crib.find_tools("send a mail", 1, where=where).tools
+        wished = await crib.afind_tools(needs=["send a mail"], k=1)
+        assert [(hit.id, hit.needs) for hit in wished.tools] == [(found.tools[0].id, (0,))]
         await crib.aadd_collections(*COLLECTIONS)
         assert len((await crib.aindex_passages(PASSAGES)).added) == 4
         assert len((await crib.aindex_docs(tmp_path, collection="post_rules")).added) == 1

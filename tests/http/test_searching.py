@@ -18,6 +18,17 @@ def test_a_filter_narrows(stocked):
     assert {hit["id"] for hit in found["tools"]} == {"files/read_file", "mail/read_mail"}
 
 
+def test_needs_are_answered_one_by_one(stocked):
+    sent = {"needs": ["send a mail", "read a file"], "k": 2}
+    answer = stocked.post("/v1/tools/search", json=sent).json()
+    assert {hit["id"]: hit["needs"] for hit in answer["tools"]} == {
+        "mail/send_mail": [0],
+        "files/read_file": [1],
+    }
+    assert [need["text"] for need in answer["needs"]] == sent["needs"]
+    assert len(search(stocked, **sent)["needs"]) == 2
+
+
 def test_full_hits_bring_their_specification(stocked):
     [hit] = search(stocked, k=1, shape="full")["tools"]
     assert hit["spec"] == stocked.get("/v1/tools/mail/send_mail").json()
@@ -51,6 +62,9 @@ def test_a_set_of_a_certain_size_needs_a_calibration(stocked):
         {"query": " \n"},
         {"query": 3},
         {},
+        {"needs": []},
+        {"needs": ["x", " "]},
+        {"needs": ["x"] * 21},
         {"query": "x", "k": 0},
         {"query": "x", "k": 1001},
         {"query": "x", "k": "5"},

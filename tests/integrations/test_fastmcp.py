@@ -88,6 +88,23 @@ async def test_what_is_found_comes_with_its_schema_and_can_be_called(office):
     assert called.data == directly.data == "sent to Ada"
 
 
+NEEDS = ["Send a mail to somebody", "Add two numbers"]
+
+
+@pytest.mark.parametrize("needs", [NEEDS, json.dumps(NEEDS), "\n".join(NEEDS)])
+async def test_a_model_says_what_tools_it_wishes_for(office, needs):
+    async with Client(office) as client:
+        answer = (await client.call_tool("find_tools", {"needs": needs})).structured_content
+        nothing = await client.call_tool("find_tools", {"k": 2}, raise_on_error=False)
+
+    assert [(tool["name"], tool["needs"]) for tool in answer["tools"][:2]] == [
+        ("send_mail", [0]),
+        ("add", [1]),
+    ]
+    assert [need["text"] for need in answer["needs"]] == NEEDS
+    assert "'query' is missing" in nothing.content[0].text
+
+
 async def test_some_tools_can_stay_listed_and_the_usual_number_be_set():
     mcp = server()
     transform = ToolcribSearchTransform(k=1, always_visible=["add"], settings=PLAIN)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.router.sample_decisions import found, known
 from toolcrib.records import Context, FindResult, KnowledgeResult, Route
-from toolcrib.router.route import REASONS, Reason, RouteEvidence, choose_route
+from toolcrib.router.route import REASONS, Reason, RouteEvidence, _likely, choose_route
 
 DOING = Context("", intent="generate", domain="product", need="act", confidences={"need": 0.97})
 READING = Context("", intent="ask", domain="agile", need="know", confidences={"need": 0.97})
@@ -34,6 +34,17 @@ def test_a_question_with_fitting_passages_goes_to_knowledge():
     route = choose_route(RouteEvidence(READING, UNSURE_TOOLS, SURE_PASSAGES))
     assert (route.kind, route.corrected_from) == ("knowledge", None)
     assert route.reason == "written knowledge answers this"
+
+
+def test_clauses_that_want_different_things_speak_for_both():
+    one = RouteEvidence(DOING, SURE_TOOLS, SURE_PASSAGES)
+    several = replace(one, clauses=(DOING, READING))
+    assert one.known() == several.known()
+    assert one.apart() == (0, 0)
+    low, high = several.apart()
+    assert low == 0 < high
+    shares = [_likely(each) for each in (one, several)]
+    assert shares[1]["both"] > shares[0]["both"]
 
 
 def test_where_only_passages_were_found_a_request_is_sent_to_them_and_the_guess_is_told():

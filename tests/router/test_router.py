@@ -65,6 +65,26 @@ def test_a_question_goes_to_passages_and_gets_no_tools_but_the_active(crib):
     assert ids(decision) == ["agent/think"]
 
 
+TWO = "Please send a mail to somebody in the shop. How is the glass wrapped in a parcel?"
+
+
+def test_each_clause_of_a_turn_says_whether_it_wants_a_tool_or_passages(crib):
+    signals = crib.route(TWO).signals
+    assert "clauses:act,know" in signals
+    for text in (MAIL, GLASS, f"Hello! {GLASS}"):
+        assert not any(signal.startswith("clauses:") for signal in crib.route(text).signals)
+
+
+def test_needs_of_a_turn_are_searched_one_by_one(crib):
+    needs = ("Send a mail to somebody", "Tell where a parcel is")
+    for text in ("Ann asks where her parcel is, tell her", ""):
+        decision = crib.route(Turn(text=text, needs=needs), k=2)
+        served = {hit.id: hit.needs for hit in decision.tools.tools}
+        assert served["mail/send_mail"] == (0,)
+        assert served["post/track_parcel"] == (1,)
+        assert [need.text for need in decision.tools.needs] == list(needs)
+
+
 def test_a_turn_may_need_both(crib, monkeypatch):
     # Whatever was fitted: here every turn that can have both gets both.
     monkeypatch.setitem(WEIGHTS, "both", (0.0, 0.0, 0.0, 0.0, 100.0))

@@ -154,6 +154,10 @@ def print_result(result: FindResult, *, explain: bool) -> None:
         err.print("[yellow]no words to search by[/]")
         return
     _print_doubt(result)
+    for place, need in enumerate(result.needs):
+        sure = "" if need.confidence is None else f" {need.confidence:.2f}"
+        fits = "[green]fits[/]" if need.verdict == "accept" else "[yellow]perhaps nothing fits[/]"
+        out.print(f"[dim]{place}[/] {escape(need.text)}: {fits}{sure}")
     if result.tools:
         print_table(_ranking(result.tools, explain=explain), headed=explain)
     parts = [f"[yellow]without: {', '.join(result.degraded)}[/]"] if result.degraded else []
@@ -180,6 +184,8 @@ def _ranking(hits: tuple[ToolHit, ...], *, explain: bool) -> Table:
     """The hits; with `explain` what each leg and the reranker contributed, blank where nothing."""
     table = table_of(figures=("#", "score"))
     table.add_column("tool", style="bold", overflow="fold")
+    if any(hit.needs is not None for hit in hits):
+        table.add_column("needs")
     legs = list(dict.fromkeys(leg for hit in hits for leg in hit.legs)) if explain else []
     for leg in legs:
         table.add_column(leg.replace("_", "-"), justify="right")
@@ -189,7 +195,8 @@ def _ranking(hits: tuple[ToolHit, ...], *, explain: bool) -> Table:
     for hit in hits:
         cells = [f"{hit.legs[leg]:.2f}" if leg in hit.legs else "" for leg in legs]
         about = cells if explain else [in_short(hit.tool.description, taken)]
-        table.add_row(str(hit.rank), f"{hit.score:.3f}", escape(hit.id), *about)
+        needs = [] if hit.needs is None else [", ".join(map(str, hit.needs))]
+        table.add_row(str(hit.rank), f"{hit.score:.3f}", escape(hit.id), *needs, *about)
     return table
 
 

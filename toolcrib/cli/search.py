@@ -63,6 +63,12 @@ Gate: TypeAlias = Annotated[
 def search(
     context: typer.Context,
     query: Annotated[str | None, typer.Argument(help="What the tool must do.")] = None,
+    need: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--need", help="A tool that is wished for, in a line; several are searched one by one."
+        ),
+    ] = None,
     k: Annotated[
         str, typer.Option("-k", "--k", help="How many tools; auto: as many as --coverage needs.")
     ] = "5",
@@ -90,8 +96,8 @@ def search(
     json: Json = False,
 ) -> None:
     """Find the tools that fit a query, best first."""
-    if (query is None) == (batch is None):
-        raise typer.BadParameter("give either a query or --batch", param_hint="QUERY")
+    if (query is None and not need) == (batch is None):
+        raise typer.BadParameter("give a query, --need or --batch", param_hint="QUERY")
     if as_ is not None and as_ not in FORMATS:
         raise typer.BadParameter(f"known are {', '.join(FORMATS)}", param_hint="--as")
     options: SearchKeywords = {
@@ -100,14 +106,15 @@ def search(
         "coverage": coverage,
         "least": least,
         "explain": explain,
+        "needs": need or None,
     }
     wanted = _count(k)
     with any_crib(context, store, url) as crib:
         ask = partial(crib.find_tools, k=wanted, **options)
-        if query is not None:
+        if batch is None:
             _print(ask(query), as_, explain=explain, json=json)
         else:
-            for line in lines_of(str(batch)):
+            for line in lines_of(batch):
                 _answer_line(ask, line, as_, explain=explain, json=json)
 
 

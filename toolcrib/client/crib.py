@@ -40,7 +40,8 @@ from toolcrib.records import (
 )
 from toolcrib.records.codec import as_json
 from toolcrib.records.validation import in_words
-from toolcrib.retrieval.legs import check_query, has_words
+from toolcrib.retrieval.legs import has_words
+from toolcrib.retrieval.needs import check_search
 from toolcrib.retrieval.options import SearchKeywords, SearchOptions
 from toolcrib.router.collections import preset
 from toolcrib.router.decision_log import Feedback, FeedbackKeywords
@@ -117,17 +118,20 @@ class RemoteCrib:
                 continue
 
     def find_tools(
-        self, query: str, k: int | Literal["auto"] = 5, **options: Unpack[SearchKeywords]
+        self,
+        query: str | None = None,
+        k: int | Literal["auto"] = 5,
+        **options: Unpack[SearchKeywords],
     ) -> FindResult:
         """As `Crib.find_tools`, within what the key allows; numbers have six decimals."""
         asked = SearchOptions(k, **options)
-        check_query(query, k, asked.where, asked.least)
+        check_search(query, asked)
         coverage = asked.coverage
         if k == "auto" and coverage is not None and not 0 <= coverage <= 1:
             raise QueryError(f"coverage is {coverage}; it must be between 0 and 1")
         # Embedded, coverage is not looked at either where it does not count.
         asked = replace(asked, coverage=coverage if k == "auto" else None)
-        body = {"query": query, "shape": "full", **_given(as_json(asked))}
+        body = {"shape": "full", **_given({"query": query, **as_json(asked)})}
         return self._transport.ask(FindResult, "POST", "/v1/tools/search", body)
 
     def get_tool(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:

@@ -28,13 +28,13 @@ from toolcrib.gateway.downstream import SHARED, conversation_key
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import UpstreamPool
 from toolcrib.integrations.fastmcp import (
-    MAX_FOUND,
     SEARCHES,
     SearchTool,
     ToolcribSearchTransform,
     definition,
     failure,
     found,
+    served,
     structured_answer,
     unknown_tool,
 )
@@ -197,7 +197,9 @@ class GatewaySearch(ToolcribSearchTransform):
 
     # -- what they do ------------------------------------------------------------------------
 
-    async def _find(self, ctx: Context, query: str, k: int | None) -> ToolResult:
+    async def _find(
+        self, ctx: Context, query: str | None, k: int, needs: Sequence[str]
+    ) -> ToolResult:
         await self.wait(ctx)
         if not self._tools.is_open.is_set():
             return failure("The index of tools is still being opened. Search again in a moment.")
@@ -205,18 +207,22 @@ class GatewaySearch(ToolcribSearchTransform):
         visible = {tool.name for tool in await self.get_tool_catalog(ctx)}
         scope = self.scope()
         try:
-            most = min(max(1, k or self._max_results), MAX_FOUND)
-            result = await self._tools.work(self._tools.crib.find_tools, query, most, scope=scope)
+            find = self._tools.crib.find_tools
+            result = await self._tools.work(find, query, k, needs=needs, scope=scope)
         except QueryError as error:
             return failure(f"{error}.")
         except StoreError as error:
             return failure(f"The search does not work at the moment: {error}.")
-        budget = self._budgets.begin(key := conversation_key(ctx), query)
-        self._remember(budget.id, query, key)
-        entries = [self._tools.catalog.get(hit.id) for hit in result.tools]
-        here = [each for each in entries if each is not None and each.name in visible]
-        notes = {"missing": self._pool.missing(scope), "instructions": self._untold(key, here)}
-        return found(result, [self._defined(each) for each in here], **notes)
+        asked = "\n".join([*([] if query is None else [query]), *needs])
+        budget = self._budgets.begin(key := conversation_key(ctx), asked)
+        if not needs:
+            # Of several needs nobody knows which one a call is for.
+            self._remember(budget.id, asked, key)
+        entries = [(hit, self._tools.catalog.get(hit.id)) for hit in result.tools]
+        here = [(hit, each) for hit, each in entries if each and each.name in visible]
+        untold = self._untold(key, (each for _, each in here))
+        notes = {"missing": self._pool.missing(scope), "instructions": untold}
+        return found(result, [served(hit, self._defined(each)) for hit, each in here], **notes)
 
     def _remember(self, decision_id: str, query: str, key: str) -> None:
         """Have the search in mind until a call for it succeeds, where use teaches."""

@@ -7,6 +7,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
@@ -26,7 +27,9 @@ from toolcrib.crib import Crib
 from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp import tool_specs
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
-from toolcrib.records import FindResult, ToolSpec
+from toolcrib.records import FindResult, ToolHit, ToolSpec
+from toolcrib.records.codec import as_json
+from toolcrib.retrieval.needs import MAX_NEEDS
 from toolcrib.settings import Settings
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import HasId
@@ -40,6 +43,7 @@ __all__ = [
     "definition",
     "failure",
     "found",
+    "served",
     "structured_answer",
     "unknown_tool",
 ]
@@ -51,6 +55,12 @@ MAX_DIGITS = 4
 
 FIND_SAYS = """\
 Find tools by what they do. Answers with their names and arguments, best first.
+
+Write needs: one line for each tool that the task takes, saying what such a tool can do, as its \
+own description would. Write the capability, not the task, without names, dates and other values: \
+for "tell Ana when Friday's train to Bonn leaves", write ["Look up train departures", \
+"Send a message to a person"]. Each need is answered by itself: "needs" has a verdict for each, \
+and each tool the places of the needs that it serves.
 
 Use it before you say that something cannot be done. Then call the tool that fits by call_tool."""
 
@@ -100,14 +110,26 @@ class ToolcribSearchTransform(BaseSearchTransform):
 
     def _searching(self) -> Tool:
         async def find_tools(given: dict[str, Any], context: Context) -> ToolResult:
-            return await self._find(context, given["query"], int(given.get("k", 0)) or None)
+            query, needs = given.get("query"), given.get("needs", ())
+            # Unless it is told otherwise, it has room for what every need finds first.
+            k = int(given.get("k", 0)) or max(self._max_results, len(needs))
+            return await self._find(context, query, min(max(1, k), MAX_FOUND), needs)
 
-        most = f"How many tools at most, if not {self._max_results}"
         takes = {
-            "query": {"type": "string", "description": "What the tool must do, in a few words"},
-            "k": {"type": "integer", "description": most},
+            "needs": {
+                "type": "array",
+                "items": {"type": "string"},
+                "maxItems": MAX_NEEDS,
+                "description": "One line for each tool that is needed: what it can do",
+            },
+            "query": {"type": "string", "description": "What is to be done, in a few words"},
+            "k": {
+                "type": "integer",
+                "description": f"How many tools at most, if not {self._max_results}",
+            },
         }
-        return SearchTool.of(FIND, FIND_SAYS, takes, find_tools, SEARCHES)
+        one_of = ("query", "needs")
+        return SearchTool.of(FIND, FIND_SAYS, takes, find_tools, SEARCHES, one_of=one_of)
 
     def _calling(self) -> Tool:
         async def call_tool(given: dict[str, Any], context: Context) -> ToolResult:
@@ -117,15 +139,17 @@ class ToolcribSearchTransform(BaseSearchTransform):
 
     # -- what they do ------------------------------------------------------------------------
 
-    async def _find(self, ctx: Context, query: str, k: int | None) -> ToolResult:
+    async def _find(
+        self, ctx: Context, query: str | None, k: int, needs: Sequence[str]
+    ) -> ToolResult:
         """Search among what the caller may see."""
         tools = await self._get_visible_tools(ctx)
         try:
-            result = await self._ranked(tools, query, k)
+            result = await asyncio.to_thread(self._index.find, tools, query, k, needs)
         except QueryError as error:
             return failure(f"{error}.")
         named = {tool.name: tool for tool in tools}
-        return found(result, [_defined(named[hit.name]) for hit in result.tools])
+        return found(result, [served(hit, _defined(named[hit.name])) for hit in result.tools])
 
     async def _call(self, ctx: Context, name: str, arguments: Mapping[str, Any] | None) -> Any:
         """Call what the caller may see; nothing else is there."""
@@ -136,11 +160,9 @@ class ToolcribSearchTransform(BaseSearchTransform):
 
     async def _search(self, tools: Sequence[Tool], query: str) -> Sequence[Tool]:
         named = {tool.name: tool for tool in tools}
-        return [named[hit.name] for hit in (await self._ranked(tools, query)).tools]
-
-    async def _ranked(self, tools: Sequence[Tool], query: str, k: int | None = None) -> FindResult:
-        most = min(max(1, k or self._max_results), MAX_FOUND)
-        return await asyncio.to_thread(self._index.find, tools, query, most)
+        k = min(self._max_results, MAX_FOUND)
+        result = await asyncio.to_thread(self._index.find, tools, query, k)
+        return [named[hit.name] for hit in result.tools]
 
 
 # -- the tools of the search itself ----------------------------------------------------------------
@@ -153,6 +175,7 @@ class SearchTool(Tool):
 
     _act: Act = PrivateAttr()
     _meant: Callable[[Mapping[str, Any]], dict[str, Any]] = PrivateAttr()
+    _one_of: Sequence[str] = PrivateAttr()
 
     @classmethod
     def of(
@@ -164,22 +187,30 @@ class SearchTool(Tool):
         annotations: ToolAnnotations | None = None,
         *,
         meant: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None,
+        one_of: Sequence[str] = (),
     ) -> SearchTool:
-        """A tool that needs the first of what it `takes`; `meant` reads what a model wrote."""
+        """A tool that needs the first of what it `takes`, or at least `one_of` several.
+
+        `meant` reads what a model wrote.
+        """
         schema = {
             "type": "object",
             "properties": dict(takes),
-            "required": [next(iter(takes))],
+            "required": [] if one_of else [next(iter(takes))],
             "additionalProperties": False,
         }
         tool = cls(name=name, description=says, parameters=schema, annotations=annotations)
-        tool._act, tool._meant = act, meant or _meant
+        tool._act, tool._meant, tool._one_of = act, meant or _meant, one_of
         return tool
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Do it, or say what is wrong with the call."""
         given = self._meant(arguments)
-        if wrong := argument_errors(self.parameters, given, "the call"):
+        schema = self.parameters
+        if self._one_of and given.keys().isdisjoint(self._one_of):
+            # Not in the schema that is shown: not every provider takes a choice there.
+            schema = {**schema, "required": self._one_of[:1]}
+        if wrong := argument_errors(schema, given, "the call"):
             listed = "\n".join(f"- {line}" for line in wrong)
             return failure(
                 f"{self.name} cannot be called so.\n{listed}\n"
@@ -189,11 +220,20 @@ class SearchTool(Tool):
 
 
 def _meant(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given: models write null for what they leave out, and numbers as text."""
-    count = given.get("k")
+    """What was given: models write null for what they leave out, and numbers and lists as text."""
+    count, needs = given.get("k"), given.get("needs")
+    if isinstance(needs, str):
+        given = {**given, "needs": _listed(needs)}
     if isinstance(count, str) and count.isdecimal() and len(count) <= MAX_DIGITS:
         given = {**given, "k": int(count)}
     return {key: value for key, value in given.items() if value is not None}
+
+
+def _listed(text: str) -> Any:
+    """A list written as JSON, or a line each."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
+    return [line for line in text.splitlines() if line.strip()]
 
 
 def _call_meant(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,6 +278,11 @@ def definition(described: Mapping[str, Any]) -> dict[str, Any]:
     return {key: described[key] for key in kept if described.get(key)}
 
 
+def served(hit: ToolHit, defined: dict[str, Any]) -> dict[str, Any]:
+    """A definition, with the places of the needs that the tool was found for."""
+    return defined if hit.needs is None else {**defined, "needs": list(hit.needs)}
+
+
 def found(result: FindResult, tools: Sequence[Mapping[str, Any]], **notes: Any) -> ToolResult:
     """The answer to a search: `tools` are definitions, best first; `notes` stand beside them.
 
@@ -246,6 +291,8 @@ def found(result: FindResult, tools: Sequence[Mapping[str, Any]], **notes: Any) 
     answer: dict[str, Any] = {"tools": list(tools), "verdict": result.verdict}
     if result.confidence is not None:
         answer["confidence"] = round(result.confidence, 3)
+    if result.needs:
+        answer["needs"] = [as_json(need) for need in result.needs]
     if not tools:
         answer["note"] = NOTHING_FITS
     elif result.verdict != "accept":
@@ -304,8 +351,10 @@ class VisibleTools:
         self._read: dict[str, tuple[Tool, ToolSpec]] = {}
         self._kept: OrderedDict[str, None] = OrderedDict()
 
-    def find(self, tools: Sequence[Tool], query: str, k: int) -> FindResult:
-        """The tools among these that fit a query; a hit's `name` is the tool's.
+    def find(
+        self, tools: Sequence[Tool], query: str | None, k: int, needs: Sequence[str] = ()
+    ) -> FindResult:
+        """The tools among these that fit a query or needs; a hit's `name` is the tool's.
 
         Raises:
             QueryError: a query without words.
@@ -314,7 +363,8 @@ class VisibleTools:
             specs = [spec for tool in tools if (spec := self._spec(tool)) is not None]
             crib = self._synced(specs)
         seen = HasId(frozenset(point_id(spec.id) for spec in specs))
-        return crib.find_tools(query, k, where=None if len(specs) == len(self._kept) else seen)
+        where = None if len(specs) == len(self._kept) else seen
+        return crib.find_tools(query, k, needs=needs, where=where)
 
     def close(self) -> None:
         """Let go of the index."""

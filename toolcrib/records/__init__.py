@@ -3,6 +3,7 @@
 from toolcrib.records.answers import (
     Alternates,
     FindResult,
+    NeedResult,
     ToolHit,
     ToolPage,
     ToolSelection,
@@ -56,6 +57,7 @@ __all__ = [
     "IndexReport",
     "KnowledgeResult",
     "Message",
+    "NeedResult",
     "Outcome",
     "Passage",
     "PassageHit",

@@ -7,10 +7,18 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, computed_field
 
-from toolcrib.records.codec import UNLESS_EMPTY, Milliseconds, Score
+from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, Milliseconds, Score
 from toolcrib.records.tools import ToolSpec
 
-__all__ = ["Alternates", "FindResult", "ToolHit", "ToolPage", "ToolSelection", "Verdict"]
+__all__ = [
+    "Alternates",
+    "FindResult",
+    "NeedResult",
+    "ToolHit",
+    "ToolPage",
+    "ToolSelection",
+    "Verdict",
+]
 
 Verdict: TypeAlias = Literal["accept", "fallback", "abstain"]
 """What the gate made of an answer: it fits; perhaps nothing fits, so the general tool comes too;
@@ -23,8 +31,9 @@ class ToolHit:
 
     `score` is in [0, 1], higher is better, comparable within one answer only. `probability`
     that the tool is right, None where nothing is calibrated. `legs` holds what each leg and
-    the reranker contributed, filled when explained. JSON has `tool` as `spec`, when it is
-    asked for in full.
+    the reranker contributed, filled when explained. `needs`: the places (from 0) of the needs
+    that the tool was found for, None where none were asked. JSON has `tool` as `spec`, when it
+    is asked for in full.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tool"}
@@ -36,6 +45,7 @@ class ToolHit:
     tool: Annotated[ToolSpec, Field(alias="spec", exclude_if=lambda _: False)]
     legs: Annotated[dict[str, Score], UNLESS_EMPTY] = field(default_factory=dict[str, float])
     probability: Score | None = None
+    needs: Annotated[tuple[int, ...] | None, UNLESS_NONE] = None
 
     @computed_field
     @property
@@ -68,6 +78,15 @@ class ToolHit:
 
 
 @dataclass(frozen=True, slots=True)
+class NeedResult:
+    """What came of one need: the gate's verdict, and how sure its first tool is."""
+
+    text: str
+    verdict: Verdict
+    confidence: Score | None
+
+
+@dataclass(frozen=True, slots=True)
 class ToolSelection:
     """The tools of a turn: ranked, how sure, milliseconds a stage, what was left out.
 
@@ -75,7 +94,8 @@ class ToolSelection:
     nothing is calibrated; `verdict`, `reason` and `threshold` are the gate's. The ranking stands
     whatever the verdict, unless the gate's settings withhold what does not fit; with `fallback`
     the general tool is among the tools, by that rule. `degraded` names every stage that failed
-    or was skipped for lack of time. JSON has the tools
+    or was skipped for lack of time. `needs` are those that were asked, in their order; the
+    verdict is then that of the surest. JSON has the tools
     as `items`.
     """
 
@@ -91,6 +111,7 @@ class ToolSelection:
     fallback: bool = False
     degraded: tuple[str, ...] = ()
     unmatched_terms: Annotated[tuple[str, ...], Field(exclude=True)] = ()
+    needs: Annotated[tuple[NeedResult, ...], UNLESS_EMPTY] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,8 +78,9 @@ class Turn(BaseModel):
 
     Only the last messages of `history` are kept. What is no attachment in `attachments` is
     left out and counted in `unreadable`. `scope` is the caller's; `max_sensitivity` is the
-    ceiling of where the answer goes (a model outside the house, say). `trajectory` is kept for
-    analysis, and read by nothing that routes.
+    ceiling of where the answer goes (a model outside the house, say). `needs`: one line for each
+    tool that the agent wishes for, each searched by itself. `trajectory` is kept for analysis,
+    and read by nothing that routes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -90,6 +91,7 @@ class Turn(BaseModel):
     metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
     scope: Scope | None = None
     max_sensitivity: Sensitivity | None = None
+    needs: tuple[str, ...] = ()
     trajectory: tuple[dict[str, Any], ...] = ()
     unreadable: int = Field(default=0, ge=0)
 

@@ -19,6 +19,7 @@ from toolcrib.retrieval.fusion import Candidates, FusionWeights, fuse, rank
 from toolcrib.retrieval.gate import ENABLED, MAX_SET, Assessor, GateSettings, likely_enough
 from toolcrib.retrieval.learned import JUDGED, REACH, LearnedTools
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Head, Legs, check_query, has_words
+from toolcrib.retrieval.needs import check_search, interleave
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.retrieval.rerank import Reranked, RerankSettings, ToolReranker
 from toolcrib.store.base import Store, point_id
@@ -121,20 +122,29 @@ class HybridRetriever:
         """The tool to fall back to, where the gate's settings name one in reach."""
         return self._assessor.general(allowed)
 
-    def find(self, query: str | EncodedQuery, options: SearchOptions) -> FindResult:
+    def find(self, query: str | EncodedQuery | None, options: SearchOptions) -> FindResult:
         """Rank the tools that fit a query, best first; ties are broken by id.
 
-        A query that somebody has encoded already (`encode`) is not encoded again.
+        A query that somebody has encoded already (`encode`) is not encoded again. Where there
+        are needs, their answers are interleaved, and the query fills up what they leave.
 
         Raises:
-            QueryError: `k` < 1, a query of white space only, a `least` that is no probability,
-                or a filter on an unknown field.
+            QueryError: `k` < 1, neither a query nor needs, one of white space only, too many
+                needs, a `least` that is no probability, or a filter on an unknown field.
             CalibrationError: `k="auto"` or the gate need a calibration that is not there.
             StoreError: the store does not answer.
         """
+        check_search(query if query is None or isinstance(query, str) else query.text, options)
+        if not options.needs:
+            return self._find_one(query or "", options)
+        one = replace(options, needs=None)
+        whole = None if query is None else self._find_one(query, one)
+        answers = [self._find_one(need, one) for need in options.needs]
+        return interleave(answers, whole, options.k)
+
+    def _find_one(self, query: str | EncodedQuery, options: SearchOptions) -> FindResult:
         text = query if isinstance(query, str) else query.text
         k = options.k
-        check_query(text, k, options.where, options.least)
         if not has_words(text):
             return FindResult(
                 text,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
@@ -21,6 +22,8 @@ class SearchOptions:
     `scope` is what the caller may use; `where` narrows further. Without `gate` comes the
     ranking as it is, with its verdict: nothing is withheld or left out by the settings, and no
     general tool added. `explain` adds what each leg contributed, and which words matched nothing.
+    `needs`: one line for each tool that is wished for; each is searched and judged by itself,
+    within the same options.
     """
 
     k: int | Literal["auto"] = 5
@@ -30,6 +33,7 @@ class SearchOptions:
     coverage: float | None = None
     least: float | None = None
     explain: bool = False
+    needs: Sequence[str] | None = None
 
 
 class SearchKeywords(TypedDict, total=False):
@@ -41,3 +45,4 @@ class SearchKeywords(TypedDict, total=False):
     coverage: float | None
     least: float | None
     explain: bool
+    needs: Sequence[str] | None

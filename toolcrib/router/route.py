@@ -10,7 +10,7 @@ from enum import StrEnum
 from toolcrib.records import Context, FindResult, KnowledgeResult, Route, RouteKind
 from toolcrib.retrieval.calibration import softmax
 
-__all__ = ["REASONS", "WEIGHTS", "Reason", "RouteEvidence", "choose_route"]
+__all__ = ["CLAUSES", "REASONS", "WEIGHTS", "Reason", "RouteEvidence", "choose_route"]
 
 WEIGHTS: Mapping[RouteKind, tuple[float, ...]] = {
     "tools": (0.62, -0.38, -0.46, 0.1, 1.26),
@@ -21,6 +21,15 @@ WEIGHTS: Mapping[RouteKind, tuple[float, ...]] = {
 """Logits of where a turn goes, of `RouteEvidence.known`: a multinomial regression, fitted on turns
 whose routes are labelled, as if they went there as often as the project's training turns do
 (benchmarks/turns.py --fit)."""
+
+CLAUSES: Mapping[RouteKind, tuple[float, float]] = {
+    "tools": (-0.03, -0.1),
+    "knowledge": (-0.09, 0.1),
+    "both": (-0.18, 0.23),
+    "general": (0.3, -0.23),
+}
+"""What is added of `RouteEvidence.apart` for a turn of several clauses, fitted with `WEIGHTS` held:
+a turn of one clause is routed by those alone."""
 
 
 class Reason(StrEnum):
@@ -78,7 +87,8 @@ class RouteEvidence:
 
     With `gate_decides` tools that the gate doubts are not enough alone; where it `withholds`
     them, there are none. `unasked`: the stages that were left out or failed, of which `tools` and
-    `knowledge` count.
+    `knowledge` count. `clauses`: what each of the turn's clauses wants by itself, none where it
+    is one wish.
     """
 
     context: Context
@@ -87,6 +97,7 @@ class RouteEvidence:
     gate_decides: bool = False
     unasked: frozenset[str] = frozenset()
     withholds: bool = False
+    clauses: tuple[Context, ...] = ()
 
     @property
     def saw_tools(self) -> bool:
@@ -109,16 +120,22 @@ class RouteEvidence:
         Log-odds that the first tool is right, that any collection fits, and that reading rather
         than doing is wanted; whether the turn is of no domain; and a constant.
         """
-        context = self.context
-        sure = context.confidences.get("need", EVEN)
-        read = {"know": sure, "act": 1 - sure}.get(context.need or "", EVEN)
         return (
             _log_odds(self.tools.confidence),
             _log_odds(self.knowledge.fit),
-            _log_odds(read),
-            float(context.domain is None),
+            _reading(self.context),
+            float(self.context.domain is None),
             1.0,
         )
+
+    def apart(self) -> tuple[float, float]:
+        """How far the clauses are from the whole turn, in log-odds that reading is wanted.
+
+        Of the one that wants it least, and of the one that wants it most.
+        """
+        whole = _reading(self.context)
+        reading = [_reading(each) for each in self.clauses] or [whole]
+        return min(reading) - whole, max(reading) - whole
 
 
 def choose_route(evidence: RouteEvidence) -> Route:
@@ -134,8 +151,11 @@ def choose_route(evidence: RouteEvidence) -> Route:
         return Route("general", _why_general(evidence))
     likely = _likely(evidence)
     given = _routes(tools=evidence.has_tools, knowledge=bool(evidence.knowledge.passages))
-    kind = max(given, key=lambda each: likely[each])
-    doubted = kind in ("tools", "both") and evidence.tools.verdict != "accept"
+    tools = evidence.tools
+    # Where somebody has said what tools it needs, and there is one, passages alone are not enough.
+    is_needed = evidence.has_tools and bool(tools.needs) and tools.verdict == "accept"
+    kind = max(given, key=lambda each: (not is_needed or each != "knowledge", likely[each]))
+    doubted = kind in ("tools", "both") and tools.verdict != "accept"
     if doubted and evidence.gate_decides:
         kind = "both" if evidence.knowledge.passages else "general"
     guess: RouteKind = "knowledge" if context.need == "know" else "tools"
@@ -160,7 +180,7 @@ def _likely(evidence: RouteEvidence) -> dict[RouteKind, float]:
     What nobody looked for may be right too. Where all was withheld, that may be wrong, so that
     "nothing fits" is never certain.
     """
-    known = evidence.known()
+    known, apart = evidence.known(), evidence.apart()
     there = _routes(
         tools=evidence.has_tools or "tools" in evidence.unasked,
         knowledge=bool(evidence.knowledge.passages) or "knowledge" in evidence.unasked,
@@ -170,6 +190,7 @@ def _likely(evidence: RouteEvidence) -> dict[RouteKind, float]:
     return softmax(
         {
             kind: sum(weight * value for weight, value in zip(WEIGHTS[kind], known, strict=True))
+            + sum(weight * value for weight, value in zip(CLAUSES[kind], apart, strict=True))
             for kind in there
         }
     )
@@ -192,6 +213,12 @@ def _why_general(evidence: RouteEvidence) -> str:
     known = [tools] if saw_tools else []
     known += [passages] if saw_passages and passages else []
     return f"{said}: {'; '.join(known)}" if known else said
+
+
+def _reading(context: Context) -> float:
+    """Log-odds that reading rather than doing is wanted."""
+    sure = context.confidences.get("need", EVEN)
+    return _log_odds({"know": sure, "act": 1 - sure}.get(context.need or "", EVEN))
 
 
 def _log_odds(probability: float | None) -> float:

@@ -333,6 +333,7 @@ class ToolStage:
             gate=False,
             coverage=self._settings.coverage,
             least=self._settings.least if reach.everything is None else None,
+            needs=turn.needs or None,
         )
         found = retriever.find(query, options)
         hits, signals = self._selector.complete(found.tools, allowed, reach)

@@ -129,6 +129,7 @@ export interface FoundTools {
   fallback: boolean;
   degraded: readonly string[];
   unmatched_terms?: readonly string[];
+  needs?: readonly NeedResult[];
   names?: Readonly<Record<string, string>>;
 }
 
@@ -207,6 +208,12 @@ export interface Me {
   namespaces: readonly string[];
   namespace: string;
   scope: Scope;
+}
+
+export interface NeedResult {
+  text: string;
+  verdict: "accept" | "fallback" | "abstain";
+  confidence: number | null;
 }
 
 export interface OutcomeIds {
@@ -327,6 +334,7 @@ export interface ShapedSelection {
   threshold: number | null;
   fallback: boolean;
   degraded: readonly string[];
+  needs?: readonly NeedResult[];
   names?: Readonly<Record<string, string>>;
 }
 
@@ -344,6 +352,7 @@ export interface ToolHit {
   spec?: ToolSpec;
   legs?: Readonly<Record<string, number>>;
   probability: number | null;
+  needs?: readonly number[];
   id: string;
   name: string;
   server: string;

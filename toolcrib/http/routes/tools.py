@@ -35,6 +35,7 @@ from toolcrib.records import (
     ToolSpec,
 )
 from toolcrib.records.codec import as_json
+from toolcrib.retrieval.needs import MAX_NEEDS
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import (
@@ -86,21 +87,32 @@ EXAMPLE_TOOL: dict[str, Any] = {
     "tags": ["mail"],
 }
 
+SEARCHES: list[dict[str, Any]] = [
+    {"query": "write a mail", "k": 3},
+    {"needs": ["Send a mail", "List the events of a calendar"]},
+]
+QUERY_OR_NEEDS = [
+    {"required": ["query"], "properties": {"query": {"type": "string"}}},
+    {"required": ["needs"], "properties": {"needs": {"type": "array", "minItems": 1}}},
+]
+
 # -- finding ---------------------------------------------------------------------------------
 
 
 @checked_dataclass(
-    frozen=True, kw_only=True, config=documented(examples=[{"query": "write a mail", "k": 3}])
+    frozen=True, kw_only=True, config=documented(examples=SEARCHES, anyOf=QUERY_OR_NEEDS)
 )
 class SearchBody(SearchOptions):
-    """What the tools must do.
+    """What the tools must do: a query, or `needs`, one line for each tool that is wished for.
 
+    Each need is searched and judged by itself; a query beside them fills up what they leave.
     `k` tools, or with `auto` as many as hold all that are needed with the probability
     `coverage`. Those of a probability below `least` are left out, but never the first. Without
     `gate` comes the ranking as it is. `explain` adds what each leg contributed.
     """
 
-    query: QueryText
+    query: QueryText | None = None
+    needs: Annotated[list[QueryText], Field(max_length=MAX_NEEDS)] | None = None
     k: Count | Literal["auto"] = 5
     coverage: Annotated[float, Field(ge=0, le=1)] | None = None
     least: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -127,7 +139,8 @@ async def find_tools(context: RequestContext, body: SearchBody) -> Response:
     given["scope"] = context.scope(body.scope)
     options = SearchOptions(**given)
     found = await context.read(lambda crib: crib.tools.find(body.query, options))
-    context.answered(found.took_ms, verdict=found.verdict, degraded=found.degraded, text=body.query)
+    text = "\n".join(each for each in (body.query, *(body.needs or ())) if each is not None)
+    context.answered(found.took_ms, verdict=found.verdict, degraded=found.degraded, text=text)
     return shaped(found, found.tools, body.shape, "tools")
 
 

@@ -16,7 +16,15 @@ from toolcrib.crib import Crib
 from toolcrib.errors import CalibrationError, FeedbackError, UnknownDecisionError, UnknownToolError
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routes.tools import Shape, shaped
-from toolcrib.http.routing import AS_WHOLE, Body, Count, Endpoint, answer, documented
+from toolcrib.http.routing import (
+    AS_WHOLE,
+    Body,
+    Count,
+    Endpoint,
+    QueryText,
+    answer,
+    documented,
+)
 from toolcrib.records import (
     Alternates,
     Context,
@@ -29,6 +37,7 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
+from toolcrib.retrieval.needs import MAX_NEEDS
 from toolcrib.router.decision_log import Feedback
 
 __all__ = ["ENDPOINTS"]
@@ -64,7 +73,8 @@ class MessageBody(Body):
 class TurnBody(Body):
     """What a user says now, and what is known around it.
 
-    What is no attachment in `attachments` is left out. `scope` narrows what the key allows;
+    What is no attachment in `attachments` is left out. `needs`: one line for each tool that the
+    agent wishes for. `scope` narrows what the key allows;
     `max_sensitivity` is the ceiling of where the answer goes.
     """
 
@@ -76,6 +86,7 @@ class TurnBody(Body):
     metadata: dict[str, Any] = Field(default={})
     scope: Scope | None = None
     max_sensitivity: Sensitivity | None = None
+    needs: list[QueryText] = Field(default=[], max_length=MAX_NEEDS)
     trajectory: list[dict[str, Any]] = Field(default=[])
     unreadable: Annotated[int, Field(ge=0, le=2**31), AS_WHOLE] = 0
 
