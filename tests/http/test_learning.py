@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from toolcrib.records.codec import load
+from toolcrib.records.learning import LearningStatus
+
 POST = {"name": "post", "server": "chat", "description": "Post a message in a channel."}
 NOTE = {"name": "note", "server": "chat", "description": "Write a note about the team."}
 
@@ -38,6 +41,7 @@ def first(client):
 
 def test_what_was_learned_is_shown_switched_replayed_and_taken_back(client):
     status = client.get("/v1/learning").json()
+    assert load(LearningStatus, client.get("/v1/learning").content).observations == 3
     (tool,) = status["tools"]
     assert (tool["tool"], tool["observations"], tool["live"]) == ("chat/post", 3, True)
     assert "texts" not in tool
