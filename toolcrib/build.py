@@ -15,11 +15,14 @@ from toolcrib.errors import EncoderError, SettingsError, StoreError
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
+from toolcrib.learning.learner import UsageLearner
+from toolcrib.learning.observations import ObservationTable
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.settings import Settings
 from toolcrib.store.base import Layout, Store
 from toolcrib.store.folder import holds_store
 from toolcrib.store.lazy import LazyStore
+from toolcrib.store.namespaced import DEFAULT
 from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
 
@@ -35,6 +38,7 @@ __all__ = [
     "is_url",
     "load_reranker",
     "make_dense",
+    "make_learner",
     "make_parts",
     "make_reranker",
     "open_parts",
@@ -89,7 +93,10 @@ def open_parts(
         # No error: whoever opens it may be about to put in what is missing.
         for what in (*tools.misnamed(), *(knowledge.misnamed() if knowledge.exists else ())):
             logger.warning("%s", what)
-        return tools, knowledge, TurnRouter(tools, knowledge, log=log)
+        learner = None
+        if settings.learning.enabled:
+            learner = make_learner(tools, lambda: open_records_db(location, settings), DEFAULT)
+        return tools, knowledge, TurnRouter(tools, knowledge, log=log, learner=learner)
     except BaseException:
         passages.close()
         store.close()
@@ -105,11 +112,34 @@ def make_parts(
     reranker: Reranker | None = None,
     clock: Clock | None = None,
     log: DecisionLog | None = None,
+    records: tuple[RecordsDb, str] | None = None,
 ) -> Parts:
     """The same over stores that somebody has opened; whose they are is not looked at."""
     tools = ToolIndex(store, dense, settings, reranker=reranker or make_reranker(settings))
     knowledge = KnowledgeBase(passages or LazyStore(_no_passages, lambda: False), dense, settings)
-    return tools, knowledge, TurnRouter(tools, knowledge, clock=clock, log=log)
+    learner = None
+    if records is not None and settings.learning.enabled:
+        learner = make_learner(tools, lambda: records[0], records[1], owns=False)
+    return tools, knowledge, TurnRouter(tools, knowledge, clock=clock, log=log, learner=learner)
+
+
+def make_learner(
+    tools: ToolIndex, open_db: Callable[[], RecordsDb], namespace: str, *, owns: bool = True
+) -> UsageLearner:
+    """What use teaches of an index; what it taught already re-orders answers from now on.
+
+    Raises:
+        StoreError: the records cannot be read.
+    """
+    settings = tools.settings
+    learner = UsageLearner(
+        tools,
+        ObservationTable(open_db, namespace, owns=owns),
+        collects=settings.learning.enabled,
+        text=settings.telemetry.text,
+    )
+    learner.apply()
+    return learner
 
 
 def _no_passages() -> Store:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from toolcrib.indexers.readers.registry import ToolSource
     from toolcrib.indexers.sync import Screen
     from toolcrib.router.recovery import RecoveryPolicy
+    from toolcrib.store.records_db.base import RecordsDb
 
 __all__ = ["Crib"]
 
@@ -124,10 +125,21 @@ class Crib:
         reranker: Reranker | None = None,
         clock: Clock | None = None,
         log: DecisionLog | None = None,
+        records: tuple[RecordsDb, str] | None = None,
     ) -> Self:
-        """A crib over a store that is open; without `passages` it takes no documents."""
+        """A crib over a store that is open; without `passages` it takes no documents.
+
+        `records` are where what use teaches is kept, and under which namespace.
+        """
         parts = build.make_parts(
-            store, dense, settings, passages=passages, reranker=reranker, clock=clock, log=log
+            store,
+            dense,
+            settings,
+            passages=passages,
+            reranker=reranker,
+            clock=clock,
+            log=log,
+            records=records,
         )
         return cls(*parts)
 
@@ -153,9 +165,17 @@ class Crib:
             SourceError: the sources hold nothing that could be read.
             StoreError: the store refused; tools reported to `progress` before are durable.
         """
-        return self.tools.index(
-            *sources, server=server, format=format, prune=prune, screen=screen, progress=progress
-        )
+        try:
+            return self.tools.index(
+                *sources,
+                server=server,
+                format=format,
+                prune=prune,
+                screen=screen,
+                progress=progress,
+            )
+        finally:
+            self._relearn()
 
     def remove_tools(self, *ids: str) -> None:
         """Remove tools by id.
@@ -362,6 +382,12 @@ class Crib:
         """
         self.knowledge.refresh()
         self.tools.refresh()
+        self._relearn()
+
+    def _relearn(self) -> None:
+        """Look again at which tools that use taught of are still what they were."""
+        if self.turns.learner is not None:
+            self.turns.learner.apply()
 
     def info(self) -> tuple[StoreInfo, Identity]:
         """What the store is, and by what its index was built."""

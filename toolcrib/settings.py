@@ -45,6 +45,7 @@ __all__ = [
     "DocumentSettings",
     "EncoderSettings",
     "GatewaySettings",
+    "LearningSettings",
     "ServerSettings",
     "ServiceSettings",
     "Settings",
@@ -97,6 +98,16 @@ class ContextSettings:
     cues: str | None = None
     gazetteers: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     region: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LearningSettings:
+    """Whether requests that ended in a successful call become examples of the tool called.
+
+    Their words are kept only where `telemetry.text` allows it, else their vectors alone.
+    """
+
+    enabled: bool = False
 
 
 class ServerSettings(BaseModel):
@@ -241,6 +252,7 @@ class Settings(BaseSettings):
     limits: Limits = Limits()
     recovery: RecoverySettings = RecoverySettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    learning: LearningSettings = LearningSettings()
     server: ServerSettings = ServerSettings()
     service: ServiceSettings = ServiceSettings()
     gateway: GatewaySettings = GatewaySettings()

@@ -216,7 +216,7 @@ class Tenants:
             raise StoreError(f"the store {self.location} is closed")
         log = self._log(name)
         revision = self._revision(name)
-        crib = self._shared.crib(name, log, self._reranker)
+        crib = self._shared.crib(name, log, self._reranker, self.records_db)
         opened = self._opened[name] = _Opened(crib, log, revision, time.monotonic())
         idle = [each for each in self._opened if each not in {DEFAULT, name}]
         for each in idle[: max(0, len(self._opened) - OPEN_AT_ONCE)]:
@@ -279,7 +279,9 @@ class _SharedStores:
             lambda: build.has_passages(place, placed),
         )
 
-    def crib(self, name: str, log: DecisionLog, reranker: Reranker | None) -> Crib:
+    def crib(
+        self, name: str, log: DecisionLog, reranker: Reranker | None, records_db: RecordsDb
+    ) -> Crib:
         """A namespace's crib.
 
         Raises:
@@ -295,6 +297,7 @@ class _SharedStores:
             ),
             reranker=reranker,
             log=log,
+            records=(records_db, name),
         )
         crib.tools.check()
         return crib

@@ -29,6 +29,7 @@ from toolcrib.retrieval.calibration import (
 from toolcrib.retrieval.examples import ExampleHead, ExampleHeads
 from toolcrib.retrieval.gate import Assessor
 from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
+from toolcrib.retrieval.learned import LearnedTools
 from toolcrib.retrieval.legs import EncodedQuery, Head
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.retrieval.prerequisites import links_of
@@ -72,6 +73,7 @@ class ToolIndex:
         self._is_signed = False
         self._heads = ExampleHeads(store)
         self._sync = ToolSync(store, dense, self._lexical, settings.fields)
+        self._learned: LearnedTools | None = None
         self.use_calibration(usable_calibration(store, self.calibration_fingerprint()))
 
     # -- tools in ----------------------------------------------------------------------------
@@ -251,6 +253,18 @@ class ToolIndex:
     def use_calibration(self, calibration: Calibration | None) -> None:
         """Judge by this calibration until the index is closed; None gives no confidence."""
         lexical = lexical_calibration(calibration, self.calibration_fingerprint())
+        self._assessor = Assessor(
+            self.store, self.settings.gate, calibration, lexical, examples=self._heads
+        )
+        self._renew_retriever()
+
+    def use_learned(self, learned: LearnedTools | None) -> None:
+        """Re-order by these examples until the index is closed; None by none."""
+        if learned is not None or self._learned is not None:
+            self._learned = learned
+            self._renew_retriever()
+
+    def _renew_retriever(self) -> None:
         self._retriever = HybridRetriever(
             self.store,
             self.dense,
@@ -258,10 +272,8 @@ class ToolIndex:
             self.settings.fusion,
             reranker=self.reranker,
             rerank_settings=self.settings.rerank,
-            assessor=Assessor(
-                self.store, self.settings.gate, calibration, lexical, examples=self._heads
-            ),
-        )
+            assessor=self._assessor,
+        ).with_learned(self._learned)
         self.version = next(self._versions)
 
     # -- the index ---------------------------------------------------------------------------

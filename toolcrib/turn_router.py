@@ -23,6 +23,7 @@ from toolcrib.errors import (
     UnknownDecisionError,
 )
 from toolcrib.knowledge_base import KnowledgeBase
+from toolcrib.learning.learner import UsageLearner
 from toolcrib.records import Context, Decision, KnowledgeResult, Scope, ToolHit, Turn
 from toolcrib.records.validation import in_words
 from toolcrib.retrieval.legs import has_words
@@ -73,7 +74,9 @@ class TurnRouter:
         *,
         clock: Clock | None = None,
         log: DecisionLog | None = None,
+        learner: UsageLearner | None = None,
     ) -> None:
+        self.learner = learner
         self._tools = tools
         self._knowledge = knowledge
         self._settings = tools.settings
@@ -114,7 +117,28 @@ class TurnRouter:
             text = self._settings.telemetry.text
             made = decision_record(decision, text=text, at=time.time())
             self._write(self._log, made if by is None else {**made, "by": by})
+        session = turn.metadata.get("session")
+        self.asked(
+            decision.id,
+            decision.search_text,
+            scope=turn.reach,
+            session=None if session is None else str(session),
+            by=by,
+        )
         return decision
+
+    def asked(
+        self,
+        decision_id: str,
+        text: str,
+        *,
+        scope: Scope | None = None,
+        session: str | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Have a request in mind until it is known how calls for it end, where use teaches."""
+        if self.learner is not None and self.learner.collects:
+            self.learner.remember(decision_id, text, scope=scope, session=session, by=by)
 
     def find_knowledge(self, query: str, *, scope: Scope | None = None) -> KnowledgeResult:
         """The passages that answer a question, as `Crib.find_knowledge`."""
@@ -150,6 +174,8 @@ class TurnRouter:
     ) -> None:
         """Remember and log how a call ended; a log that others ask for it must have taken it."""
         self._failures.report(decision_id, tool, outcome)
+        if outcome == "success" and self.learner is not None and self.learner.collects:
+            self._learn(self.learner, decision_id, tool)
         if self._log is not None:
             record = outcome_record(decision_id, tool, outcome, at=time.time(), took_ms=took_ms)
             if isinstance(self._log, FailureLog):
@@ -171,6 +197,13 @@ class TurnRouter:
             raise UnknownDecisionError(f"there is no decision {decision_id!r}")
         text = self._settings.telemetry.text
         self._log.write(feedback_record(decision_id, given, text=text, at=time.time()))
+
+    def _learn(self, learner: UsageLearner, decision_id: str, tool: str) -> None:
+        """What cannot be learned is lost; whoever reports an outcome need not know."""
+        try:
+            learner.succeeded(decision_id, tool)
+        except StoreError:
+            logger.warning("a successful call could not be learned from", exc_info=True)
 
     def _failed(self, decision_id: str) -> tuple[str, ...]:
         """The tools that failed for a decision, also where another process heard of it."""
@@ -221,9 +254,11 @@ class TurnRouter:
                 self._fitted = text, model
 
     def close(self) -> None:
-        """Let go of the log."""
+        """Let go of the log, and of what was learned."""
         if self._log is not None:
             self._log.close()
+        if self.learner is not None:
+            self.learner.close()
 
     # -- what turns are decided by -----------------------------------------------------------
 

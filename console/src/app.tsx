@@ -13,6 +13,7 @@ import { Collections } from "./views/collections";
 import { Decisions } from "./views/decisions";
 import { Head } from "./views/head";
 import { Help } from "./views/help";
+import { Learning } from "./views/learning";
 import { Quarantine } from "./views/quarantine";
 import { Registry } from "./views/registry";
 import { Reports } from "./views/reports";
@@ -23,6 +24,7 @@ const SHOWN: Readonly<Record<View, () => VNode>> = {
   quarantine: Quarantine,
   collections: Collections,
   decisions: Decisions,
+  learning: Learning,
   reports: Reports,
 };
 

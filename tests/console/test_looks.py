@@ -23,6 +23,7 @@ PLACES = {
     "quarantine": ".calm",
     "collections?q=how do we estimate?": ".passage",
     "decisions": ".record",
+    "learning": ".calm",
     "reports": ".record, .empty",
 }
 

@@ -26,7 +26,7 @@ from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Approval, Storage
 from toolcrib.gateway.upstream import Intervals
 from toolcrib.router.settings import RecoverySettings
-from toolcrib.settings import ContextSettings, EncoderSettings, GatewaySettings
+from toolcrib.settings import ContextSettings, EncoderSettings, GatewaySettings, LearningSettings
 from toolcrib.store.records_db.base import RecordsDb
 from toolcrib.tenants import DEFAULT
 
@@ -199,7 +199,7 @@ async def ready(gateway: Gateway) -> None:
         await gateway.pool.settled()
 
 
-def quick_settings(**chosen: Any) -> Settings:
+def quick_settings(*, learning: bool = False, **chosen: Any) -> Settings:
     """Settings without a model, under which nothing takes long."""
     quick = {"retry_s": 0.2, "connect_timeout_s": 60.0, "call_timeout_s": 10.0, "pass_through": 0}
     return Settings(
@@ -207,6 +207,7 @@ def quick_settings(**chosen: Any) -> Settings:
         context=ContextSettings(detector="heuristic"),
         gateway=GatewaySettings(**{**quick, **chosen}),
         recovery=RecoverySettings(likeness=0),
+        learning=LearningSettings(enabled=learning),
     )
 
 

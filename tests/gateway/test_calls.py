@@ -202,3 +202,15 @@ def test_a_call_that_nobody_comes_back_for_is_cancelled(waiting, monkeypatch):
     put("late")
     pending.close()
     assert cancelled == ["ada", "ada", "bob", "eve", "fay", "late"]
+
+
+async def test_what_is_found_and_called_with_success_teaches(behind: Behind):
+    servers = {"office": behind.entry("office", ROOM, FAIL)}
+    gateway = behind.make(servers, learning=True)
+    async with behind.client(gateway) as client:
+        await client.call_tool("find_tools", {"query": "we meet at noon"})
+        await call(client, "office_ask_desk")
+        await call(client, "office_book_room", room="A1")
+        (learned,) = gateway.index.crib.turns.learner.status().tools
+
+    assert (learned.tool, learned.observations) == ("office/book_room", 1)

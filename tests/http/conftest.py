@@ -18,7 +18,7 @@ from toolcrib import Settings
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.http import make_app
 from toolcrib.router.settings import RecoverySettings
-from toolcrib.settings import ContextSettings, EncoderSettings, ServiceSettings
+from toolcrib.settings import ContextSettings, EncoderSettings, LearningSettings, ServiceSettings
 from toolcrib.telemetry import Logs, Telemetry
 from toolcrib.tenants import Tenants
 
@@ -84,6 +84,7 @@ def running(
     callers: Any = None,
     provider: Any = None,
     audit: bool = True,
+    learning: bool = False,
     **service: Any,
 ) -> Iterator[Service]:
     """A service with these settings, for the time of the block."""
@@ -93,6 +94,7 @@ def running(
         service=ServiceSettings(**service),
         recovery=RecoverySettings(likeness=0),
         audit=audit,
+        learning=LearningSettings(enabled=learning),
     )
     log = io.BytesIO()
     telemetry = Telemetry.of(settings.service, provider=provider, logs=Logs("json", log))

@@ -29,6 +29,7 @@ COMMANDS = {
     "collections": ".index:collections",
     "route": ".search:route",
     "report": ".evaluate:report",
+    "learn": ".learn:learn",
     "list": ".index:list_tools",
     "show": ".index:show",
     "remove": ".index:remove",

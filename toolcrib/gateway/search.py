@@ -214,12 +214,23 @@ class GatewaySearch(ToolcribSearchTransform):
         except StoreError as error:
             return failure(f"The search does not work at the moment: {error}.")
         asked = "\n".join([*([] if query is None else [query]), *needs])
-        self._budgets.begin(key := conversation_key(ctx), asked)
+        budget = self._budgets.begin(key := conversation_key(ctx), asked)
+        if not needs:
+            # Of several needs nobody knows which one a call is for.
+            self._remember(budget.id, asked, key)
         entries = [(hit, self._tools.catalog.get(hit.id)) for hit in result.tools]
         here = [(hit, each) for hit, each in entries if each and each.name in visible]
         untold = self._untold(key, (each for _, each in here))
         notes = {"missing": self._pool.missing(scope), "instructions": untold}
         return found(result, [served(hit, self._defined(each)) for hit, each in here], **notes)
+
+    def _remember(self, decision_id: str, query: str, key: str) -> None:
+        """Have the search in mind until a call for it succeeds, where use teaches."""
+        token = get_access_token()
+        # Without one of its own, a conversation is all that is asked on a day.
+        session = key if key.startswith("session ") else None
+        by = None if token is None else token.client_id
+        self._tools.crib.turns.asked(decision_id, query, scope=self.scope(), session=session, by=by)
 
     def _defined(self, entry: CatalogEntry) -> dict[str, Any]:
         spec, note = entry.spec, self._pool.note(entry.spec.server)

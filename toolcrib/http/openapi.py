@@ -51,6 +51,7 @@ TAGS = {
     "knowledge": "Collections of documents, and finding passages in them.",
     "turns": "Deciding what a turn needs.",
     "decisions": "Looking back at decisions, and saying what would have been right.",
+    "learning": "What requests that ended in a successful call taught.",
     "quarantine": "Tools that are held back until somebody has looked at them.",
     "reports": "Evaluation reports.",
     "keys": "Whom the service takes a caller for.",

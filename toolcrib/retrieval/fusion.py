@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar
 
@@ -200,13 +200,14 @@ class Candidates:
     """What the legs and fusion made of a query of so many `terms`: the ranking, and why.
 
     `trust`: from the odds of a head over examples to the probability that its tool is right;
-    None without one.
+    None without one. `lifts` are what use added to the scores of some.
     """
 
     ranking: list[Place]
     scores: Mapping[int, LegScores]
     terms: int
     trust: Callable[[float], float] | None = None
+    lifts: Mapping[int, float] = field(default_factory=dict[int, float])
 
     def trusted(self, points: Sequence[int]) -> list[float]:
         """How likely each of the hits is right, by a head over examples; it never rises.
@@ -231,4 +232,6 @@ class Candidates:
         told = self.scores[place.point]._asdict()
         legs = ("dense", "lexical", "clauses", "examples", "anti_patterns", "head")
         said = {leg: told[leg] for leg in legs if told[leg] is not None}
+        if place.point in self.lifts:
+            said["learned"] = self.lifts[place.point]
         return said if place.unnamed else said | {"exact_name": 1.0}

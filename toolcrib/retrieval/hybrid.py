@@ -32,6 +32,7 @@ from toolcrib.retrieval.gate import (
     GateSettings,
     likely_enough,
 )
+from toolcrib.retrieval.learned import JUDGED, REACH, LearnedTools
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Head, Legs, check_query, has_words
 from toolcrib.retrieval.needs import check_search, interleave
 from toolcrib.retrieval.options import SearchOptions
@@ -110,6 +111,7 @@ class HybridRetriever:
             settings = rerank_settings or RerankSettings()
             self._reranker = ToolReranker(reranker, settings, self._clock)
         self._assessor = assessor or Assessor(store, GateSettings(), None)
+        self._learned: LearnedTools | None = None
 
     @property
     def reranks(self) -> bool:
@@ -121,6 +123,15 @@ class HybridRetriever:
         first = copy(self)
         first._reranker = None  # noqa: SLF001 -- of its own copy
         return first
+
+    def with_learned(self, learned: LearnedTools | None) -> HybridRetriever:
+        """The same, which re-orders what it finds by these; convex fusion only.
+
+        Rank fusion's scores are of another kind than what a lift adds to.
+        """
+        taught = copy(self)
+        taught._learned = learned if self._weights.method == "convex" else None  # noqa: SLF001 -- of its own copy
+        return taught
 
     @property
     def withholds(self) -> bool:
@@ -168,6 +179,8 @@ class HybridRetriever:
         watch.lap("encode")
         allowed = from_scope(options.scope)
         depth = MAX_SET if k == "auto" else max(DEPTH, 2 * k)
+        if self._learned is not None:
+            depth = max(depth, REACH)
         limits = all_of(ENABLED, allowed, options.where)
         legs = Legs(self._store, encoded, limits, allowed, depth)
         assessor = self._assessor if encoded.dense is not None else self._assessor.by_words
@@ -303,9 +316,13 @@ class HybridRetriever:
             candidates = taught.judged(encoded.dense, candidates)
         watch.lap("legs")
         terms = int(encoded.lexical.indices.size)
-        ranking = rank(fuse(candidates, self._weights), named)
+        fused, lifts = fuse(candidates, self._weights), dict[int, float]()
+        if self._learned is not None and encoded.dense is not None:
+            lifts = self._learned.lifts(fused, encoded.dense)
+            fused |= {point: fused[point] + lift for point, lift in lifts.items()}
+        ranking = rank(fused, named)
         watch.lap("fusion")
-        return Candidates(ranking, candidates, terms, taught and taught.probability)
+        return Candidates(ranking, candidates, terms, taught and taught.probability, lifts)
 
     def _hits(
         self, found: Candidates, query: str, k: int, watch: Stopwatch, *, explain: bool
@@ -327,10 +344,11 @@ class HybridRetriever:
         points = [point_id(hit.id) for hit in hits]
         # What stands lower than this changes no feature of a hit.
         ranking = found.ranking[: len(hits) + COMPETITORS]
-        fused = {place.point: -place.deficit for place in ranking}
+        unjudged = {p.point: (1 - JUDGED) * found.lifts.get(p.point, 0.0) for p in ranking}
+        fused = {place.point: -place.deficit - unjudged[place.point] for place in ranking}
         # Being called by name puts a tool first; how well it fits is another question.
         scores = [
-            fused[point] if hit.score >= 1 else hit.score
+            fused[point] if hit.score >= 1 else hit.score - ranked.share * unjudged[point]
             for hit, point in zip(hits, points, strict=True)
         ]
         shown = set(points)
@@ -338,6 +356,19 @@ class HybridRetriever:
         scores += [ranked.share * fused[point] for point in rest]
         legs = [found.scores[point] for point in (*points, *rest)]
         return features(scores, legs, found.terms)[: len(hits)]
+
+    def unlearned(self, query: EncodedQuery, allowed: Filter | None, k: int) -> list[ToolHit]:
+        """The first `k` tools by the legs alone, whatever use taught, unjudged.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        legs = Legs(self._store, query, all_of(ENABLED, allowed), allowed, max(DEPTH, k))
+        plain = self.with_learned(None).first_stage()
+        found = plain._found(  # noqa: SLF001 -- of its own copy
+            legs, query, None, Stopwatch(self._clock), by_examples=self._assessor.by_examples
+        )
+        return plain._fetch(found, k, explain=False)[:k]  # noqa: SLF001 -- the same
 
     def encode(self, query: str) -> EncodedQuery:
         """Encode a query for every leg; a failing dense encoder degrades, it does not raise."""

@@ -178,6 +178,30 @@ export interface KnowledgeResult {
   degraded: readonly string[];
 }
 
+export interface LearnedTool {
+  tool: string;
+  server: string;
+  observations: number;
+  examples: number;
+  support: number;
+  live: boolean;
+  reason: string;
+  sessions: number;
+  by: Readonly<Record<string, number>>;
+  days: Readonly<Record<string, number>>;
+  texts?: readonly string[];
+}
+
+export interface LearningStatus {
+  on: boolean;
+  collects: boolean;
+  encoder: string;
+  learned_at: string | null;
+  observations: number;
+  servers: readonly ServerReplay[];
+  tools: readonly LearnedTool[];
+}
+
 export interface Me {
   name: string;
   access: "read" | "write";
@@ -281,6 +305,16 @@ export interface Scope {
   without_safety_tags: readonly string[];
   max_sensitivity: "public" | "internal" | "pii" | "safety_critical" | null;
   collections: readonly string[] | null;
+}
+
+export interface ServerReplay {
+  server: string;
+  requests: number;
+  sessions: number;
+  before: number;
+  after: number;
+  p: number;
+  verdict: "live" | "shadow";
 }
 
 export interface ServiceInfo {
@@ -389,4 +423,8 @@ export interface ToolsRecord {
   threshold: number | null;
   fallback: boolean;
   items: readonly ToolRecord[];
+}
+
+export interface Undone {
+  removed: number;
 }

@@ -8,6 +8,7 @@ export const VIEWS = [
   "quarantine",
   "collections",
   "decisions",
+  "learning",
   "reports",
 ] as const;
 export type View = (typeof VIEWS)[number];
@@ -18,6 +19,7 @@ export const TITLES: Readonly<Record<View, string>> = {
   quarantine: "Quarantine",
   collections: "Collections",
   decisions: "Decisions",
+  learning: "Learning",
   reports: "Reports",
 };
 

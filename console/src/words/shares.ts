@@ -12,6 +12,7 @@ export type Leg =
   | "examples"
   | "head"
   | "lexical"
+  | "learned"
   | "rerank"
   | "exact_name"
   | "anti_patterns"
@@ -30,6 +31,7 @@ export const LEGS: readonly Leg[] = [
   "examples",
   "head",
   "lexical",
+  "learned",
   "rerank",
   "exact_name",
   "whole",
@@ -42,6 +44,7 @@ export const LEG_WORDS: Readonly<Record<Leg, { name: string; about: string }>> =
   examples: { name: "examples", about: "cosine of the nearest success example" },
   head: { name: "head", about: "log-probability of the classifier over examples" },
   lexical: { name: "words", about: "BM25" },
+  learned: { name: "learned", about: "what requests that ended in a call of it add" },
   rerank: { name: "reranker", about: "the reranker's own score" },
   exact_name: { name: "called by name", about: "the query has the tool's exact name" },
   anti_patterns: { name: "anti-patterns", about: "cosine of the nearest anti-pattern" },
@@ -93,6 +96,7 @@ function firstStage(legs: Legs): Share[] {
   const against = said("anti_patterns") ?? -1;
   const less = Math.max(0, against - best);
   found.push({ leg: "anti_patterns", value: -meaning * weights.anti_patterns * less });
+  found.push({ leg: "learned", value: said("learned") ?? 0 });
   return found;
 }
 

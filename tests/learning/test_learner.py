@@ -1,0 +1,169 @@
+"""A crib that learns from use: successful calls re-order answers, and can be taken back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.router.conftest import free_of_models
+from toolcrib import Crib, Scope, ToolSpec, Turn
+from toolcrib.router.decision_log import JsonLinesLog
+from toolcrib.router.settings import TelemetrySettings
+from toolcrib.settings import LearningSettings
+
+TOOLS = [
+    ToolSpec(name="post", server="chat", description="Post a message in a channel."),
+    ToolSpec(name="note", server="chat", description="Write a note about the team."),
+    ToolSpec(name="send", server="mail", description="Send a mail."),
+]
+ASKED = ["tell the team about it", "tell the team we are late", "tell the team that it is done"]
+NOW = "tell the team now"
+
+
+@pytest.fixture
+def settings():
+    return free_of_models(learning={"enabled": True}, durability="system")
+
+
+@pytest.fixture
+def crib(tmp_path, settings):
+    with Crib.open(tmp_path, settings=settings) as opened:
+        opened.index_tools(TOOLS)
+        yield opened
+
+
+def teach(crib, tool="chat/post", by=None, sessions=("1", "2", "3")):
+    for session, text in zip(sessions, ASKED, strict=True):
+        decision = crib.turns.route(Turn(text=text, metadata={"session": session}), by=by)
+        crib.report_outcome(decision.id, tool, "success")
+
+
+def first(crib, **options):
+    return crib.find_tools(NOW, gate=False, **options).tools[0].id
+
+
+def learned(crib):
+    return {each.tool: each for each in crib.turns.learner.status().tools}
+
+
+def test_what_was_called_with_success_comes_first_also_after_a_restart(crib, tmp_path, settings):
+    assert first(crib) == "chat/note"
+    teach(crib)
+    assert first(crib) == "chat/post"
+    hit = crib.find_tools(NOW, gate=False, explain=True).tools[0]
+    assert 0 < hit.legs["learned"] < hit.score < 1
+    crib.close()
+    with Crib.open(tmp_path, settings=settings) as again:
+        assert first(again) == "chat/post"
+        assert again.get_tool("chat/post").success_examples == ()
+
+
+def test_the_first_success_of_a_decision_teaches_and_a_failure_does_not(crib):
+    decision = crib.route(ASKED[0])
+    crib.report_outcome(decision.id, "mail/send", "failure")
+    crib.report_outcome(decision.id, "chat/post", "success")
+    crib.report_outcome(decision.id, "mail/send", "success")
+    crib.report_outcome("never made", "mail/send", "success")
+    assert {tool: each.observations for tool, each in learned(crib).items()} == {"chat/post": 1}
+
+
+def test_words_are_kept_only_where_the_user_allows_it(crib, tmp_path, settings):
+    teach(crib)
+    assert learned(crib)["chat/post"].texts == ()
+    crib.close()
+    assert not any(b"late" in file.read_bytes() for file in tmp_path.rglob("ledger.db*"))
+    telling = settings.model_copy(update={"telemetry": TelemetrySettings(text=True)})
+    with Crib.open(tmp_path, settings=telling) as opened:
+        teach(opened, sessions="456")
+        assert set(learned(opened)["chat/post"].texts) == set(ASKED)
+
+
+def test_of_keys_one_session_does_not_teach_but_two_do(crib):
+    teach(crib, by="ana", sessions="111")
+    told = learned(crib)["chat/post"]
+    assert (told.live, told.reason, told.by) == (False, "only one session saw it", {"ana": 3})
+    assert first(crib) == "chat/note"
+    teach(crib, by="bob", sessions="123")
+    assert learned(crib)["chat/post"].live
+    assert first(crib) == "chat/post"
+
+
+def test_a_session_gives_four_observations_of_a_tool_at_most(crib):
+    for _ in range(3):
+        teach(crib, sessions="111")
+    assert learned(crib)["chat/post"].observations == 4
+
+
+@pytest.mark.parametrize("what", ["chat/post", "ana", "today"])
+def test_it_is_taken_back_by_day_key_or_tool(crib, what):
+    teach(crib, by="ana")
+    day = next(iter(learned(crib)["chat/post"].days))
+    assert crib.turns.learner.undo(day if what == "today" else what) == 3
+    assert (learned(crib), first(crib)) == ({}, "chat/note")
+    assert crib.turns.learner.undo("nobody") == 0
+
+
+def test_it_can_be_switched_off_and_on(crib):
+    teach(crib)
+    crib.turns.learner.switch(on=False)
+    assert first(crib) == "chat/note"
+    assert not learned(crib)["chat/post"].live
+    crib.turns.learner.switch(on=True)
+    assert first(crib) == "chat/post"
+
+
+def test_scope_and_removal_hold_and_a_changed_tool_counts_half(crib):
+    teach(crib)
+    assert first(crib, scope=Scope(servers=frozenset({"mail"}))) == "mail/send"
+
+    def lift():
+        hits = crib.find_tools(NOW, gate=False, explain=True).tools
+        return next(hit.legs.get("learned") for hit in hits if hit.id == "chat/post")
+
+    before = lift()
+    crib.index_tools([TOOLS[0].model_copy(update={"tags": ("new",)})])
+    assert lift() < before
+    crib.remove_tools("chat/post")
+    assert first(crib) == "chat/note"
+    crib.turns.learner.learn()
+    assert learned(crib)["chat/post"].reason == "the tool is gone"
+
+
+def test_what_another_encoder_made_is_left_aside(crib, tmp_path, settings):
+    teach(crib)
+    crib.close()
+    other = settings.encoder.model_copy(update={"dense": "deterministic:32"})
+    other = settings.model_copy(update={"encoder": other})
+    with Crib.open(tmp_path, settings=other, rebuild=True) as opened:
+        assert first(opened) == "chat/note"
+        assert learned(opened)["chat/post"].reason == "another encoder made its vectors"
+        opened.turns.learner.learn()
+        assert learned(opened)["chat/post"].examples == 0
+
+
+def test_a_log_with_words_teaches_once(crib, tmp_path, settings):
+    log = JsonLinesLog(tmp_path / "log.jsonl")
+    telling = settings.model_copy(
+        update={"telemetry": TelemetrySettings(text=True), "learning": LearningSettings()}
+    )
+    with Crib.open(tmp_path / "other", settings=telling, log=log) as logging:
+        logging.index_tools(TOOLS)
+        assert logging.turns.learner is None
+        teach(logging)
+    learner = crib.turns.learner
+    # A log knows no sessions: what is asked on one day is one.
+    now = datetime.now(UTC)
+    records = [
+        {**record, "at": (now - timedelta(days=3 - number // 2)).isoformat()}
+        for number, record in enumerate(log.read())
+    ]
+    told = learner.read_log(records)
+    assert (told.added, told.known) == (3, 0)
+    assert learner.read_log(records).known == 3
+    assert first(crib) == "chat/post"
+    bare = [{**record, "text": None} for record in log.read()]
+    assert learner.read_log(bare).without_text == 3
+    lost = [{**r, "tool": "no/tool"} if r["kind"] == "outcome" else r for r in log.read()]
+    learner.undo("chat/post")
+    assert learner.read_log(lost).without_tool == 3

@@ -1,0 +1,82 @@
+"""What counts of observations: who saw it, how old it is, and how much of it one may give."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.learning.lessons_of import ENCODER, NOW, observation
+from toolcrib.learning.lessons import MAX_EXAMPLES, make_lessons
+
+SEEN = st.lists(
+    st.builds(
+        observation,
+        tool=st.sampled_from(["a/x", "a/y", "gone/z"]),
+        angle=st.floats(0, 360),
+        days=st.floats(0, 400),
+        session=st.sampled_from("1234567"),
+        by=st.sampled_from(["", "ana", "bob", "eve"]),
+        digest=st.sampled_from(["d", "another"]),
+        encoder=st.sampled_from([ENCODER, "another"]),
+    ),
+    max_size=80,
+)
+
+
+def lessons(seen, digest="d", now=NOW):
+    digests = {"a/x": digest, "a/y": digest}
+    return {each.tool: each for each in make_lessons(seen, digests, ENCODER, now)}
+
+
+@given(SEEN)
+def test_no_session_gives_more_than_a_fifth_and_no_key_more_than_half(seen):
+    for lesson in lessons(seen).values():
+        assert 1 <= len(lesson.examples) <= MAX_EXAMPLES
+        sessions = Counter((each.by, each.session) for each in lesson.examples)
+        keys = Counter(each.by for each in lesson.examples if each.by)
+        assert max(sessions.values()) <= MAX_EXAMPLES / 5
+        assert max(keys.values(), default=0) <= MAX_EXAMPLES / 2
+        assert 0 < lesson.support <= min(1, len(sessions) / 5) + 1e-9
+        for by, _ in sessions:
+            rest = [each for each in seen if each.by != by]
+            without = lessons(rest).get(lesson.tool)
+            if by and without is None:
+                assert lesson.support <= 1 / 2
+
+
+@given(SEEN, st.floats(0, 400))
+def test_what_gets_older_counts_less_and_what_is_not_there_not_at_all(seen, days):
+    now, later = lessons(seen), lessons(seen, now=NOW + days * 86_400)
+    assert later.keys() <= now.keys() <= {"a/x", "a/y"}
+    for each in now.values():
+        assert {one.encoder for one in each.examples} == {ENCODER}
+    for tool, lesson in later.items():
+        assert lesson.worth[0] <= now[tool].worth[0]
+
+
+def test_an_observation_is_worth_half_after_90_days_and_half_of_that_where_the_tool_changed():
+    seen = [observation(days=90, session=name) for name in "ab"]
+    assert lessons(seen)["a/x"].support == pytest.approx(2 * 0.5 / 5)
+    assert lessons(seen, digest="new")["a/x"].support == pytest.approx(2 * 0.25 / 5)
+    assert lessons([observation(days=400)]) == {}
+
+
+def test_a_tool_is_taught_by_two_sessions_or_by_one_where_nobody_needs_a_key():
+    def is_live(*seen):
+        return lessons(seen)["a/x"].is_live
+
+    assert is_live(observation())
+    assert not is_live(observation(by="ana"), observation(by="ana"))
+    assert is_live(observation(by="ana"), observation(by="ana", session="t"))
+
+
+def test_the_examples_that_are_kept_are_the_newest_and_the_least_alike():
+    old = [observation(angle=n % 8, days=9, session=f"s{n}") for n in range(40)]
+    far = observation(angle=90, days=300, session="far")
+    newest = observation(angle=1, session="new")
+    examples = lessons([*old, far, newest])["a/x"].examples
+    assert examples[:2] == (newest, far)
+    assert len(examples) == MAX_EXAMPLES

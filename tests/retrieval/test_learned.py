@@ -1,0 +1,51 @@
+"""Learned examples re-order what was found; they bring nothing, and judge nobody out of reach."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.retrieval.learned import REACH, LearnedTools
+
+EAST, NORTH = np.eye(2, dtype=np.float32)
+
+
+def learned(**tools):
+    points = {
+        int(name[1:]): (strength, np.stack(rows)) for name, (strength, *rows) in tools.items()
+    }
+    return LearnedTools.of(points)
+
+
+def test_a_tool_is_lifted_by_how_near_its_examples_are_and_how_far_they_are_believed():
+    known = learned(p1=(1.0, EAST), p2=(1.0, NORTH), p3=(0.5, EAST))
+    lifts = known.lifts({1: 0.3, 2: 0.3, 3: 0.3, 4: 0.3}, EAST)
+    assert lifts.keys() == {1, 2, 3}
+    assert lifts[1] == pytest.approx(2 * lifts[3])
+    assert lifts[1] > 0.2 > lifts[2]
+
+
+def test_what_is_no_candidate_changes_nothing():
+    known = learned(p1=(1.0, EAST), p2=(1.0, EAST))
+    alone = learned(p1=(1.0, EAST))
+    assert known.lifts({1: 0.3}, EAST) == alone.lifts({1: 0.3}, EAST)
+    assert known.lifts({3: 0.3}, EAST) == {}
+
+
+def test_only_the_first_two_hundred_are_lifted():
+    scores = {point: 1 / (point + 2) for point in range(REACH + 1)}
+    known = learned(p0=(1.0, EAST), p200=(1.0, EAST))
+    assert known.lifts(scores, EAST).keys() == {0}
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 360)), min_size=1))
+def test_scores_stay_scores(tools):
+    def towards(angle):
+        return np.array([np.cos(angle), np.sin(angle)], dtype=np.float32)
+
+    known = LearnedTools.of({n: (s, towards(a)[np.newaxis]) for n, (_, s, a) in enumerate(tools)})
+    scores = {n: score for n, (score, _, _) in enumerate(tools)}
+    lifts = known.lifts(scores, EAST)
+    assert all(lift >= 0 and scores[n] + lift <= 1 for n, lift in lifts.items())

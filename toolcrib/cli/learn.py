@@ -1,0 +1,139 @@
+"""`toolcrib learn`: what use taught of the tools, what it is worth, and how it is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from toolcrib.cli.options import (
+    Json,
+    StoreOption,
+    logged_records,
+    open_crib,
+    writing_crib,
+)
+from toolcrib.cli.output import (
+    count_of,
+    notes,
+    out,
+    print_either,
+    print_json,
+    print_table,
+    table_of,
+)
+from toolcrib.learning.learner import UsageLearner
+from toolcrib.records.codec import as_json
+from toolcrib.records.learning import LearningStatus, ServerReplay, Undone
+from toolcrib.settings import load_settings
+from toolcrib.store.namespaced import DEFAULT
+
+__all__ = ["learn"]
+
+MAX_SHOWN = 50
+
+
+def learn(
+    context: typer.Context,
+    from_: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="LOG", help="Learn from a log that has users' words."),
+    ] = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="Show what was learned, from whom; the default.")
+    ] = False,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Ask past requests again: what helps goes live.")
+    ] = False,
+    undo: Annotated[
+        str | None,
+        typer.Option(metavar="DAY|KEY|TOOL", help="Take back what a day, key or tool taught."),
+    ] = None,
+    on: Annotated[
+        bool | None, typer.Option("--on/--off", help="Let it re-order answers, or leave it aside.")
+    ] = None,
+    store: StoreOption = None,
+    json: Json = False,
+) -> None:
+    """Learn from requests that ended in a successful call; show it, and take it back."""
+    asked = [from_ is not None, status, replay, undo is not None, on is not None]
+    if sum(asked) > 1:
+        raise typer.BadParameter("give one of --from, --status, --replay, --undo, --on, --off")
+    with _learner(context, store, writes=any(asked) and not status) as learner:
+        if from_ is not None:
+            told = learner.read_log(logged_records(context, from_)[1])
+            text = (
+                f"{count_of(told.added, 'new observation')}; {told.known} known before, "
+                f"{told.without_text} without the user's words, {told.without_tool} of no tool here"
+            )
+            print_either(as_json(told), text, json=json)
+        elif undo is not None:
+            removed = learner.undo(undo)
+            text = f"{count_of(removed, 'observation')} taken back"
+            print_either(as_json(Undone(removed)), text, json=json)
+        elif on is not None:
+            learner.switch(on=on)
+            print_either({"on": on}, "on" if on else "off", json=json)
+        else:
+            found = learner.learn() if replay else learner.status()
+            print_json(as_json(found)) if json else _print(found)
+        if not learner.collects:
+            notes.print(
+                "learning.enabled is off: no answer is re-ordered, and nothing more learned"
+            )
+
+
+@contextmanager
+def _learner(context: typer.Context, store: str | None, *, writes: bool) -> Generator[UsageLearner]:
+    """What was learned of the tools of a store, also where the settings do not use it."""
+    from toolcrib import build
+
+    opened = writing_crib(context, store) if writes else open_crib(context, store, ranks=False)
+    with opened as crib:
+        if crib.turns.learner is not None:
+            yield crib.turns.learner
+            return
+        settings = load_settings(context.obj)
+        place = store or settings.store
+        made = build.make_learner(
+            crib.tools, lambda: build.open_records_db(place, settings), DEFAULT
+        )
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+def _print(status: LearningStatus) -> None:
+    live = sum(each.live for each in status.tools)
+    state = "on" if status.on else "[yellow]off[/]"
+    out.print(
+        f"learning is {state}: {count_of(status.observations, 'observation')} of "
+        f"{count_of(len(status.tools), 'tool')}, {live} of them live"
+    )
+    if status.servers:
+        table = table_of(("server", "verdict"), ("requests", "before", "after", "p"))
+        for each in status.servers:
+            table.add_row(*_cells(each))
+        print_table(table, headed=True)
+    if status.tools:
+        names = ("tool", "learned from", "in use")
+        table = table_of(names, ("observations", "sessions", "support"))
+        for tool in status.tools[:MAX_SHOWN]:
+            by = ", ".join(f"{key or 'no key'} {count}" for key, count in tool.by.items())
+            use = "yes" if tool.live else f"no: {tool.reason}"
+            figures = (str(tool.observations), str(tool.sessions), f"{tool.support:.2f}")
+            table.add_row(escape(tool.tool), escape(by), escape(use), *figures)
+        print_table(table, headed=True)
+        if len(status.tools) > MAX_SHOWN:
+            out.print(f"... and {len(status.tools) - MAX_SHOWN} more; --json lists all")
+
+
+def _cells(each: ServerReplay) -> tuple[str, ...]:
+    name = escape(each.server or "(none)")
+    figures = (f"{each.before:.3f}", f"{each.after:.3f}", f"{each.p:.2f}")
+    return name, each.verdict, str(each.requests), *figures

@@ -1,0 +1,1 @@
+"""Learning from use: requests that ended in a successful call, as examples of the tool called."""
