@@ -1,4 +1,4 @@
-"""Write the tables in docs/explanation/results.md from the committed results.
+"""Write the tables of docs/explanation/results.md and docs/how-to/lint.md from committed results.
 
 python benchmarks/render_results.py           # rewrite the blocks between the markers
 python benchmarks/render_results.py --check   # fail when they are not what the results say
@@ -15,7 +15,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "explanation" / "results.md"
+DOCS = ROOT / "docs"
+PAGES = (DOCS / "explanation" / "results.md", DOCS / "how-to" / "lint.md")
 BLOCK = re.compile(r"(<!-- (\w+)\(([\w-]+)\) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 MEASURES = ("ndcg@10", "completeness@10", "recall@5", "hit@1", "mrr")
@@ -165,6 +166,68 @@ def overhead(found: Mapping[str, Any]) -> str:
     )
 
 
+def lint_rules(found: Mapping[str, Any]) -> str:
+    """How common each finding is, and how much less often its tools are found."""
+    corpora = found["corpora"]
+    head = ["rule", *(f"{name}, % of {of}" for name in corpora for of in ("tools", "servers"))]
+    measured: dict[str, list[str]] = {}
+    for key, cost in found["sets"]["rules"].items():
+        said = f"{cost['points']:+.1f} ({cost['tools']} tools; sets: {cost['sets']})"
+        measured.setdefault(key.partition(" ")[0], []).append(f"{key.partition(' ')[2]} {said}")
+    rows = [
+        [
+            f"`{rule}`",
+            *(f"{one['rules'][rule][of]:.1f}" for one in corpora.values() for of in SHARES),
+            "; ".join(measured.get(rule, ["not measured"])),
+        ]
+        for rule in next(iter(corpora.values()))["rules"]
+    ]
+    counted = "; ".join(
+        f"{name}: {one['tools']:,} tools of {one['servers']:,} servers, of which "
+        f"{one['asked']['tools']:,} tools of {one['asked']['servers']} servers were asked for "
+        f"({', '.join(one['asked']['rules'])}), with a median score of {one['score']['p50']:.0f}"
+        for name, one in corpora.items()
+    )
+    return f"{table([*head, 'accuracy beside others'], rows)}\n\n{counted}."
+
+
+SHARES = ("tools", "servers")
+
+
+def lint_scores(found: Mapping[str, Any]) -> str:
+    """Whether the score tells accuracy: tools of a set, servers, sets, and texts made worse."""
+    sets, fit = found["sets"], found["sets"]["fit"]
+    rows = [
+        [name, *(f"{one[key]:.1f}" for key in ("score", "accuracy")), three(one["rho"])]
+        for name, one in sets["tools"].items()
+    ]
+    worse = [
+        [name, version, *(f"{one[key]:.1f}" for key in ("score", "accuracy"))]
+        for name, rows_of in found["worsened"]["sets"].items()
+        for version, one in rows_of.items()
+    ]
+    told = (
+        f"Spearman's correlation of the tools' score and accuracy is {_with(sets, 'tools')} in the "
+        f"mean of {len(rows)} sets (with weights fitted on the other sets "
+        f"{_with(fit, 'left_out')}); of servers' {_with(sets, 'servers')} in the mean of "
+        f"{len(sets['servers'])} sets; between the sets themselves {sets['sets_rho']:.2f}."
+    )
+    worsened = (
+        "The same queries, while half of the tools' texts were made worse. The correlation of "
+        f"score and accuracy over the versions of a set is {found['worsened']['mean']:.2f} in "
+        "the mean:"
+    )
+    correlations = table(["set", "score", "accuracy", "correlation over tools"], rows)
+    changes = table(["set", "texts of half of the tools", "score", "accuracy"], worse)
+    return f"{told}\n\n{correlations}\n\n{worsened}\n\n{changes}"
+
+
+def _with(found: Mapping[str, Any], name: str) -> str:
+    mean = found[f"{name}_mean"]
+    low, high = mean["interval"]
+    return f"{mean['rho']:.2f} ({low:.2f} to {high:.2f})"
+
+
 KINDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "macro": macro,
     "sets": sets,
@@ -173,6 +236,8 @@ KINDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "learned": learned,
     "calibrated": calibrated,
     "overhead": overhead,
+    "lint_rules": lint_rules,
+    "lint_scores": lint_scores,
 }
 
 
@@ -183,16 +248,15 @@ def _render(match: re.Match[str]) -> str:
 
 
 def main() -> None:
-    """Rewrite the page, or check it."""
-    text = PAGE.read_text(encoding="utf-8")
-    wanted = BLOCK.sub(_render, text)
-    if "--check" in sys.argv:
-        if text != wanted:
-            raise SystemExit(
-                "docs/explanation/results.md is not what the results say: run this without it"
-            )
-    else:
-        PAGE.write_text(wanted, encoding="utf-8")
+    """Rewrite the pages, or check them."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        wanted = BLOCK.sub(_render, text)
+        if "--check" not in sys.argv:
+            page.write_text(wanted, encoding="utf-8")
+        elif text != wanted:
+            name = page.relative_to(ROOT).as_posix()
+            raise SystemExit(f"{name} is not what the results say: run this without it")
 
 
 if __name__ == "__main__":

@@ -68,7 +68,8 @@ def test_explain_tells_what_each_leg_contributed_and_which_words_matched_nothing
     assert set(legs["b"]) == {"dense", "lexical"}
     assert legs["a"]["lexical"] > 0 == legs["b"]["lexical"]
     assert found.unmatched_terms == ("zebra",)
-    assert set(found.took_ms) == {"encode", "legs", "fusion", "fetch", "gate", "total"}
+    stages = {"encode", "legs", "fusion", "fetch", "gate", "prerequisites", "total"}
+    assert set(found.took_ms) == stages
 
 
 def test_what_is_out_of_scope_changes_no_score(tmp_path, settings):

@@ -28,6 +28,7 @@ from toolcrib.records import (
     Passage,
     Scope,
     ToolHit,
+    ToolLinks,
     ToolSpec,
     Turn,
 )
@@ -221,6 +222,14 @@ class Crib:
         """
         return self.tools.get(tool_id, scope=scope)
 
+    def tool_links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
+        """Which tools in reach this one needs first, which need it, and what replaces it.
+
+        Raises:
+            UnknownToolError: there is no such tool; the nearest ids are named.
+        """
+        return self.tools.links(tool_id, scope=scope)
+
     def list_tools(
         self,
         *,
@@ -408,6 +417,7 @@ class Crib:
     aremove_tools = in_thread(remove_tools)
     afind_tools = in_thread(find_tools)
     aget_tool = in_thread(get_tool)
+    atool_links = in_thread(tool_links)
     afacets = in_thread(facets)
     aindex_docs = in_thread(index_docs)
     aindex_passages = in_thread(index_passages)

@@ -17,7 +17,7 @@ from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft, layout
 from toolcrib.indexers.sync import Screen, ToolSync, readable
 from toolcrib.indexers.writer import LexicalContext, Listener, ignore, scope_group
-from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolSpec
+from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolLinks, ToolSpec
 from toolcrib.retrieval.calibration import (
     CALIBRATION_KEY,
     Calibration,
@@ -26,11 +26,13 @@ from toolcrib.retrieval.calibration import (
     save_calibration,
     usable_calibration,
 )
+from toolcrib.retrieval.examples import ExampleHead, ExampleHeads
 from toolcrib.retrieval.gate import Assessor
 from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
 from toolcrib.retrieval.learned import LearnedTools
 from toolcrib.retrieval.legs import EncodedQuery, Head
 from toolcrib.retrieval.options import SearchOptions
+from toolcrib.retrieval.prerequisites import links_of
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity, Record, Store, StoreInfo, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope, matches, validate
@@ -69,6 +71,7 @@ class ToolIndex:
         self._fingerprint = tool_fingerprint(dense, self._lexical, settings)
         self._writing = threading.Lock()
         self._is_signed = False
+        self._heads = ExampleHeads(store)
         self._sync = ToolSync(store, dense, self._lexical, settings.fields)
         self._learned: LearnedTools | None = None
         self.use_calibration(usable_calibration(store, self.calibration_fingerprint()))
@@ -91,13 +94,17 @@ class ToolIndex:
         readable(found)
         if screen is not None:
             found = screen(found)
+        ids = [entry.id for _, entry in found if isinstance(entry, ToolSpec)]
         try:
             with self._writing:
                 self._sign()
-                return self._sync.run(
+                report = self._sync.run(
                     found, prune=prune, prune_server=server, progress=progress or ignore
                 )
+                ids = [*report.added, *report.changed, *report.removed]
+                return report
         finally:
+            self._heads.forget([point_id(tool_id) for tool_id in ids])
             self.version = next(self._versions)
 
     def remove(self, *ids: str) -> None:
@@ -109,7 +116,9 @@ class ToolIndex:
         with self._writing:
             for tool_id in ids:
                 self.get(tool_id)
-            self.store.delete([point_id(tool_id) for tool_id in ids])
+            points = [point_id(tool_id) for tool_id in ids]
+            self.store.delete(points)
+            self._heads.forget(points)
             self.version = next(self._versions)
 
     # -- tools out ---------------------------------------------------------------------------
@@ -119,7 +128,9 @@ class ToolIndex:
         given, own = options or SearchOptions(), self.settings.tools
         least = own.least if given.least is None and given.gate else given.least
         coverage = own.coverage if given.coverage is None else given.coverage
-        return self._retriever.find(query, replace(given, least=least, coverage=coverage))
+        options = replace(given, least=least, coverage=coverage)
+        found = self._retriever.find(query, options)
+        return self._retriever.with_prerequisites(found, options)
 
     def get(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
         """The specification with this id; what a scope does not allow is as unknown as the rest.
@@ -136,6 +147,11 @@ class ToolIndex:
         some = islice(self.store.scroll(allowed, ("id",)), MAX_NEAREST)
         known = [record.payload["id"] for record in some]
         raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, known, n=3)))
+
+    def links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
+        """What a tool needs of others in reach, and who needs it, as `Crib.tool_links`."""
+        self.get(tool_id, scope=scope)
+        return links_of(self.store, tool_id, from_scope(scope))
 
     def scroll(
         self,
@@ -190,16 +206,27 @@ class ToolIndex:
         *,
         where: Filter | None = None,
         head: Head | None = None,
+        by_examples: bool = False,
         words: bool = False,
     ) -> Evidence:
         """What is known of the ranking of a query, with this head; `calibrate` learns from it.
 
-        With `words`, by words alone.
+        `by_examples`: with the head of the tools' examples. With `words`, by words alone.
 
         Raises:
             QueryError, StoreError: as `find`.
         """
-        return self._retriever.evidence(query, where=where, head=head, words=words)
+        return self._retriever.evidence(
+            query, where=where, head=head, by_examples=by_examples, words=words
+        )
+
+    def example_head(self) -> ExampleHead | None:
+        """The head over the examples of all tools; None where they have too few.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        return self._heads.head(None)
 
     def calibration_fingerprint(self) -> Identity:
         """The models and settings whose scores a calibration maps."""
@@ -226,7 +253,9 @@ class ToolIndex:
     def use_calibration(self, calibration: Calibration | None) -> None:
         """Judge by this calibration until the index is closed; None gives no confidence."""
         lexical = lexical_calibration(calibration, self.calibration_fingerprint())
-        self._assessor = Assessor(self.store, self.settings.gate, calibration, lexical)
+        self._assessor = Assessor(
+            self.store, self.settings.gate, calibration, lexical, examples=self._heads
+        )
         self._renew_retriever()
 
     def use_learned(self, learned: LearnedTools | None) -> None:
@@ -274,6 +303,7 @@ class ToolIndex:
         if rebuild and "identity" in self.store.read_meta():
             with self.store.renew(layout(self.dense.dimensions)) as beside:
                 copy_tools(self.store, beside, self.dense, self.settings, progress)
+            self._heads.forget()
         self.check()
         self._sign()
 
@@ -294,6 +324,7 @@ class ToolIndex:
             IndexMismatchError: it built the index anew, by other models.
         """
         self.check()
+        self._heads.forget()
         self.use_calibration(usable_calibration(self.store, self.calibration_fingerprint()))
 
     def close(self) -> None:

@@ -156,7 +156,7 @@ class TurnRouter:
         if k < 1:
             raise QueryError(f"k is {k}; at least one tool must be asked for")
         found = alternates(
-            self._tools.find,
+            self._tools.retriever.find,
             self._tools.get(failed_tool),
             turn.text,
             excluded=self._failed(decision_id) if decision_id else (),

@@ -16,6 +16,7 @@ from toolcrib.client import RemoteCrib
 from toolcrib.client import crib as remote
 from toolcrib.errors import ServiceUnavailableError, TooLargeError, UnknownToolError
 from toolcrib.http import Anyone
+from toolcrib.records import ToolLinks
 
 MAIL = Scope(servers=frozenset({"mail"}))
 
@@ -112,6 +113,7 @@ async def test_twins_do_what_their_methods_do(service, tmp_path, monkeypatch):
     async with service.crib() as crib:
         assert len((await crib.aindex_tools(*TOOLS)).added) == 6
         assert await crib.aget_tool("mail/send_mail") == TOOLS[0]
+        assert await crib.atool_links("mail/send_mail", scope=MAIL) == ToolLinks()
         assert [tool.id async for tool in crib.alist_tools(scope=MAIL)] == [
             tool.id for tool in crib.list_tools(scope=MAIL)
         ]

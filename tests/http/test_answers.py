@@ -16,6 +16,7 @@ ASKED = [
     ("GET", "/v1/tools", "/v1/tools", None),
     ("POST", "/v1/tools/list", "/v1/tools/list", {}),
     ("GET", "/v1/tools/{id:path}", "/v1/tools/mail/send_mail", None),
+    ("POST", "/v1/tools/links", "/v1/tools/links", {"id": "mail/send_mail"}),
     ("GET", "/v1/facets", "/v1/facets", None),
     ("POST", "/v1/tools", "/v1/tools", {"tools": [{"name": "", "version": "1"}]}),
     ("POST", "/v1/tools/search", "/v1/tools/search", {"query": "mail"}),

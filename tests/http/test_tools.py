@@ -98,6 +98,24 @@ def test_an_id_may_hold_anything(tenant):
     assert tenant.delete(address).status_code == 204
 
 
+def test_links_say_who_needs_whom_and_what_replaces_what(tenant):
+    needs = {"properties": {"order_id": {}}, "required": ["order_id"]}
+    tools = [
+        {"name": "track", "input_schema": needs},
+        {"name": "list_orders"},
+        {"name": "follow", "description": "Deprecated: use track instead."},
+    ]
+    tenant.post("/v1/tools", json={"tools": tools, "server": "shop"})
+
+    def links(name):
+        return tenant.post("/v1/tools/links", json={"id": f"shop/{name}"}).json()
+
+    assert links("track")["needs"] == [{"id": "shop/list_orders", "parameter": "order_id"}]
+    assert links("list_orders")["needed_by"] == [{"id": "shop/track", "parameter": "order_id"}]
+    assert links("follow") == {"needs": [], "needed_by": [], "replaced_by": "shop/track"}
+    assert tenant.post("/v1/tools/links", json={"id": "shop/none"}).status_code == 404
+
+
 def test_tools_are_counted_by_their_kinds(stocked):
     assert stocked.get("/v1/facets").json() == {
         "tools": 4,

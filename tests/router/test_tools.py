@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from toolcrib import Crib, Equals, Scope, Settings, ToolSpec, Turn
 from toolcrib.errors import QueryError
 from toolcrib.records import ToolHit
+from toolcrib.retrieval.prerequisites import MAX_UNMET, required
 from toolcrib.router.settings import ToolSettings
-from toolcrib.router.tools import MAX_UNMET, ToolSelector, compatible, required
+from toolcrib.router.tools import ToolSelector, ToolStage, compatible
 from toolcrib.settings import EncoderSettings
 
 MODEL_FREE = Settings(encoder=EncoderSettings(dense="deterministic"))
@@ -301,3 +302,19 @@ def test_every_need_is_met_or_told_and_nothing_comes_twice(tangled, places, limi
     open_needs = {name for tool in whole for name in tool.requires} - met
     told = {signal.removeprefix("requires-unmet:") for signal in signals}
     assert open_needs == told - {"requires-capped"} or "requires-capped" in told
+
+
+def test_what_a_schema_needs_takes_a_place_among_the_tools_of_a_turn():
+    needy = ToolSpec(
+        name="movie_credits",
+        input_schema={"properties": {"person_id": {}}, "required": ["person_id"]},
+    )
+    with Crib.open(":memory:", settings=MODEL_FREE) as crib:
+        crib.index_tools([*TOOLS, needy, ToolSpec(name="search_person")])
+        selector = ToolSelector(crib.tools.store, ToolSettings(pass_through=0))
+        stage = ToolStage(crib.tools.retriever, selector)
+        query = stage.encode("movie credits")
+        found = stage.find(Turn(text=query.text), query, 3, (), reranking=False)
+    hits = {hit.name: hit.needed_for for hit in found.result.tools}
+    assert hits["search_person"] == ("movie_credits",)
+    assert len(hits) == 3

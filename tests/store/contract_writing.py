@@ -82,6 +82,16 @@ class Writing:
         found = store.retrieve(["github/create_issue", *asked])
         assert [record.id for record in found] == asked[1:]
 
+    def test_vectors_come_as_they_were_written(self, store: Store) -> None:
+        full = a_full_point("full")
+        store.upsert([full, point("bare", dense=unit(0, 1))])
+        asked = [point_id(name) for name in ("full", "unknown", "bare")]
+        (dense,), (multi,) = full.dense, full.multi
+        assert set(store.vectors(asked, dense)) == {asked[0], asked[2]}
+        found = store.vectors(asked, multi)
+        assert set(found) == {full.id}
+        np.testing.assert_allclose(found[full.id], full.multi[multi], atol=1e-3)
+
     def test_the_meta_document_is_replaced_whole(self, store: Store) -> None:
         store.write_meta({"model": "a", "nested": {"old": [1, 2.5, None]}, "名": "前"})
         assert dict(store.read_meta()) == {

@@ -12,7 +12,7 @@ from tests.store.qdrant_over_http import Reply, running
 from tests.store.samples import LAYOUT, a_full_point, dense_leg, multi_leg, point, sparse_leg, unit
 from toolcrib.errors import StoreError
 from toolcrib.store.base import point_id
-from toolcrib.store.filters import KEYWORD_FIELDS, NUMBER_FIELDS, TENANT_FIELD, Equals
+from toolcrib.store.filters import KEYWORD_FIELDS, NUMBER_FIELDS, TENANT_FIELD, YIELDS_FIELD, Equals
 from toolcrib.store.qdrant_server import ServerStore
 
 pytestmark = [
@@ -54,7 +54,7 @@ def test_every_field_that_is_filtered_by_gets_an_index() -> None:
         made = [r for r in server.requests if r.path.endswith("/index")]
     kinds = {request.body["field_name"]: request.body["field_schema"] for request in made}
     assert kinds == {
-        **dict.fromkeys(KEYWORD_FIELDS, "keyword"),
+        **dict.fromkeys((*KEYWORD_FIELDS, YIELDS_FIELD), "keyword"),
         **dict.fromkeys(NUMBER_FIELDS, "float"),
         TENANT_FIELD: {"type": "keyword", "is_tenant": True},
     }

@@ -40,6 +40,7 @@ COMMANDS = {
     "serve": "toolcrib.serve:serve",
     "keys": ".admin:app",
     "gateway": "toolcrib.serve:gateway",
+    "lint": ".lint:lint",
     "audit": ".admin:audit",
     "approve": ".admin:approve",
 }

@@ -261,11 +261,11 @@ def show(
 ) -> None:
     """Show everything that is known of one tool."""
     with any_crib(context, store, url, ranks=False) as crib:
-        spec = crib.get_tool(tool)
+        spec, links = crib.get_tool(tool), crib.tool_links(tool)
     if json:
-        print_json(spec.model_dump(mode="json"))
+        print_json({**spec.model_dump(mode="json"), "links": as_json(links)})
     else:
-        print_spec(spec)
+        print_spec(spec, links)
 
 
 def remove(

@@ -20,6 +20,8 @@ from toolcrib.records import (
     FindResult,
     IndexReport,
     ToolHit,
+    ToolLink,
+    ToolLinks,
     ToolSelection,
     ToolSpec,
 )
@@ -194,10 +196,19 @@ def _ranking(hits: tuple[ToolHit, ...], *, explain: bool) -> Table:
     taken = 12 + max(len(hit.id) for hit in hits)
     for hit in hits:
         cells = [f"{hit.legs[leg]:.2f}" if leg in hit.legs else "" for leg in legs]
-        about = cells if explain else [in_short(hit.tool.description, taken)]
+        note = _linked(hit)
+        about = cells if explain else [in_short(note or hit.tool.description, taken)]
         needs = [] if hit.needs is None else [", ".join(map(str, hit.needs))]
-        table.add_row(str(hit.rank), f"{hit.score:.3f}", escape(hit.id), *needs, *about)
+        told = f"{hit.id} ({note})" if explain and note else hit.id
+        table.add_row(str(hit.rank), f"{hit.score:.3f}", escape(told), *needs, *about)
     return table
+
+
+def _linked(hit: ToolHit) -> str:
+    """For whom a tool is there, and what to use in its place; empty where neither."""
+    told = [f"needed for {', '.join(hit.needed_for)}"] if hit.needed_for else []
+    told += [f"deprecated, use {hit.replaced_by}"] if hit.replaced_by else []
+    return "; ".join(told)
 
 
 def print_tools(tools: Sequence[ToolSpec], of: int) -> None:
@@ -213,7 +224,7 @@ def print_tools(tools: Sequence[ToolSpec], of: int) -> None:
     notes.print(f"[dim]{shown}{count_of(of, 'tool')}[/]")
 
 
-def print_spec(tool: ToolSpec) -> None:
+def print_spec(tool: ToolSpec, links: ToolLinks) -> None:
     """Everything that is known of one tool."""
     out.print(f"[bold]{escape(tool.id)}[/]{'' if tool.enabled else ' [yellow](disabled)[/]'}")
     if tool.description:
@@ -227,6 +238,13 @@ def print_spec(tool: ToolSpec) -> None:
             value if isinstance(value, str) else jsonlib.dumps(value, indent=2, ensure_ascii=False)
         )
         out.print(escape(text))
+    replaced = [ToolLink(links.replaced_by)] if links.replaced_by else []
+    told = (("needs", links.needs), ("needed by", links.needed_by), ("use instead", replaced))
+    for heading, linked in told:
+        if linked:
+            out.print(f"[dim]{heading}[/]")
+        for link in linked:
+            out.print(escape(f"{link.id} ({link.parameter})" if link.parameter else link.id))
 
 
 def print_health(facts: dict[str, dict[str, Any]], problems: list[dict[str, str]]) -> None:

@@ -34,6 +34,7 @@ from toolcrib.records import (
     Scope,
     ServiceInfo,
     ToolHit,
+    ToolLinks,
     ToolPage,
     ToolSpec,
     Turn,
@@ -143,6 +144,11 @@ class RemoteCrib:
                 return tool
         known = [tool.id for tool in self.list_tools(scope=scope)]
         raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, known, n=3)))
+
+    def tool_links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
+        """As `Crib.tool_links`."""
+        body = _given({"id": tool_id, "scope": scope and as_json(scope)})
+        return self._transport.ask(ToolLinks, "POST", "/v1/tools/links", body, about=tool_id)
 
     def list_tools(
         self, *, scope: Scope | None = None, where: Filter | None = None, after: str | None = None
@@ -306,6 +312,7 @@ class RemoteCrib:
     aremove_tools = in_thread(remove_tools, _run)
     afind_tools = in_thread(find_tools, _run)
     aget_tool = in_thread(get_tool, _run)
+    atool_links = in_thread(tool_links, _run)
     afacets = in_thread(facets, _run)
     aindex_docs = in_thread(index_docs, _run)
     aindex_passages = in_thread(index_passages, _run)

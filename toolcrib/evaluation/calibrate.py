@@ -119,23 +119,25 @@ def gather_evidence(
     queries: Sequence[LabelledQuery],
     *,
     head: Head | None = None,
+    by_examples: bool = False,
     words: bool = False,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[LabelledEvidence]:
     """Ask every query; where all are answerable, also with their right tools hidden.
 
-    With `words`, by words alone.
+    `by_examples`: with the head of the tools' examples. With `words`, by words alone.
 
     Raises:
         StoreError: the store does not answer.
     """
+    asked = partial(_asked, crib, head=head, by_examples=by_examples, words=words)
     hide = all(query.answerable for query in queries)
     found: list[LabelledEvidence] = []
     for done, query in enumerate(queries, start=1):
-        found += _asked(crib, query, head, words=words, weight=1.0, hidden=False)
+        found += asked(query, weight=1.0, hidden=False)
         if hide:
             weight = HIDDEN_SHARE / (1 - HIDDEN_SHARE)
-            found += _asked(crib, query, head, words=words, weight=weight, hidden=True)
+            found += asked(query, weight=weight, hidden=True)
         progress(done, len(queries))
     return found
 
@@ -143,15 +145,18 @@ def gather_evidence(
 def _asked(
     crib: Crib,
     query: LabelledQuery,
-    head: Head | None,
     *,
+    head: Head | None,
+    by_examples: bool,
     words: bool,
     weight: float,
     hidden: bool,
 ) -> list[LabelledEvidence]:
     reach = _reach(query, hidden=hidden)
     try:
-        known = crib.tools.evidence(query.text, where=reach, head=head, words=words)
+        known = crib.tools.evidence(
+            query.text, where=reach, head=head, by_examples=by_examples, words=words
+        )
     except QueryError:
         return []
     if not known.tools:
@@ -536,7 +541,8 @@ def learn(
     """Fit a calibration to the tools of an index; it is neither used nor kept by this.
 
     The head is fitted on the tools' examples and the calibration on the queries, so the queries
-    must not be those examples.
+    must not be those examples. Where too few tools have enough for a head of its own, the scores
+    have that of the examples in them which every search has.
 
     Raises:
         CalibrationError: the queries tell too little.
@@ -544,14 +550,20 @@ def learn(
     """
     total = 2 * len(queries)
     head = fit_head(crib)
+    by_examples = head is None
     evidence = gather_evidence(
-        crib, queries, head=head, progress=lambda done, _: progress(done, total)
+        crib,
+        queries,
+        head=head,
+        by_examples=by_examples,
+        progress=lambda done, _: progress(done, total),
     )
     identity = crib.tools.calibration_fingerprint()
     start = default_calibration()
     # A head changes all scores: what was fitted without it is nothing to start from. Nor is the
     # index's own calibration, which may have been fitted on these very queries.
-    holds = head is None and not start.mismatch(identity)
+    plain = by_examples and crib.tools.example_head() is None
+    holds = plain and not start.mismatch(identity)
     fitted = calibrate(evidence, identity, seed=seed, start=start if holds else None)
     by_words = gather_evidence(
         crib, queries, words=True, progress=lambda done, _: progress(len(queries) + done, total)
@@ -559,7 +571,7 @@ def learn(
     lexical = lexical_calibration(None, identity)
     with suppress(CalibrationError):
         lexical = calibrate(by_words, identity, seed=seed, start=lexical)
-    made = fitted.model_copy(update={"head": head, "lexical": lexical})
+    made = fitted.model_copy(update={"head": head, "by_examples": by_examples, "lexical": lexical})
     return Learned(made, _in_use(crib, queries, evidence, made))
 
 
@@ -573,6 +585,7 @@ def _in_use(
     current = usable_calibration(crib.tools.store, crib.tools.calibration_fingerprint())
     if current is None or current.data_digest == made.data_digest:
         return current and current.figures
-    if current.head != made.head:
-        evidence = gather_evidence(crib, queries, head=current.head)
+    by_examples = current.by_examples or current is default_calibration()
+    if (current.head, by_examples) != (made.head, made.by_examples):
+        evidence = gather_evidence(crib, queries, head=current.head, by_examples=by_examples)
     return figures_of(current, evidence)

@@ -16,6 +16,7 @@ from pydantic import Field
 from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder, split_identifier
 from toolcrib.errors import SpecError
+from toolcrib.indexers.prerequisites import link_payload
 from toolcrib.records import Passage, ToolSpec
 from toolcrib.store.base import Layout, Point, point_id
 from toolcrib.store.payload import passage_payload, tool_payload
@@ -197,7 +198,8 @@ def draft(
     counts = lexical_counts(spec, lexical, weights, prefix)
     hints = map(clean, (*spec.success_examples, *spec.anti_patterns))
     texts = (dense_text(spec), *hints)
-    return Draft(spec.id, tool_payload(spec), counts, texts, len(spec.success_examples))
+    payload = {**tool_payload(spec), **link_payload(spec)}
+    return Draft(spec.id, payload, counts, texts, len(spec.success_examples))
 
 
 # -- passages --------------------------------------------------------------------------------------

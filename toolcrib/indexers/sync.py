@@ -35,7 +35,7 @@ from toolcrib.indexers.writer import (
 )
 from toolcrib.records import IndexReport, Passage, Refusal, ToolSpec
 from toolcrib.store.base import Record, Store, point_id
-from toolcrib.store.filters import SCOPE_FIELDS
+from toolcrib.store.filters import SCOPE_FIELDS, YIELDS_FIELD
 from toolcrib.store.payload import read_passage, read_tool
 
 __all__ = ["Entry", "PassageEntry", "PassageSync", "ReadSources", "Screen", "ToolSync", "readable"]
@@ -172,10 +172,14 @@ class _KnownTool(_Known):
 
 
 def _known_tools(store: Store) -> dict[str, _KnownTool]:
-    fields = ("id", "digest", "name", *SCOPE_FIELDS)
+    fields = ("id", "digest", "name", YIELDS_FIELD, *SCOPE_FIELDS)
     payloads = (record.payload for record in store.scroll(fields=fields))
     return {
-        p["id"]: _KnownTool(p["digest"], p["server"], p["name"], scope_group(p)) for p in payloads
+        # What an earlier version wrote has no links: it is written anew.
+        p["id"]: _KnownTool(
+            p["digest"] if YIELDS_FIELD in p else "", p["server"], p["name"], scope_group(p)
+        )
+        for p in payloads
     }
 
 

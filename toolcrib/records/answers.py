@@ -15,6 +15,8 @@ __all__ = [
     "FindResult",
     "NeedResult",
     "ToolHit",
+    "ToolLink",
+    "ToolLinks",
     "ToolPage",
     "ToolSelection",
     "Verdict",
@@ -32,8 +34,9 @@ class ToolHit:
     `score` is in [0, 1], higher is better, comparable within one answer only. `probability`
     that the tool is right, None where nothing is calibrated. `legs` holds what each leg and
     the reranker contributed, filled when explained. `needs`: the places (from 0) of the needs
-    that the tool was found for, None where none were asked. JSON has `tool` as `spec`, when it
-    is asked for in full.
+    that the tool was found for, None where none were asked. `needed_for` are the ids of the
+    tools that need what this one gives, and `replaced_by` is that of the one to use in its
+    place. JSON has `tool` as `spec`, when it is asked for in full.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tool"}
@@ -46,6 +49,8 @@ class ToolHit:
     legs: Annotated[dict[str, Score], UNLESS_EMPTY] = field(default_factory=dict[str, float])
     probability: Score | None = None
     needs: Annotated[tuple[int, ...] | None, UNLESS_NONE] = None
+    needed_for: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+    replaced_by: Annotated[str | None, UNLESS_NONE] = None
 
     @computed_field
     @property
@@ -133,6 +138,23 @@ class Alternates:
     NOT_IN_SUMMARY: ClassVar[Any] = ToolSelection.NOT_IN_SUMMARY
 
     tools: tuple[ToolHit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLink:
+    """Another tool, and the parameter that one needs the other for; empty where it runs first."""
+
+    id: str
+    parameter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLinks:
+    """What a tool needs of others, who needs it, and what to use in its place if anything."""
+
+    needs: tuple[ToolLink, ...] = ()
+    needed_by: tuple[ToolLink, ...] = ()
+    replaced_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,8 @@ class Calibration(BaseModel):
     probabilities that any needed tool had in each answerable labelled query (0 for one that was
     not found).
     `head` is the classifier that was fitted first, and on whose scores all else rests.
-    `lexical` is the calibration of answers by words alone, where the encoder fails.
+    `by_examples`: whether the scores had a head over the tools' examples in them. `lexical` is the
+    calibration of answers by words alone, where the encoder fails.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -198,6 +199,7 @@ class Calibration(BaseModel):
     queries: int
     figures: Figures
     head: Head | None = None
+    by_examples: bool = False
     lexical: Calibration | None = None
 
     def probabilities(self, known: Floats) -> Floats:

@@ -6,8 +6,9 @@ A convex combination of normalised scores unless the weights ask for reciprocal 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar
 
 from pydantic import Field
@@ -34,7 +35,8 @@ class LegScores(NamedTuple):
     `dense`, `clauses`, `examples` and `anti_patterns` are cosines in [-1, 1]; `clauses` is that
     of the query's best clause, None where it has one only, and `examples` and `anti_patterns`
     are None for a tool that has none. `lexical` is BM25, >= 0. `head` is a
-    log-probability, <= 0, None without a head.
+    log-probability, <= 0, and `odds` what a head over examples says before it is made one among
+    the candidates; both are None without a head.
     """
 
     dense: float
@@ -43,6 +45,7 @@ class LegScores(NamedTuple):
     anti_patterns: float | None = None
     head: float | None = None
     clauses: float | None = None
+    odds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,8 @@ class FusionWeights:
     way from the whole query's cosine to its best clause's. `examples` is the share of the way from
     a tool's own cosine to its best example's that it is lifted. `anti_patterns` is how strongly
     a query closer to an anti-pattern than to anything good about the tool lowers it. `head`
-    is what one unit of log-probability of a head counts beside a cosine.
+    is what one unit of log-probability of a head counts beside a cosine. `prerequisites` is the
+    share of its score that a tool lends to the one it needs first; 0 brings none.
     `rrf_k` is the constant of rank fusion, named because engines' defaults differ.
     """
 
@@ -66,6 +70,7 @@ class FusionWeights:
     examples: Annotated[float, Field(ge=0, le=1)] = 0.5
     anti_patterns: Annotated[float, Field(ge=0)] = 1.0
     head: Annotated[float, Field(ge=0)] = 0.1
+    prerequisites: Annotated[float, Field(ge=0, le=1)] = 0.85
     rrf_k: Annotated[int, Field(ge=1)] = 60
 
     def __post_init__(self) -> None:
@@ -104,7 +109,8 @@ def semantic_score(scores: LegScores, weights: FusionWeights) -> float:
     """A tool's cosine, lifted by a closer example and lowered by a closer anti-pattern.
 
     First it is moved towards the cosine of the clause that the tool fits best.
-    Where a head was fitted there are examples enough to go by: a closer one counts in full.
+    Where `calibrate` fitted a head there are examples enough to go by: a closer one counts in
+    full. A head over examples has them in it.
     """
     lifted = scores.dense
     if scores.clauses is not None:
@@ -112,7 +118,7 @@ def semantic_score(scores: LegScores, weights: FusionWeights) -> float:
     best = lifted
     if scores.examples is not None and scores.examples > best:
         best, own = scores.examples, best
-        share = weights.examples if scores.head is None else 1.0
+        share = 1.0 if scores.head is not None and scores.odds is None else weights.examples
         lifted += share * (best - own)
     if scores.head is not None:
         lifted += weights.head * scores.head
@@ -193,13 +199,26 @@ def rank(fused: Mapping[int, float], named: set[int]) -> list[Place]:
 class Candidates:
     """What the legs and fusion made of a query of so many `terms`: the ranking, and why.
 
-    `lifts` are what use added to the scores of some.
+    `trust`: from the odds of a head over examples to the probability that its tool is right;
+    None without one. `lifts` are what use added to the scores of some.
     """
 
     ranking: list[Place]
     scores: Mapping[int, LegScores]
     terms: int
+    trust: Callable[[float], float] | None = None
     lifts: Mapping[int, float] = field(default_factory=dict[int, float])
+
+    def trusted(self, points: Sequence[int]) -> list[float]:
+        """How likely each of the hits is right, by a head over examples; it never rises.
+
+        The first one's is that of the best odds of all; the others have their share of it.
+        """
+        assert self.trust is not None, "only a head over examples has odds"
+        sure = self.trust(max(scores.odds or -math.inf for scores in self.scores.values()))
+        told = [self.scores[point].head or 0.0 for point in points]
+        shares = accumulate((each - told[0] for each in told), min)
+        return [sure * math.exp(share) for share in shares]
 
     def first(self, count: int) -> list[Place]:
         """The first places, and with them those level with the last: ids break the tie."""

@@ -17,7 +17,13 @@ from pydantic import Field
 
 from toolcrib.errors import CalibrationError, QueryError, SettingsError
 from toolcrib.records import FindResult, ToolHit, Verdict
-from toolcrib.retrieval.calibration import AcceptanceCurve, Calibration, Floats
+from toolcrib.retrieval.calibration import (
+    AcceptanceCurve,
+    Calibration,
+    Floats,
+    default_calibration,
+)
+from toolcrib.retrieval.examples import ExampleHeads
 from toolcrib.retrieval.legs import Head
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Equals, Filter, HasId, all_of
@@ -187,7 +193,8 @@ ENABLED = Equals("enabled", value=True)
 class Assessor:
     """Judges rankings by a calibration; without one there is no confidence, and all passes.
 
-    `by_words` judges those that words alone made, by the calibration `lexical`.
+    `examples` are the heads over tools' examples. `by_words` judges rankings that words alone
+    made, by the calibration `lexical`.
     """
 
     def __init__(
@@ -196,12 +203,14 @@ class Assessor:
         settings: GateSettings,
         calibration: Calibration | None,
         lexical: Calibration | None = None,
+        examples: ExampleHeads | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
         self._calibration = calibration
         self._gate = Gate(settings, calibration)
         self._lexical = lexical
+        self.examples = examples or ExampleHeads(store)
         self._is_degraded = False
 
     @cached_property
@@ -226,12 +235,20 @@ class Assessor:
         """The head that the calibration rests on, if there is one."""
         return self._calibration.head if self._calibration else None
 
-    def with_probabilities(self, hits: list[ToolHit], known: Floats) -> list[ToolHit]:
-        """The hits with how likely each is right; `known`: float64 [hits, features]."""
-        if self._calibration is None:
-            return hits
-        likely = self._calibration.probabilities(known).tolist()
-        return [replace(hit, probability=p) for hit, p in zip(hits, likely, strict=True)]
+    @property
+    def is_shipped(self) -> bool:
+        """Whether the calibration is the one that ships, which knows nothing of this index."""
+        return self._calibration is default_calibration()
+
+    @property
+    def by_examples(self) -> bool:
+        """Whether tools' examples have a head of their own; an older calibration saw none."""
+        return self._calibration is None or self.is_shipped or self._calibration.by_examples
+
+    def probabilities(self, known: Floats) -> list[float]:
+        """How likely each hit is right; `known`: float64 [hits, features]."""
+        assert self._calibration is not None, "only what is calibrated has probabilities"
+        return self._calibration.probabilities(known).tolist()
 
     def complete(
         self, hits: list[ToolHit], coverage: float | None

@@ -15,12 +15,14 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import ToolcribError
 from toolcrib.records import FindResult, ToolHit
 from toolcrib.retrieval.calibration import COMPETITORS, Floats, features
+from toolcrib.retrieval.examples import ExampleHead
 from toolcrib.retrieval.fusion import Candidates, FusionWeights, fuse, rank
 from toolcrib.retrieval.gate import ENABLED, MAX_SET, Assessor, GateSettings, likely_enough
 from toolcrib.retrieval.learned import JUDGED, REACH, LearnedTools
 from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Head, Legs, check_query, has_words
 from toolcrib.retrieval.needs import check_search, interleave
 from toolcrib.retrieval.options import SearchOptions
+from toolcrib.retrieval.prerequisites import complete
 from toolcrib.retrieval.rerank import Reranked, RerankSettings, ToolReranker
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope
@@ -181,6 +183,35 @@ class HybridRetriever:
         watch.lap("gate")
         return replace(judged, took_ms=watch.result())
 
+    def with_prerequisites(
+        self, found: FindResult, options: SearchOptions, *, authors: bool = True
+    ) -> FindResult:
+        """The answer with what its first tools need from others, as `prerequisites.complete`.
+
+        Whoever writes needs has written these steps too: each keeps its best within k.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        if found.fallback or options.needs:
+            return found
+        watch = Stopwatch(self._clock)
+        limits = all_of(from_scope(options.scope), options.where)
+        hits = complete(
+            self._store,
+            found.tools,
+            found.query,
+            limits,
+            share=self._weights.prerequisites,
+            k=options.k,
+            authors=authors,
+        )
+        watch.lap("prerequisites")
+        took = watch.result()
+        took["total"] += found.took_ms.get("total", 0.0)
+        before = {stage: ms for stage, ms in found.took_ms.items() if stage != "total"}
+        return replace(found, tools=tuple(hits), took_ms=before | took)
+
     def _assessed(
         self,
         assessor: Assessor,
@@ -193,11 +224,15 @@ class HybridRetriever:
     ) -> tuple[list[ToolHit], tuple[str, ...]]:
         """The first `k` hits with their probabilities, and what was left out."""
         limit = MAX_SET if k == "auto" else k
-        found = self._found(legs, encoded, assessor.head, watch)
+        by_examples = assessor.by_examples
+        found = self._found(legs, encoded, assessor.head, watch, by_examples=by_examples)
         ranked = self._hits(found, encoded.text, limit, watch, explain=explain)
         hits = ranked.hits
         if assessor.calibrated:
-            hits = assessor.with_probabilities(hits, self._known(ranked, found))
+            likely = assessor.probabilities(self._known(ranked, found))
+            if assessor.is_shipped and found.trust is not None:
+                likely = found.trusted([point_id(hit.id) for hit in hits])
+            hits = [replace(hit, probability=p) for hit, p in zip(hits, likely, strict=True)]
         return hits[:limit], ranked.lacking
 
     def evidence(
@@ -206,11 +241,13 @@ class HybridRetriever:
         *,
         where: Filter | None = None,
         head: Head | None = None,
+        by_examples: bool = False,
         words: bool = False,
     ) -> Evidence:
         """What is known of the ranking of a query, with this head: calibrations are fitted on it.
 
-        With `words`, what is known of it by words alone, as where the encoder fails.
+        `by_examples`: with the head of the tools' examples. With `words`, what is known of it by
+        words alone, as where the encoder fails.
 
         Raises:
             QueryError: a query of white space only, or a filter on an unknown field.
@@ -221,29 +258,40 @@ class HybridRetriever:
         encoded = self._by_words(text) if words else self.encode(query)
         legs = Legs(self._store, encoded, all_of(ENABLED, where), None, MAX_SET)
         watch = Stopwatch(self._clock)
-        found = self._found(legs, encoded, head, watch)
+        found = self._found(legs, encoded, head, watch, by_examples=by_examples)
         ranked = self._hits(found, encoded.text, MAX_SET, watch, explain=False)
         return Evidence(
             tuple((hit.id, hit.server) for hit in ranked.hits), self._known(ranked, found)
         )
 
     def _found(
-        self, legs: Legs, encoded: EncodedQuery, head: Head | None, watch: Stopwatch
+        self,
+        legs: Legs,
+        encoded: EncodedQuery,
+        head: Head | None,
+        watch: Stopwatch,
+        *,
+        by_examples: bool,
     ) -> Candidates:
         named = legs.named()
         candidates = legs.candidates(named)
+        taught: ExampleHead | None = None
         if head is not None and encoded.dense is not None:
             known = head.log_probabilities(encoded.dense, candidates)
             candidates = {p: s._replace(head=known.get(p)) for p, s in candidates.items()}
+        elif by_examples and any(scores.examples is not None for scores in candidates.values()):
+            taught = self._assessor.examples.head(legs.scope)
+        if taught is not None and encoded.dense is not None:
+            candidates = taught.judged(encoded.dense, candidates)
         watch.lap("legs")
         terms = int(encoded.lexical.indices.size)
         fused, lifts = fuse(candidates, self._weights), dict[int, float]()
         if self._learned is not None and encoded.dense is not None:
             lifts = self._learned.lifts(fused, encoded.dense)
             fused |= {point: fused[point] + lift for point, lift in lifts.items()}
-        found = Candidates(rank(fused, named), candidates, terms, lifts)
+        ranking = rank(fused, named)
         watch.lap("fusion")
-        return found
+        return Candidates(ranking, candidates, terms, taught and taught.probability, lifts)
 
     def _hits(
         self, found: Candidates, query: str, k: int, watch: Stopwatch, *, explain: bool
@@ -286,7 +334,8 @@ class HybridRetriever:
         """
         legs = Legs(self._store, query, all_of(ENABLED, allowed), allowed, max(DEPTH, k))
         plain = self.with_learned(None).first_stage()
-        found = plain._found(legs, query, None, Stopwatch(self._clock))  # noqa: SLF001 -- of its own copy
+        watch = Stopwatch(self._clock)
+        found = plain._found(legs, query, None, watch, by_examples=True)  # noqa: SLF001 -- of its own copy
         return plain._fetch(found, k, explain=False)[:k]  # noqa: SLF001 -- the same
 
     def encode(self, query: str) -> EncodedQuery:

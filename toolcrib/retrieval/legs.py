@@ -157,6 +157,7 @@ class Legs:
     ) -> None:
         self._store = store
         self._where = where
+        self.scope = idf_corpus
         self._depth = depth
         self._text = query.text
         self._hints = hints

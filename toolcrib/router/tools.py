@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from toolcrib.records import FindResult, Route, ToolHit, ToolSpec, Turn
 from toolcrib.retrieval.gate import ENABLED, with_general
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.options import SearchOptions
+from toolcrib.retrieval.prerequisites import required
 from toolcrib.router.settings import ToolSettings
-from toolcrib.store.base import Record, Store, point_id
+from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import (
     AnyOf,
     Equals,
     Filter,
     HasId,
     Not,
-    Or,
     Range,
     all_of,
     from_scope,
@@ -34,93 +33,7 @@ __all__ = [
     "ToolSelector",
     "ToolStage",
     "compatible",
-    "required",
 ]
-
-MAX_UNMET = 5
-"""Signals are read by people: the first few say what is wrong with a registry."""
-
-MAX_NAME_CHARS = 80
-
-_FIELDS = ("id", "name", "server", "provides", "spec")
-
-
-class _Need(NamedTuple):
-    """A requirement, the server of the tool that has it, and the chosen tool behind that."""
-
-    name: str
-    server: str
-    root: str
-
-
-def required(
-    store: Store, chosen: Sequence[ToolSpec], allowed: Filter | None, limit: int
-) -> tuple[dict[str, list[ToolSpec]], tuple[str, ...]]:
-    """The enabled tools within `allowed` that the chosen ones need, at most `limit`; signals.
-
-    They stand in the order found, under the id of the chosen tool that brought them. A
-    requirement is met by a tool of that id or name, or one that provides it; where several do,
-    by the one of that id, else one of the same server, else the first by id. One question to
-    the store for every step that needs lead to further needs.
-
-    Signals are `requires-capped` where more would have been added, and `requires-unmet:NAME`
-    for what no tool in reach meets.
-
-    Raises:
-        StoreError: the store does not answer.
-    """
-    added: dict[str, list[ToolSpec]] = {}
-    settled = {name for spec in chosen for name in _names(spec)}
-    unmet: list[str] = []
-    left = limit
-    needs = [need for spec in chosen for need in _needs(spec, spec.id)]
-    while left and (names := {need.name for need in needs} - settled):
-        meeting = _meeting(store, names, allowed)
-        unmet += dict.fromkeys(need.name for need in needs if need.name in names - meeting.keys())
-        settled |= names - meeting.keys()
-        open_needs = needs
-        needs = list[_Need]()
-        for place, need in enumerate(open_needs):
-            if need.name in settled:
-                continue
-            if not left:
-                needs += open_needs[place:]
-                break
-            best = min(meeting[need.name], key=partial(_preference, need))
-            spec = read_tool(best.payload)
-            settled.update(_names(spec))
-            added.setdefault(need.root, []).append(spec)
-            needs += _needs(spec, need.root)
-            left -= 1
-    capped = any(need.name not in settled for need in needs)
-    told = [f"requires-unmet:{name[:MAX_NAME_CHARS]}" for name in unmet[:MAX_UNMET]]
-    return added, (*(["requires-capped"] if capped else []), *told)
-
-
-def _needs(spec: ToolSpec, root: str) -> list[_Need]:
-    return [_Need(name, spec.server, root) for name in spec.requires]
-
-
-def _names(spec: ToolSpec) -> tuple[str, ...]:
-    return (spec.id, spec.name, *spec.provides)
-
-
-def _meeting(store: Store, names: set[str], allowed: Filter | None) -> dict[str, list[Record]]:
-    """The tools that meet each requirement; one that none meets is missing."""
-    keys = {name.casefold() for name in names}
-    where = Or(AnyOf("provides", sorted(names)), AnyOf("name_key", sorted(keys)))
-    found: dict[str, list[Record]] = {}
-    for record in store.scroll(all_of(where, ENABLED, allowed), _FIELDS):
-        own = record.payload
-        for name in names & {own["id"], own["name"], *own["provides"]}:
-            found.setdefault(name, []).append(record)
-    return found
-
-
-def _preference(need: _Need, record: Record) -> tuple[bool, bool, str]:
-    tool_id: str = record.payload["id"]
-    return tool_id != need.name, record.payload["server"] != need.server, tool_id
-
 
 _ACTIVE = Equals("always_active", value=True)
 
@@ -336,6 +249,8 @@ class ToolStage:
             needs=turn.needs or None,
         )
         found = retriever.find(query, options)
+        # What authors require comes beside the k tools, not among them.
+        found = retriever.with_prerequisites(found, options, authors=False)
         hits, signals = self._selector.complete(found.tools, allowed, reach)
         if self._settings.append_only:
             hits = self._selector.append_only(shown, hits, allowed)

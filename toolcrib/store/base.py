@@ -151,6 +151,13 @@ class Store(Protocol):
         """The points with these ids, whole payloads, in the order asked; unknown ones left out."""
         ...
 
+    def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
+        """The dense vector `using` of these points, float32 [d], or the multi one, [n, d].
+
+        Points without it, and unknown ones, are left out.
+        """
+        ...
+
     def scroll(
         self,
         where: Filter | None = None,

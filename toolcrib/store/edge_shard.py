@@ -28,6 +28,7 @@ from toolcrib.store.filters import (
     KEYWORD_FIELDS,
     NUMBER_FIELDS,
     TENANT_FIELD,
+    YIELDS_FIELD,
     And,
     AnyOf,
     Equals,
@@ -138,7 +139,7 @@ def _config(layout: Layout) -> engine.EdgeConfig:
 
 def _payload_indexes() -> list[engine.UpdateOperation]:
     """The operations that index every field that is filtered by."""
-    keywords = sorted({*KEYWORD_FIELDS, TENANT_FIELD})
+    keywords = sorted({*KEYWORD_FIELDS, TENANT_FIELD, YIELDS_FIELD})
     kinds = [(name, engine.PayloadSchemaType.Keyword) for name in keywords]
     kinds += [(name, engine.PayloadSchemaType.Float) for name in sorted(NUMBER_FIELDS)]
     return [engine.UpdateOperation.create_field_index(name, kind) for name, kind in kinds]

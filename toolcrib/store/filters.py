@@ -35,6 +35,7 @@ __all__ = [
     "NUMBER_FIELDS",
     "SCOPE_FIELDS",
     "TENANT_FIELD",
+    "YIELDS_FIELD",
     "And",
     "AnyOf",
     "Equals",
@@ -82,6 +83,9 @@ KEYWORD_FIELDS = frozenset(
 embedded engine is fifty times slower on its boolean index than on its keyword index)."""
 
 NUMBER_FIELDS = frozenset({"cost_estimate", "avg_latency_ms"})
+
+YIELDS_FIELD = "yields"
+"""Of what entities a tool gives the ids, as its schema and texts tell; for our own questions."""
 
 TENANT_FIELD = "namespace"
 """Whose a point is, where several share a store; nothing that users hand in may name it."""

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from toolcrib.encoders.base import SparseVector
+from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import BadPointError, StoreError
 from toolcrib.store.base import (
     MAX_POINT_ID,
@@ -98,6 +98,12 @@ class NamespacedStore(Store):
             for record in self._shared.retrieve(moved)
             if record.payload.get(TENANT_FIELD) == self._namespace
         ]
+
+    def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
+        known = HasId(frozenset(i for i in ids if is_point_id(i)))
+        own = [record.id for record in self.scroll(known, ("id",))] if known.ids else []
+        found = self._shared.vectors([self._moved(i) for i in own], using)
+        return {self._moved(i): vector for i, vector in found.items()}
 
     def scroll(
         self,

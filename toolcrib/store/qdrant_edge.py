@@ -18,10 +18,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import qdrant_edge as engine
 from filelock import FileLock
 
-from toolcrib.encoders.base import SparseVector
+from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import (
     Layout,
@@ -322,6 +323,19 @@ class EdgeStore(Store):
             found = self._open_shard().retrieve(known, with_payload=True, with_vector=False)
         by_id = {_number(record.id): record for record in found}
         return [Record(i, by_id[i].payload or {}) for i in ids if i in by_id]
+
+    def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
+        known: list[Any] = [i for i in ids if is_point_id(i)]
+        made: dict[int, FloatArray] = {}
+        for start in range(0, len(known), SCROLL_PAGE):
+            page = known[start : start + SCROLL_PAGE]
+            with guard(self._path):
+                found = self._open_shard().retrieve(page, with_payload=False, with_vector=[using])
+            for record in found:
+                named: Any = record.vector or {}
+                if using in named:
+                    made[_number(record.id)] = np.asarray(named[using], dtype=np.float32)
+        return made
 
     def scroll(
         self,

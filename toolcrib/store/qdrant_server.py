@@ -15,6 +15,8 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+import numpy as np
+
 from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import IndexMismatchError, StoreError
 from toolcrib.store.base import (
@@ -34,6 +36,7 @@ from toolcrib.store.filters import (
     KEYWORD_FIELDS,
     NUMBER_FIELDS,
     TENANT_FIELD,
+    YIELDS_FIELD,
     And,
     AnyOf,
     Equals,
@@ -50,6 +53,7 @@ __all__ = ["ServerStore"]
 
 SCROLL_PAGE = 500
 IDS_A_REQUEST = 1000
+VECTORS_A_REQUEST = 100
 
 MAX_BATCH_POINTS = 256
 _BYTES_A_NUMBER = 22
@@ -183,6 +187,24 @@ class ServerStore(Store):
             records = self._connection.ask(what, retrieve, self._name, page, with_payload=True)
             found |= {_number(record.id): record.payload or {} for record in records}
         return [Record(point_id, found[point_id]) for point_id in ids if point_id in found]
+
+    def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
+        retrieve = self._connection.client.retrieve
+        found: dict[int, FloatArray] = {}
+        for page in _pages(_well_formed(ids), VECTORS_A_REQUEST):
+            records = self._connection.ask(
+                f"reading {len(page)} vectors of {self._name!r}",
+                retrieve,
+                self._name,
+                page,
+                with_payload=False,
+                with_vectors=[using],
+            )
+            for record in records:
+                named: Any = record.vector or {}
+                if named.get(using):
+                    found[_number(record.id)] = np.asarray(named[using], dtype=np.float32)
+        return found
 
     def scroll(
         self,
@@ -385,7 +407,7 @@ def _payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordInd
     # A server keeps what belongs to one tenant together on disk.
     tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
     return {
-        **dict.fromkeys(sorted(KEYWORD_FIELDS), keyword),
+        **dict.fromkeys(sorted({*KEYWORD_FIELDS, YIELDS_FIELD}), keyword),
         **dict.fromkeys(sorted(NUMBER_FIELDS), number),
         TENANT_FIELD: tenant,
     }

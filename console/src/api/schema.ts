@@ -353,10 +353,23 @@ export interface ToolHit {
   legs?: Readonly<Record<string, number>>;
   probability: number | null;
   needs?: readonly number[];
+  needed_for?: readonly string[];
+  replaced_by?: string;
   id: string;
   name: string;
   server: string;
   description: string;
+}
+
+export interface ToolLink {
+  id: string;
+  parameter: string;
+}
+
+export interface ToolLinks {
+  needs: readonly ToolLink[];
+  needed_by: readonly ToolLink[];
+  replaced_by: string | null;
 }
 
 export interface ToolPage {

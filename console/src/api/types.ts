@@ -25,6 +25,8 @@ export type {
   ServerReplay,
   ServiceInfo as Ready,
   ToolHit as Hit,
+  ToolLink as Link,
+  ToolLinks as Links,
   ToolSpec as Spec,
 } from "./schema";
 

@@ -2,6 +2,7 @@
 
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
+import type { Hit } from "../api/types";
 import { walk } from "../state/arrows";
 import type { Draft } from "../state/draft";
 import { link } from "../state/place";
@@ -96,6 +97,7 @@ function ToolRow({ row, parts, most, threshold, draft }: RowProps): VNode {
             </small>
           )}
           <Tag given={given} rule={rule} />
+          <Linked hit={hit} />
         </span>
         <span class="hit-about">
           <Untrusted text={firstLine(hit.description)} />
@@ -112,6 +114,25 @@ function ToolRow({ row, parts, most, threshold, draft }: RowProps): VNode {
 function Tag({ given, rule }: { given: boolean; rule: string }): VNode | null {
   if (rule) return <span class="tag rule">{rule}</span>;
   return given ? <span class="tag given">given</span> : null;
+}
+
+/** For whom a tool is there, and what to use in its place. */
+function Linked({ hit }: { hit: Hit }): VNode {
+  const users = hit.needed_for ?? [];
+  return (
+    <>
+      {users.length > 0 && (
+        <span class="tag rule">
+          needed for <Untrusted text={users.join(", ")} />
+        </span>
+      )}
+      {hit.replaced_by && (
+        <span class="tag unmatched">
+          deprecated, use <Untrusted text={hit.replaced_by} />
+        </span>
+      )}
+    </>
+  );
 }
 
 function ScoreBar(props: { score: number; parts: Share[]; most: number; rule: string }): VNode {

@@ -6,6 +6,7 @@ import { call, idPath, type Trouble } from "../api/call";
 import type { Held, Spec } from "../api/types";
 import { Confirm } from "../parts/dialog";
 import { Findings } from "../parts/findings";
+import { LinkGraph } from "../parts/links";
 import { SpecSheet } from "../parts/spec";
 import { TroubleNote } from "../parts/trouble";
 import { Untrusted } from "../parts/untrusted";
@@ -49,6 +50,7 @@ export function Tool({ id }: { id: string }): VNode {
             {value.always_active && <span class="tag rule">always active</span>}
           </p>
           <HeldNote id={value.id} />
+          <LinkGraph id={value.id} name={value.name} />
           <SpecSheet spec={value} />
           {mayWrite.value && <Remove spec={value} path={path} />}
         </>

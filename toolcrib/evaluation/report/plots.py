@@ -61,6 +61,7 @@ STAGES = (
     "toolcrib",
     "without-examples",
     "without-anti-patterns",
+    "without-prerequisites",
 )
 """The systems that are stages of toolcrib, or toolcrib with something left out."""
 

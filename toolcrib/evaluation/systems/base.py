@@ -176,6 +176,7 @@ OURS: Mapping[str, str] = {
     "fusion+rerank": "the same and the reranker of the settings",
     "without-examples": "the tools stripped of their examples",
     "without-anti-patterns": "anti-patterns not looked at",
+    "without-prerequisites": "no tool brings what it needs first",
 }
 """The names of our own systems (`ours`), and what each is."""
 

@@ -96,6 +96,9 @@ class OwnSystems:
             "without-anti-patterns": _Variant(
                 settings.model_copy(update={"fusion": replace(settings.fusion, anti_patterns=0.0)}),
             ),
+            "without-prerequisites": _Variant(
+                settings.model_copy(update={"fusion": replace(settings.fusion, prerequisites=0.0)}),
+            ),
         }
         if name not in variants:
             raise SettingsError(f"there is no system {name!r}; known are {', '.join(variants)}")

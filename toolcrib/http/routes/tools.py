@@ -31,6 +31,7 @@ from toolcrib.records import (
     Refusal,
     Scope,
     ToolHit,
+    ToolLinks,
     ToolPage,
     ToolSpec,
 )
@@ -421,6 +422,21 @@ async def get_tool(context: RequestContext, tool_id: ToolId) -> Response:
     return answer(await context.read(lambda crib: crib.get_tool(tool_id, scope=scope)))
 
 
+class LinksBody(Body):
+    """A tool by its id; what is beyond `scope` is in none of its links."""
+
+    model_config = documented(examples=[{"id": "mail/send_mail"}])
+
+    id: ToolId
+    scope: Scope | None = None
+
+
+async def find_links(context: RequestContext, body: LinksBody) -> Response:
+    """Give the tools that one needs first, those that need it, and what replaces it."""
+    scope = context.scope(body.scope)
+    return answer(await context.read(lambda crib: crib.tool_links(body.id, scope=scope)))
+
+
 async def delete_tool(context: RequestContext, tool_id: ToolId) -> None:
     """Take a tool out."""
     scope = context.scope()
@@ -446,6 +462,7 @@ ENDPOINTS = (
     ),
     Endpoint("GET", "/v1/tools", list_tools, "tools", ToolPage),
     Endpoint("POST", "/v1/tools/list", list_some, "tools", ToolPage),
+    Endpoint("POST", "/v1/tools/links", find_links, "tools", ToolLinks, (UnknownToolError,)),
     Endpoint("GET", "/v1/tools/{id:path}", get_tool, "tools", ToolSpec, (UnknownToolError,)),
     Endpoint(
         "DELETE",

@@ -47,7 +47,9 @@ def _fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
     if mistakes := _misspelt(tool):
         raise ValueError(mistakes)
     fields = {key: value for key, value in tool.items() if key in FIELDS}
-    extra = {k: v for k, v in tool.items() if k not in FIELDS and v is not None}
+    # `toolcrib show --json` tells the links too, which come from the schemas again.
+    known = {*FIELDS, "links"}
+    extra = {k: v for k, v in tool.items() if k not in known and v is not None}
     annotations: Any = tool.get("annotations") or {}
     # Annotations of a wrong type are left for the validation to name.
     if extra and isinstance(annotations, dict):

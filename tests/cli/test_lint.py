@@ -1,0 +1,92 @@
+"""`toolcrib lint`: findings for people, an object for machines, an exit code for both."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+GOOD = {"name": "send_mail", "description": "Sends a letter to somebody.", "server": "post"}
+LOST = {"name": "read_file", "server": "files"}
+TWIN = {"name": "mail_letter", "description": "Sends a letter to somebody!", "server": "post"}
+ODD = {"name": "today", "description": "Gives the date of the clock.", "server": "desk"}
+
+
+def test_the_json_is_a_score_and_findings(shell):
+    name = shell.write("tools.jsonl", GOOD, LOST, {"description": "of nobody"})
+    done = shell("lint", name, "--json")
+    assert done.returncode == 1
+    said = json.loads(done.stdout)
+    assert said.keys() == {"score", "tools", "servers", "findings", "scores", "refused"}
+    assert 0 <= said["score"] <= 100
+    assert {key: said["findings"][0][key] for key in ("rule", "severity", "tool")} == {
+        "rule": "no-description",
+        "severity": "error",
+        "tool": "files/read_file",
+    }
+    assert said["servers"][0]["server"] == "files"
+    assert said["refused"][0]["place"] == "line 3"
+
+
+@pytest.mark.parametrize(
+    ("tools", "options", "code"),
+    [
+        ([GOOD, LOST], ["--fail-on", "never", "--strict"], 1),
+        ([GOOD, LOST], ["--ignore", "no-description"], 0),
+        ([GOOD, TWIN], ["--fail-on", "warning"], 1),
+        ([GOOD, ODD], ["--fail-on", "info"], 1),
+        ([GOOD, ODD], ["--strict"], 1),
+    ],
+)
+def test_the_exit_code_says_whether_something_as_bad_was_found(shell, tools, options, code):
+    assert shell("lint", shell.write("tools.jsonl", *tools), *options).returncode == code
+
+
+def test_people_read_what_is_wrong_and_how_good_the_servers_are(shell):
+    said = shell("lint", shell.write("tools.jsonl", GOOD, LOST, {"name": 3})).stdout
+    assert "error\tno-description\tfiles/read_file\tit has no description" in said
+    assert "server\tscore\ttools\terror\twarning\tinfo" in said
+    assert "2 tools: 1 error" in said
+
+
+def test_a_screen_shows_the_first_findings_and_counts_the_others(tmp_path):
+    from tests.cli.conftest import Shell
+
+    shell = Shell(tmp_path, screen=True)
+    many = [{"name": f"read_file_{n}", "server": "files"} for n in range(101)]
+    assert "and 1 more; --json lists all" in shell("lint", shell.write("tools.jsonl", *many)).stdout
+
+
+def test_without_sources_the_tools_of_the_index_are_looked_at(indexed):
+    assert indexed.json("lint", "--fail-on", "never")["tools"] == 2
+
+
+def test_a_page_is_written_where_it_can_be(shell):
+    name = shell.write("tools.jsonl", GOOD)
+    assert shell("lint", name, "--html", "page.html").returncode == 0
+    assert "1 tool score" in (shell.folder / "page.html").read_text()
+    failed = shell("lint", name, "--html", "no/page.html")
+    assert failed.returncode != 0
+    assert "cannot be written" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing.json"], "there is no such file or folder"),
+        (["--server", "post"], "it goes with sources"),
+        (["tools.jsonl", "--ignore", "spelling"], "known are not-found"),
+    ],
+)
+def test_what_cannot_be_done_is_said(shell, arguments, said):
+    shell.write("tools.jsonl", GOOD)
+    done = shell("lint", *arguments)
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())
+
+
+def test_an_index_without_tools_cannot_be_judged(indexed):
+    indexed("remove", "post/send_mail")
+    for tool in ("mail/send_mail", "files/read_file", "sql/drop"):
+        indexed("remove", tool)
+    assert "holds no tools" in indexed("lint").stderr

@@ -1,0 +1,93 @@
+"""The GitHub action and the pre-commit hook run a command that is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from toolcrib.cli.app import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[2]
+ACTION = ROOT / "action.yml"
+(HOOK,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+BESIDE = Path(sys.executable).parent
+
+GOOD = {"name": "send_mail", "description": "Sends a letter to somebody.", "server": "post"}
+LOST = {"name": "read_file", "server": "files"}
+
+
+def test_the_action_follows_the_published_schema():
+    tool = shutil.which("check-jsonschema", path=BESIDE)
+    if tool is None:
+        pytest.skip("check-jsonschema is not installed")
+    command = [tool, "--builtin-schema", "vendor.github-actions", ACTION, "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout)["status"] == "ok"
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("inputs", "code", "said"),
+    [
+        ({"REPORT": "page.html"}, 1, "::error::files/read_file: it has no description"),
+        ({"IGNORE": "no-description\n"}, 0, "score "),
+        ({"SOURCES": "nothing.jsonl"}, 2, "::error::nothing.jsonl: there is no such file"),
+    ],
+)
+def test_the_script_of_the_action_annotates_and_ends_as_the_command(tmp_path, inputs, code, said):
+    rows = "".join(json.dumps(row) + "\n" for row in (GOOD, LOST))
+    (tmp_path / "tools one.jsonl").write_text(rows)
+    (step,) = [s for s in yaml.safe_load(ACTION.read_text("utf-8"))["runs"]["steps"] if "id" in s]
+    given = {"SOURCES": "tools one.jsonl\n", "FAIL_ON": "error", "IGNORE": "", "REPORT": ""}
+    assert step["env"].keys() == given.keys()
+    env = {
+        **os.environ,
+        **given,
+        **inputs,
+        "RUNNER_TEMP": str(tmp_path),
+        "GITHUB_OUTPUT": str(tmp_path / "output"),
+        "PATH": f"{BESIDE}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "TOOLCRIB_ENCODER__DENSE": "deterministic",
+    }
+    done = subprocess.run(
+        ["bash", "-e", "-c", step["run"]],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr
+    assert (tmp_path / "page.html").exists() == ("REPORT" in inputs)
+    if "SOURCES" not in inputs:
+        assert re.fullmatch(r"score=[\d.]+\n", (tmp_path / "output").read_text())
+
+
+def test_the_hook_runs_a_command_that_is_there():
+    program, command = HOOK["entry"].split()
+    assert program == "toolcrib"
+    assert command in COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("name", "looked_at"),
+    [
+        ("tools.json", True),
+        ("registry/tools-eu.yaml", True),
+        ("openapi.yml", True),
+        ("mcp.json", False),
+        ("src/tools.py", False),
+    ],
+)
+def test_the_hook_looks_at_files_of_tools_and_starts_no_servers(name, looked_at):
+    assert (re.search(HOOK["files"], name) is not None) == looked_at

@@ -1,0 +1,140 @@
+"""Prerequisites in an answer: who is brought for whom, where it stands, and who is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcrib import Crib, Scope, Settings, ToolSpec
+from toolcrib.retrieval.fusion import FusionWeights
+from toolcrib.settings import EncoderSettings
+
+MODEL_FREE = Settings(encoder=EncoderSettings(dense="deterministic"))
+
+
+def takes(*names):
+    return {
+        "type": "object",
+        "properties": {n: {"type": "string"} for n in names},
+        "required": list(names),
+    }
+
+
+CREDITS = ToolSpec(
+    name="movie_credits", description="Cast of a film", server="db", input_schema=takes("person_id")
+)
+SEARCH = ToolSpec(
+    name="search_person", description="Look up", server="db", input_schema=takes("query")
+)
+OTHERS = [
+    ToolSpec(name=f"cast_{n}", description="Cast of a film and crew", server="db") for n in range(6)
+]
+FILM = "movie credits: the cast of a film"
+
+
+def answers(tools, query=FILM, settings=MODEL_FREE, **options):
+    with Crib.open(":memory:", settings=settings) as crib:
+        crib.index_tools(tools)
+        return crib.find_tools(query, options.pop("k", 3), gate=False, **options)
+
+
+def brought(found):
+    return {hit.id: hit.needed_for for hit in found.tools if hit.needed_for}
+
+
+def test_a_chosen_tool_brings_its_provider_below_itself_within_k():
+    found = answers([CREDITS, SEARCH, *OTHERS])
+    first = found.tools[0]
+    assert first.id == "db/movie_credits"
+    assert brought(found) == {"db/search_person": ("db/movie_credits",)}
+    assert [hit.rank for hit in found.tools] == [1, 2, 3]
+    scores = [hit.score for hit in found.tools]
+    assert scores == sorted(scores, reverse=True)
+    assert found.confidence == first.probability
+
+
+def test_nothing_is_brought_where_the_query_states_the_id():
+    with Crib.open(":memory:", settings=MODEL_FREE) as crib:
+        crib.index_tools([CREDITS, SEARCH, *OTHERS])
+        for told in ("person nm0000123", "person 287", "the person with id 7"):
+            assert not brought(crib.find_tools(f"{FILM} for {told}", 3, gate=False))
+        assert brought(crib.find_tools(f"{FILM} for 1 person 1999", 3, gate=False))
+
+
+def test_a_provider_of_another_server_or_beyond_the_caller_is_not_brought():
+    elsewhere = SEARCH.on_server("web")
+    assert not brought(answers([CREDITS, elsewhere, *OTHERS]))
+    secret = SEARCH.model_copy(update={"sensitivity": "pii"})
+    scope = Scope(max_sensitivity="internal")
+    assert not brought(answers([CREDITS, secret, *OTHERS], scope=scope))
+
+
+def test_a_share_of_nothing_brings_nothing():
+    off = MODEL_FREE.model_copy(update={"fusion": FusionWeights(prerequisites=0)})
+    assert not brought(answers([CREDITS, SEARCH, *OTHERS], settings=off))
+
+
+def test_what_authors_wrote_wins():
+    required = CREDITS.model_copy(update={"requires": ("cast_5",)})
+    assert set(brought(answers([required, SEARCH, *OTHERS]))) == {"db/cast_5"}
+    providing = OTHERS[5].model_copy(update={"provides": ("person_id",)})
+    assert set(brought(answers([CREDITS, SEARCH, *OTHERS[:5], providing]))) == {"db/cast_5"}
+
+
+def test_what_searches_is_brought_before_what_lists():
+    listing = ToolSpec(name="list_persons", description="All", server="db")
+    assert "db/search_person" in brought(answers([CREDITS, listing, SEARCH, *OTHERS]))
+    assert "db/list_persons" in brought(answers([CREDITS, listing, *OTHERS]))
+
+
+def test_of_level_providers_the_one_of_the_same_name_is_brought_and_of_many_none():
+    logins = [
+        ToolSpec(name=f"{shop}_login", description="Sign in")
+        for shop in ("acme", "bolt", "corp", "dell")
+    ]
+    cart = ToolSpec(
+        name="acme_cart", description="Put into the cart", input_schema=takes("session_id")
+    )
+    assert set(brought(answers([cart, *logins], "put into the cart"))) == {"acme_login"}
+    stray = cart.model_copy(update={"name": "cart", "id": "cart"})
+    assert not brought(answers([stray, *logins], "put into the cart"))
+
+
+def test_tools_that_need_each_other_are_there_once():
+    one = ToolSpec(
+        name="list_teams", description="Teams of players", input_schema=takes("player_id")
+    )
+    two = ToolSpec(
+        name="list_players", description="Players of teams", input_schema=takes("team_id")
+    )
+    found = answers([one, two], "teams of players", k=5)
+    assert len(found.tools) == 2
+    assert len(brought(found)) == 1
+
+
+def test_links_follow_what_is_added_and_removed():
+    with Crib.open(":memory:", settings=MODEL_FREE) as crib:
+        crib.index_tools([CREDITS, *OTHERS])
+        assert not brought(crib.find_tools(FILM, 3, gate=False))
+        crib.index_tools([SEARCH])
+        assert brought(crib.find_tools(FILM, 3, gate=False))
+        assert not list(crib.tools.faults())
+        crib.remove_tools("db/search_person")
+        assert not brought(crib.find_tools(FILM, 3, gate=False))
+
+
+def test_a_deprecated_tool_stands_right_under_its_successor():
+    old = ToolSpec(
+        name="send_letter", description="Deprecated: use post_mail instead. Send a letter."
+    )
+    new = ToolSpec(name="post_mail", description="Writes")
+    found = answers([old, new, *OTHERS], "send a letter", k=4)
+    assert [hit.id for hit in found.tools[:2]] == ["post_mail", "send_letter"]
+    assert found.tools[1].replaced_by == "post_mail"
+    assert found.confidence == found.tools[0].probability
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_no_more_than_k_are_given_and_the_first_stays(k):
+    found = answers([CREDITS, SEARCH, *OTHERS], k=k)
+    assert len(found.tools) == k
+    assert found.tools[0].id == "db/movie_credits"

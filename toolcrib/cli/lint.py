@@ -1,0 +1,161 @@
+"""`toolcrib lint`: what is wrong with a registry, before anyone is disappointed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+from rich.markup import escape
+
+from toolcrib.cli.completion import complete_formats
+from toolcrib.cli.options import Json, StoreOption, Url, any_crib, read_tools
+from toolcrib.cli.output import count_of, err, out, print_json, print_table, table_of
+from toolcrib.cli.progress import counting
+from toolcrib.errors import SourceError, StoreWriteError
+from toolcrib.problems import EXIT_NOT_CLEAN
+from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records.codec import as_json
+from toolcrib.settings import load_settings
+
+if TYPE_CHECKING:
+    from toolcrib.evaluation.lint import LintReport, LintSeverity
+
+__all__ = ["lint"]
+
+MAX_SHOWN = 100
+MAX_SERVERS = 20
+COLOURS: dict[LintSeverity, str] = {"error": "red", "warning": "yellow", "info": "dim"}
+
+
+class FailOn(StrEnum):
+    """From which severity on a finding fails the command."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+    NEVER = "never"
+
+
+Sources: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Files, folders, module:attribute, MCP server URLs, stdio:COMMAND; -: input. "
+        "Default: the tools of the index."
+    ),
+]
+
+
+def lint(
+    context: typer.Context,
+    sources: Sources = None,
+    store: StoreOption = None,
+    url: Url = None,
+    server: Annotated[
+        str | None, typer.Option(help="The server of every tool, whatever the source says.")
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            autocompletion=complete_formats,
+            help="Read the sources as this format.",
+        ),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(help="Say nothing of this rule; may be repeated. `audit` is all of its."),
+    ] = None,
+    fail_on: Annotated[
+        FailOn, typer.Option("--fail-on", help="Exit with 1 for findings as bad as this.")
+    ] = FailOn.ERROR,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 when anything was found, or refused.")
+    ] = False,
+    html: Annotated[Path | None, typer.Option(help="Write a page to look at.")] = None,
+    json: Json = False,
+) -> None:
+    """Say which tools will not be found, or be taken for others, and how to mend their texts.
+
+    Every tool is asked for by its own purpose, examples and parameters. Nothing is indexed.
+    """
+    from toolcrib.evaluation import lint as linter
+
+    _check(sources, server, format, ignore or [])
+    with counting("reading the sources") as told:
+        read = [item for _, item in read_tools(sources, server, format)] if sources else []
+        refused = [item for item in read if isinstance(item, Refusal)]
+        tools = [item for item in read if isinstance(item, ToolSpec)]
+        if not sources:
+            with any_crib(context, store, url, ranks=False) as crib:
+                tools = list(crib.list_tools())
+        if not tools:
+            raise _nothing(refused)
+        report = linter.lint(tools, load_settings(context.obj), ignored=ignore or (), told=told)
+    if html is not None:
+        _write(html, report)
+    if json:
+        print_json(as_json(report) | {"refused": [as_json(each) for each in refused]})
+    else:
+        _print(report, refused)
+    if strict and (report.findings or refused):
+        raise typer.Exit(EXIT_NOT_CLEAN)
+    if fail_on is not FailOn.NEVER and linter.fails(report.findings, fail_on.value):
+        raise typer.Exit(EXIT_NOT_CLEAN)
+
+
+def _check(
+    sources: list[str] | None, server: str | None, format: str | None, ignored: list[str]
+) -> None:
+    from toolcrib.evaluation.lint.findings import LINT_RULES
+
+    if not sources and (server or format):
+        raise typer.BadParameter("it goes with sources", param_hint="--server")
+    for rule in ignored:
+        if rule.partition("/")[0] not in LINT_RULES:
+            raise typer.BadParameter(f"known are {', '.join(LINT_RULES)}", param_hint="--ignore")
+
+
+def _nothing(refused: list[Refusal]) -> SourceError:
+    """Who names a source wants to know of its tools: one without any is a mistake."""
+    if refused:
+        return SourceError(refused[0].source, refused[0].place, refused[0].reason)
+    return SourceError("the index", "", "holds no tools")
+
+
+def _write(path: Path, report: LintReport) -> None:
+    from toolcrib.evaluation.report.lint import render_lint
+
+    try:
+        path.write_text(render_lint(report), encoding="utf-8")
+    except OSError as error:
+        raise StoreWriteError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _print(report: LintReport, refused: list[Refusal]) -> None:
+    for refusal in refused:
+        where = f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
+        err.print(f"[yellow]cannot be read[/] {escape(where)}: {escape(refusal.reason)}")
+    if report.findings:
+        table = table_of()
+        for column in ("severity", "rule", "tool", "what"):
+            table.add_column(column, overflow="fold")
+        shown = report.findings[:MAX_SHOWN] if out.is_terminal else report.findings
+        for each in shown:
+            severity = f"[{COLOURS[each.severity]}]{each.severity}[/]"
+            table.add_row(severity, *map(escape, (each.rule, each.tool, each.text)))
+        print_table(table)
+        if len(report.findings) > len(shown):
+            out.print(f"... and {len(report.findings) - len(shown)} more; --json lists all")
+    if len(report.servers) > 1:
+        servers = table_of(("server",), ("score", "tools", *COLOURS))
+        for one in report.servers[:MAX_SERVERS]:
+            figures = (one.tools, *(one.findings[name] for name in COLOURS))
+            servers.add_row(escape(one.server), f"{one.score:.1f}", *map(str, figures))
+        print_table(servers, headed=True)
+    found = Counter(each.severity for each in report.findings)
+    counted = ", ".join(f"{found[name]} {name}" for name in COLOURS if found[name])
+    tools = count_of(report.tools, "tool")
+    out.print(f"[bold]score {report.score:.1f}[/] · {tools}: {counted or 'nothing was found'}")

@@ -1,0 +1,359 @@
+"""Rules about the texts of tools: what each one says, and what several say alike."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from toolcrib.encoders.lexical import split_identifier, tokenise
+from toolcrib.evaluation.lint.findings import LintFinding, LintSeverity
+from toolcrib.indexers.audit import Severity, audit_all
+from toolcrib.indexers.points import clean
+from toolcrib.records import ToolSpec
+from toolcrib.retrieval.legs import has_words
+from toolcrib.router.context.phrases import language_of
+
+__all__ = ["audited", "in_texts", "own_words", "parameters_of", "purpose_of"]
+
+# -- the parts of a text ---------------------------------------------------------------------------
+
+MAX_PURPOSE_CHARS = 300
+_SENTENCE = re.compile(r".{12,}?[.!?](?=\s|$)|.{4,}?[。！？]")
+
+
+def purpose_of(spec: ToolSpec) -> str:
+    """What the tool is for: the first sentence of its description; its name where it has none."""
+    text = clean(spec.description)
+    first = _SENTENCE.match(text)
+    said = (first.group() if first else text)[:MAX_PURPOSE_CHARS]
+    return said if has_words(said) else " ".join(split_identifier(spec.name)) or spec.name
+
+
+def parameters_of(spec: ToolSpec) -> Mapping[str, str]:
+    """The parameters of a tool, each with what is said of it."""
+    properties = spec.input_schema.get("properties")
+    if not isinstance(properties, dict):
+        return {}
+    return {name: _said_of(schema) for name, schema in cast("dict[str, Any]", properties).items()}
+
+
+def _said_of(schema: Any) -> str:
+    fields = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+    said = fields.get("description")
+    return clean(said) if isinstance(said, str) else ""
+
+
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+
+
+def own_words(spec: ToolSpec, other: ToolSpec, most: int = 5) -> tuple[str, ...]:
+    """Words of the name and description of which the other tool has none, in their order."""
+    # Of a whole text, stop words are gone.
+    apart = set(tokenise(_text(spec))) - set(tokenise(_text(other)))
+    found: dict[str, str] = {}
+    for word in _WORD.findall(_text(spec)):
+        terms = tokenise(word)
+        if set(terms) <= apart:
+            found.setdefault(terms[0], word.lower())
+    return tuple(found.values())[:most]
+
+
+def _text(spec: ToolSpec) -> str:
+    return f"{' '.join(split_identifier(spec.name))} {clean(spec.description)}"
+
+
+# -- one tool --------------------------------------------------------------------------------------
+
+MAX_WORDS = 200
+"""About as much as the bundled encoder reads: 256 tokens."""
+
+_VERBS = (
+    "abort accept access acknowledge acquire activate adapt add adjust aggregate alert allocate "
+    "allow analyse analyze annotate answer append apply approve archive arrange ask assess assign "
+    "associate attach audit authenticate authorize autocomplete backup ban batch begin bind block "
+    "book bookmark browse build bulk buy calc calculate call cancel capture cast change chat "
+    "check checkout choose claim classify clean clear click clone close collect combine comment "
+    "commit compare compile complete compose compress compute configure confirm connect consult "
+    "consume continue control convert copy correct count crawl create crop cut deactivate debug "
+    "decline decode decompose decrease decrypt deduplicate define delegate delete deliver demote "
+    "deny deploy deposit deregister derive describe design detach detect determine diagnose diff "
+    "disable disassemble disassociate discard disconnect discover dismiss dispatch display do "
+    "download draft drag drain draw drop dump duplicate echo edit eject elicit embed enable "
+    "encode encrypt end enforce enqueue enrich enroll ensure enumerate erase estimate evaluate "
+    "examine exchange execute expand expire explain explore export extend extract fail fetch fill "
+    "filter find finish fix flag flash flatten flip focus follow forecast fork format forward "
+    "freeze fuse gather gen generate geocode get give go grant graph group guess handle hide "
+    "highlight hold hover identify ignore import improve include increase increment index infer "
+    "inform ingest init initialize initiate insert inspect install instantiate interpolate "
+    "interpret intersect introspect invalidate investigate invite invoke issue join judge keep "
+    "kill launch learn leave like limit link lint list listen load locate lock log login logout "
+    "lookup make manage map mark match measure merge migrate mint mirror mock modify monitor move "
+    "multiply mute navigate normalize notify obtain open optimise optimize order organize "
+    "paginate parse patch pause pay peek perform pick pin ping place plan play plot poll pop post "
+    "predict prepare press preview print prioritize process profile promote prompt propose "
+    "protect provision proxy prune publish pull purchase purge push put query queue quit quote "
+    "rank rate read reboot rebuild recall receive recognize recommend record recover redeem "
+    "redirect reduce refactor refine refresh refund register reindex reject release reload "
+    "relocate remember remind remove rename render renew reopen reorder repair repeat replace "
+    "replay reply report repost request require reschedule research reserve reset resize resolve "
+    "respond restart restore restrict resume retrieve retry return reverse revert review revoke "
+    "rewrite roll rollback rotate route run sample sanitize save say scale scan schedule score "
+    "scrape screen screenshot scroll search seek segment select sell send serialize set setup "
+    "share shorten show shuffle shutdown sign simulate skip sleep snapshot solve sort spawn speak "
+    "split stage star start stat stop store stream structure stub submit subscribe subtract "
+    "suggest sum summarise summarize summary suspend swap switch sync synchronize synthesize tag "
+    "take tap terminate test think tile toggle trace track train transcribe transfer transform "
+    "translate transpose traverse trigger trim truncate try turn type unarchive unassign unban "
+    "unblock undelete undeploy undo unfollow uninstall unlink unlock unmute unpin unpublish "
+    "unregister unstar unsubscribe untag update upgrade upload upsert use validate verify view "
+    "visualise visualize vote wait walk warn watch withdraw wrap write zip zoom"
+)
+VERBS = frozenset(_VERBS.split())
+"""What tools do, as the names of tools say it; words of a name are looked up in lower case."""
+
+_VAGUE = (
+    "action api call command do execute function handle handler invoke manage method operation "
+    "perform process query request run task tool use"
+)
+VAGUE = frozenset(_VAGUE.split())
+"""Words that say that something is done, and not what."""
+
+_ENGLISH = re.compile(r"[A-Za-z]")
+_TRAILS_OFF = re.compile(
+    r"(?:\.{3}|…|[,(\[{&+]|\b(?:an?|and|because|into|its|or|such as|than|the|their|your))\Z",
+    re.IGNORECASE,
+)
+"""How no sentence ends; `to` or `in` may end one, as in "the teams that a user belongs to"."""
+
+_LISTS = re.compile(r"(?:etc\.?|[Ee]\.g\.|\w+, ?)\.{3}\Z")
+
+
+def in_texts(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
+    """What the texts of these tools show, one by one and side by side."""
+    for spec in specs:
+        yield from _in_description(spec)
+        yield from _in_name(spec)
+        yield from _in_parameters(spec)
+    yield from _cut_at_one_length(specs)
+    yield from _same_texts(specs)
+    yield from _superseded(specs)
+    yield from _families(specs)
+    yield from _languages(specs)
+
+
+def _in_description(spec: ToolSpec) -> Iterator[LintFinding]:
+    text = clean(spec.description)
+    if not text:
+        said = "it has no description: say in a sentence what it does, to what, and when to use it"
+        yield LintFinding("no-description", "error", spec.id, said)
+        return
+    new = set(tokenise(text)) - set(tokenise(f"{spec.name} {spec.server}"))
+    if not new:
+        said = f"{text!r} adds nothing to the name: say what it gives, of what, and when to use it"
+        yield LintFinding("thin-description", "info", spec.id, said)
+    if _TRAILS_OFF.search(text) and not _LISTS.search(text):
+        said = f"the description is cut: it ends in {text[-40:]!r}"
+        yield LintFinding("cut-description", "warning", spec.id, said)
+    if (words := len(text.split())) > MAX_WORDS:
+        said = (
+            f"the description has {words:,} words, of which the model reads about {MAX_WORDS}: "
+            "put what the tool does first, and details into its parameters"
+        )
+        yield LintFinding("long-description", "info", spec.id, said)
+
+
+def _in_name(spec: ToolSpec) -> Iterator[LintFinding]:
+    words = [word.lower() for word in split_identifier(spec.name)]
+    if not words or not spec.name.isascii():
+        return
+    if set(words) <= VAGUE:
+        said = f"the name {spec.name!r} could be that of any tool: name what it does, and to what"
+        yield LintFinding("hidden-verb", "warning", spec.id, said)
+    elif not any(map(_says_what_is_done, words)):
+        opening = _WORD.match(clean(spec.description))
+        verb = _base(opening.group().lower()) if opening else ""
+        advice = f": begin it with {verb!r}, as the description does" if verb in VERBS else ""
+        said = f"the name {spec.name!r} holds no verb{advice}"
+        yield LintFinding("hidden-verb", "info", spec.id, said)
+
+
+def _says_what_is_done(word: str) -> bool:
+    # `csv_to_json` converts, what is done again is done; `orders` are many and order nothing.
+    return word in {"to", "2"} or word in VERBS or word.removeprefix("re") in VERBS
+
+
+def _base(word: str) -> str:
+    """A verb without its ending: creates, fetches, retrieving, notifies."""
+    forms = [word, word.removesuffix("s"), word.removesuffix("es")]
+    if word.endswith("ies"):
+        forms.append(word[:-3] + "y")
+    if word.endswith(("ing", "ed")):
+        stem = word.removesuffix("ing").removesuffix("ed")
+        forms += [stem, stem + "e", stem[:-1]]
+    return next((form for form in forms if form in VERBS), word)
+
+
+def _in_parameters(spec: ToolSpec) -> Iterator[LintFinding]:
+    said_of = parameters_of(spec)
+    silent = [name for name, said in said_of.items() if not said]
+    if silent:
+        said = f"{len(silent)} of {len(said_of)} parameters have no description: {_some(silent)}"
+        yield LintFinding("undescribed-parameters", "info", spec.id, said)
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+# -- several tools ---------------------------------------------------------------------------------
+
+
+MIN_CUT_CHARS = 50
+MIN_CUT = 3
+_LAST_WORD = re.compile(r"\w\Z")
+
+
+def _cut_at_one_length(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
+    """The longest descriptions, where several are equally long and end without a full stop."""
+    texts = {spec.id: spec.description.strip() for spec in specs}
+    longest = max(map(len, texts.values()), default=0)
+    cut = [tool for tool, text in texts.items() if len(text) == longest]
+    ends = {texts[tool] for tool in cut if _LAST_WORD.search(texts[tool])}
+    if longest >= MIN_CUT_CHARS and len(ends) >= MIN_CUT and len(ends) == len(cut):
+        said = f"{len(cut)} descriptions end at {longest} characters, in the middle of a sentence"
+        yield LintFinding("cut-description", "warning", cut[0], said, tuple(cut[1:]))
+
+
+def _same_texts(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
+    alike: dict[str, list[ToolSpec]] = defaultdict(list)
+    for spec in specs:
+        if text := clean(spec.description).casefold():
+            alike[text].append(spec)
+    for group in alike.values():
+        if len(group) > 1:
+            first, *others = (spec.id for spec in group)
+            said = f"{len(group)} tools have this description: say in each what the others do not"
+            yield LintFinding("same-text", "error", first, said, tuple(others))
+
+
+_GONE = r"(?:deprecated|obsolete|superseded|discontinued|no longer (?:supported|maintained))"
+_IS_SUPERSEDED = re.compile(
+    rf"(?i:\A\W*(?:(?:note|warning)\W+)?{_GONE}\b)|\bDEPRECATED\b|\.\. deprecated::|(?i:\[{_GONE})"
+    rf"|(?i:\bthis (?:\w+ )?(?:tool|operation|action|endpoint|api|method|function|command)\W+"
+    rf"(?:is|was|has been)\W+(?:now )?{_GONE})"
+)
+"""How a description says it of the tool itself; others list deprecated packages."""
+
+_OLD = frozenset({"old", "legacy", "deprecated", "obsolete"})
+_VERSION = re.compile(r"v?\d{1,2}\Z")
+
+
+def _superseded(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
+    by_name = {(spec.server, spec.name.casefold()): spec for spec in specs}
+    by_stem: dict[tuple[str, tuple[str, ...]], list[ToolSpec]] = defaultdict(list)
+    for spec in specs:
+        by_stem[spec.server, _stem(spec)].append(spec)
+    for spec in specs:
+        opening = clean(spec.description)[:MAX_PURPOSE_CHARS]
+        words = {word.lower() for word in split_identifier(spec.name)}
+        is_said = _IS_SUPERSEDED.search(opening)
+        if not is_said and not words & _OLD:
+            continue
+        named = [
+            by_name[spec.server, word.casefold()]
+            for word in re.findall(r"[\w.-]*\w", opening)
+            if (spec.server, word.casefold()) in by_name
+        ]
+        twins = [each for each in (*named, *by_stem[spec.server, _stem(spec)]) if each is not spec]
+        if twins:
+            said = f"it is superseded, and {twins[0].name!r} is served as well: remove it"
+            yield LintFinding("deprecated", "warning", spec.id, said, (twins[0].id,))
+        elif is_said:
+            said = "it says that it is deprecated: remove it, or say which tool to use instead"
+            yield LintFinding("deprecated", "info", spec.id, said)
+
+
+def _stem(spec: ToolSpec) -> tuple[str, ...]:
+    """The words of a name without those that tell an old version from a new one."""
+    words = (word.lower() for word in split_identifier(spec.name))
+    return tuple(w for w in words if w not in _OLD and not _VERSION.match(w) and w != "new")
+
+
+MIN_FAMILY = 6
+
+
+def _families(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
+    """Tools of a server that do the same and take the same parameters."""
+    families: dict[tuple[str, str, tuple[str, ...]], list[ToolSpec]] = defaultdict(list)
+    for spec in specs:
+        words = (word.lower() for word in split_identifier(spec.name))
+        verb = next((word for word in words if word in VERBS), None)
+        if verb is not None and (taken := tuple(sorted(parameters_of(spec)))):
+            families[spec.server, verb, taken].append(spec)
+    for (_, verb, taken), family in families.items():
+        if len(family) >= MIN_FAMILY:
+            first, *others = (spec.id for spec in family)
+            said = (
+                f"{len(family)} tools that {verb} take the same parameters ({_some(taken)}): "
+                "one tool with a parameter that says what would be easier to find"
+            )
+            yield LintFinding("family", "info", first, said, tuple(others))
+
+
+MIN_TOLD = 4
+"""Texts in a known language, of which most must share it: else there is no language of the rest."""
+
+
+def _languages(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
+    spoken = {spec.id: _language(clean(spec.description)) for spec in specs}
+    told = Counter(language for language in spoken.values() if language)
+    main, count = next(iter(told.most_common(1)), ("", 0))
+    if told.total() < MIN_TOLD or 3 * count < 2 * told.total():
+        return
+    for tool, language in spoken.items():
+        if language not in {None, main}:
+            said = (
+                f"the description is in another language ({language}) than the rest ({main}): "
+                "requests in one do not find texts in the other"
+            )
+            yield LintFinding("other-language", "warning", tool, said)
+
+
+_SCRIPTS = {
+    "zh": re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]"),
+    "ja": re.compile(r"[\u3040-\u30ff]"),
+    "ko": re.compile(r"[\uac00-\ud7af]"),
+    "ru": re.compile(r"[\u0400-\u04ff]"),
+    "ar": re.compile(r"[\u0600-\u06ff]"),
+    "th": re.compile(r"[\u0e00-\u0e7f]"),
+    "he": re.compile(r"[\u0590-\u05ff]"),
+    "el": re.compile(r"[\u0370-\u03ff]"),
+    "hi": re.compile(r"[\u0900-\u097f]"),
+}
+MIN_SIGNS = 4
+MIN_PROSE_CHARS = 60
+"""Shorter texts in Latin letters are taken for one language as often as for another."""
+
+
+def _language(text: str) -> str | None:
+    """The language by its script, else as the extra `context` tells it."""
+    signs = {name: len(script.findall(text)) for name, script in _SCRIPTS.items()}
+    name, count = max(signs.items(), key=lambda pair: pair[1])
+    if count >= MIN_SIGNS and 3 * count > len(_ENGLISH.findall(text)):
+        return "ja" if signs["ja"] and name == "zh" else name
+    if len(text) < MIN_PROSE_CHARS:
+        return None
+    return language_of(text)
+
+
+_SEVERITY: dict[Severity, LintSeverity] = {"info": "info", "warning": "warning", "block": "error"}
+
+
+def audited(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
+    """What the audit finds in these tools."""
+    for found in audit_all(specs):
+        said = f"{found.place}: {found.why}" if found.place else found.why
+        yield LintFinding(f"audit/{found.rule}", _SEVERITY[found.severity], found.tool, said)

@@ -1,0 +1,44 @@
+"""Page about a lint, in the look of the evaluation's report."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from toolcrib.evaluation.lint.findings import LINT_RULES, LintFinding, title_of
+from toolcrib.evaluation.lint.lint import LintReport
+from toolcrib.evaluation.report.page import fill
+
+__all__ = ["render_lint"]
+
+MAX_ROWS = 500
+"""Findings of a rule that are shown; JSON has all."""
+
+
+def render_lint(report: LintReport) -> str:
+    """The findings as an HTML document that asks nothing of the network.
+
+    The same report gives the same text; it is light or dark as the reader's system is.
+
+    Raises:
+        MissingExtraError: the extra `eval` is not installed.
+    """
+    by_rule: dict[str, list[LintFinding]] = defaultdict(list)
+    for finding in report.findings:
+        by_rule[finding.rule.partition("/")[0]].append(finding)
+    counted = Counter(finding.severity for finding in report.findings)
+    return fill(
+        "lint.html.jinja",
+        report=report,
+        lead=_lead(report),
+        counted=counted,
+        rules=[(rule, title_of(rule), by_rule[rule]) for rule in LINT_RULES if rule in by_rule],
+        worst=sorted(report.scores.items(), key=lambda pair: (pair[1], pair[0]))[:20],
+        most=MAX_ROWS,
+    )
+
+
+def _lead(report: LintReport) -> str:
+    lost = sum(finding.severity == "error" for finding in report.findings)
+    said = f"{lost:,} error{'s' * (lost != 1)}" if lost else "no errors"
+    tools = f"{report.tools:,} tool{'s' * (report.tools != 1)}"
+    return f"{tools} score {report.score:.0f} of 100, with {said}."

@@ -1,0 +1,491 @@
+"""Prerequisites: the tools that chosen ones need first, and those that replace what is deprecated.
+
+What authors wrote (`requires`, `provides`) goes before what was read from schemas and texts at
+index time (`indexers/prerequisites`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+
+from toolcrib.encoders.lexical import tokenise
+from toolcrib.records import ToolHit, ToolLink, ToolLinks, ToolSpec
+from toolcrib.retrieval.gate import ENABLED
+from toolcrib.store.base import Record, Store, point_id
+from toolcrib.store.filters import YIELDS_FIELD, AnyOf, Equals, Filter, HasId, Or, all_of
+from toolcrib.store.payload import read_tool
+
+__all__ = ["MAX_UNMET", "complete", "links_of", "required"]
+
+# -- what authors require --------------------------------------------------------------------------
+
+MAX_UNMET = 5
+"""Signals are read by people: the first few say what is wrong with a registry."""
+
+MAX_NAME_CHARS = 80
+
+_FIELDS = ("id", "name", "server", "provides", "spec")
+
+
+class _Need(NamedTuple):
+    """A requirement, the server of the tool that has it, and the chosen tool behind that."""
+
+    name: str
+    server: str
+    root: str
+
+
+def required(
+    store: Store, chosen: Sequence[ToolSpec], allowed: Filter | None, limit: int
+) -> tuple[dict[str, list[ToolSpec]], tuple[str, ...]]:
+    """The enabled tools within `allowed` that the chosen ones need, at most `limit`; signals.
+
+    They stand in the order found, under the id of the chosen tool that brought them. A
+    requirement is met by a tool of that id or name, or one that provides it; where several do,
+    by the one of that id, else one of the same server, else the first by id. One question to
+    the store for every step that needs lead to further needs.
+
+    Signals are `requires-capped` where more would have been added, and `requires-unmet:NAME`
+    for what no tool in reach meets.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    added: dict[str, list[ToolSpec]] = {}
+    settled = {name for spec in chosen for name in _names(spec)}
+    unmet: list[str] = []
+    left = limit
+    needs = [need for spec in chosen for need in _needs(spec, spec.id)]
+    while left and (names := {need.name for need in needs} - settled):
+        meeting = _meeting(store, names, allowed)
+        unmet += dict.fromkeys(need.name for need in needs if need.name in names - meeting.keys())
+        settled |= names - meeting.keys()
+        open_needs = needs
+        needs = list[_Need]()
+        for place, need in enumerate(open_needs):
+            if need.name in settled:
+                continue
+            if not left:
+                needs += open_needs[place:]
+                break
+            best = min(meeting[need.name], key=partial(_preference, need))
+            spec = read_tool(best.payload)
+            settled.update(_names(spec))
+            added.setdefault(need.root, []).append(spec)
+            needs += _needs(spec, need.root)
+            left -= 1
+    capped = any(need.name not in settled for need in needs)
+    told = [f"requires-unmet:{name[:MAX_NAME_CHARS]}" for name in unmet[:MAX_UNMET]]
+    return added, (*(["requires-capped"] if capped else []), *told)
+
+
+def _needs(spec: ToolSpec, root: str) -> list[_Need]:
+    return [_Need(name, spec.server, root) for name in spec.requires]
+
+
+def _names(spec: ToolSpec) -> tuple[str, ...]:
+    return (spec.id, spec.name, *spec.provides)
+
+
+def _meeting(store: Store, names: set[str], allowed: Filter | None) -> dict[str, list[Record]]:
+    """The tools that meet each requirement; one that none meets is missing."""
+    keys = {name.casefold() for name in names}
+    where = Or(AnyOf("provides", sorted(names)), AnyOf("name_key", sorted(keys)))
+    found: dict[str, list[Record]] = {}
+    for record in store.scroll(all_of(where, ENABLED, allowed), _FIELDS):
+        own = record.payload
+        for name in names & {own["id"], own["name"], *own["provides"]}:
+            found.setdefault(name, []).append(record)
+    return found
+
+
+def _preference(need: _Need, record: Record) -> tuple[bool, bool, str]:
+    tool_id: str = record.payload["id"]
+    return tool_id != need.name, record.payload["server"] != need.server, tool_id
+
+
+# -- what schemas and texts tell -------------------------------------------------------------------
+
+CHOSEN = 3
+"""So many first tools bring what they need: a fifth found no more, and pushed out what was right.
+On the sets left out 1, 2, 3 and 5 differed by less than 0.1 nDCG@10."""
+
+MAX_BROUGHT = 3
+MAX_EFFORT = 2.5
+"""A tool that needs two more things first is no way to a third."""
+
+MAX_LEVEL = 3
+"""Of more providers that nothing tells apart, none is brought."""
+
+MAX_SERVER = 1_000
+"""Tools of a server that are looked at for who needs one of them."""
+
+MAX_SIBLINGS = 200
+"""Providers that are looked at: what gives a user may be hundreds."""
+
+_LINKS = ("id", "name_key", "server", "requires", "provides", "links")
+
+_WORD = re.compile(r"[\w#@]+(?:-[\w]+)*")
+_EVERYDAY = re.compile(
+    r"\d{4}-\d\d-\d\d|\d+(?:st|nd|rd|th|am|pm|k|m|g|mb|gb|kg|px|d|s|h|min|km|usd|x|bit|p)?"
+    r"|\d+-[a-z]+",
+    re.IGNORECASE,
+)
+"""Numbers that are dates, amounts or sizes, unless they are long."""
+
+_CAPITALS = re.compile(r"[A-Z]{2,6}")
+
+_YEAR = re.compile(r"(?:19|20)\d\d")
+
+LONG, NEAR = 6, 5
+
+_SPELT = frozenset({"symbol", "ticker", "code"})
+"""Handles that people know by heart, and write in capitals: `AAPL`, `LHR`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sibling:
+    """A tool as its links tell of it."""
+
+    id: str
+    server: str
+    keys: frozenset[str]
+    requires: tuple[str, ...]
+    provides: frozenset[str]
+    links: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def of(cls, record: Record) -> _Sibling:
+        """Read it from a point; one that an earlier version wrote has no links."""
+        own = record.payload
+        keys, provides = frozenset(own["name_key"]), frozenset(own["provides"])
+        links: Mapping[str, Any] = own.get("links") or {}
+        return cls(own["id"], own["server"], keys, tuple(own["requires"]), provides, links)
+
+    @property
+    def needs(self) -> list[tuple[str, tuple[str, ...]]]:
+        return [(parameter, tuple(entities)) for parameter, entities in self.links.get("needs", ())]
+
+    @property
+    def named(self) -> dict[str, list[str]]:
+        """The tools that its texts name, by parameter; empty for the whole tool."""
+        found: dict[str, list[str]] = {}
+        for name, parameter in self.links.get("names", ()):
+            found.setdefault(parameter, []).append(name)
+        return found
+
+
+class _Demand(NamedTuple):
+    """What one chosen tool needs: a value for a parameter, of an entity or of tools named for it.
+
+    Without a parameter it is a tool that must run before.
+    """
+
+    consumer: _Sibling
+    parameter: str = ""
+    entities: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+def complete(
+    store: Store,
+    hits: Sequence[ToolHit],
+    query: str,
+    limits: Filter | None,
+    *,
+    share: float,
+    k: int | Literal["auto"],
+    authors: bool = True,
+) -> list[ToolHit]:
+    """The hits, with what the first of them need, and deprecated ones under their successors.
+
+    A provider of the same server within `limits` gets `share` of its consumer's score, or keeps
+    its own where that is higher, and says in `needed_for` whose it is. It may push the last of
+    `k` out; what the first tool needs is always among them. A successor takes the place of what
+    it replaces, which comes right behind it. What authors require is left to others without
+    `authors`. Ranked anew.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    if not hits or share <= 0:
+        return list(hits)
+    points = frozenset(point_id(hit.id) for hit in hits)
+    own = {each.id: each for each in _linked(store, HasId(points))}
+    chosen = [own[hit.id] for hit in hits[:CHOSEN] if hit.id in own]
+    demands = [
+        demand
+        for each in chosen
+        for demand in _demands(each, authors=authors)
+        if not _states(query, demand.parameter)
+    ]
+    succeeded = [hit for hit in hits if hit.id in own and own[hit.id].links.get("successors")]
+    if not demands and not succeeded:
+        return list(hits)
+    siblings = _siblings(store, demands, [own[hit.id] for hit in succeeded], limits)
+    ranking = _Ranking(list(hits), store)
+    for hit in succeeded:
+        ranking.succeed(hit, _successor(own[hit.id], siblings))
+    for demand in demands:
+        if (best := _provider(demand, siblings)) is not None:
+            ranking.bring(best.id, demand.consumer.id, share)
+    return ranking.first(len(hits) if k == "auto" else k, cut=k != "auto")
+
+
+def _linked(store: Store, where: Filter | None) -> Iterator[_Sibling]:
+    return map(_Sibling.of, store.scroll(where, _LINKS))
+
+
+def _demands(consumer: _Sibling, *, authors: bool = True) -> Iterator[_Demand]:
+    """What a tool needs; where its author says what, that alone."""
+    if consumer.requires:
+        yield from (_Demand(consumer, names=(name,)) for name in consumer.requires if authors)
+        return
+    named = consumer.named
+    yield from (_Demand(consumer, names=(name,)) for name in named.pop("", ()))
+    for parameter, entities in {**dict.fromkeys(named, ()), **dict(consumer.needs)}.items():
+        names = tuple(named.get(parameter, ()))
+        if names or entities:
+            yield _Demand(consumer, parameter, entities, names)
+
+
+def _states(query: str, parameter: str) -> bool:
+    """Whether the query says the value itself: what looks like an id stands behind its name."""
+    wanted = set(tokenise(parameter)) - {"name"}
+    found = _WORD.findall(query)
+    if wanted & _SPELT and any(_CAPITALS.fullmatch(word) for word in found):
+        return True
+    places = [place for place, word in enumerate(found, start=1) if wanted & set(tokenise(word))]
+    return any(
+        _is_number(found[place : place + 1]) or any(map(_is_handle, found[place : place + NEAR]))
+        for place in places
+    )
+
+
+def _is_number(words: Sequence[str]) -> bool:
+    """Whether it begins with a number that is no year: `movie 550`."""
+    return bool(words) and words[0].isdigit() and not _YEAR.fullmatch(words[0])
+
+
+def _is_handle(word: str) -> bool:
+    if not any(letter.isdigit() for letter in word):
+        return False
+    return len(word) >= LONG or not _EVERYDAY.fullmatch(word) or word.startswith("#")
+
+
+def _siblings(
+    store: Store,
+    demands: Sequence[_Demand],
+    deprecated: Sequence[_Sibling],
+    limits: Filter | None,
+) -> list[_Sibling]:
+    """Every tool that may meet a demand or stand for what is deprecated; one question."""
+    entities = {s for demand in demands for entity in demand.entities for s in _suffixes(entity)}
+    named = {name for demand in demands for name in demand.names}
+    keys = {name.casefold() for name in named}
+    named |= {demand.parameter for demand in demands if demand.parameter}
+    keys |= {key for each in deprecated for key in each.links.get("successors", ())}
+    meets = Or(
+        AnyOf(YIELDS_FIELD, sorted(entities)),
+        AnyOf("provides", sorted(named)),
+        AnyOf("name_key", sorted(keys)),
+    )
+    servers = {demand.consumer.server for demand in demands} | {each.server for each in deprecated}
+    authors = any(demand.consumer.requires for demand in demands)
+    here = None if authors else AnyOf("server", sorted(servers))
+    return list(islice(_linked(store, all_of(meets, here, ENABLED, limits)), MAX_SIBLINGS))
+
+
+def _suffixes(phrase: str) -> list[str]:
+    words = phrase.split()
+    return [" ".join(words[start:]) for start in range(len(words))]
+
+
+def _provider(demand: _Demand, siblings: Iterable[_Sibling]) -> _Sibling | None:
+    """Who meets the demand at the least effort.
+
+    Of several that are level, the one whose name is most like the consumer's; where many are,
+    nobody can tell, and it is none.
+    """
+    found = [
+        (round(effort, 2), -_alike(demand.consumer.id, each.id), each.id, each)
+        for each in siblings
+        if (effort := _effort(demand, each)) is not None
+    ]
+    if not found:
+        return None
+    best = min(found, key=lambda one: one[:3])
+    level = sum(one[:2] == best[:2] for one in found)
+    return None if best[0] > MAX_EFFORT or level > MAX_LEVEL else best[3]
+
+
+def _alike(consumer: str, provider: str) -> float:
+    """How much of a consumer's name another one has: of `jetblue_find_bags`, `jetblue_login`."""
+    words = set(tokenise(consumer))
+    return len(words & set(tokenise(provider))) / max(1, len(words))
+
+
+def _effort(demand: _Demand, sibling: _Sibling) -> float | None:
+    """What it takes to have the demand met by this tool; None where it does not meet it."""
+    consumer = demand.consumer
+    if sibling.id == consumer.id:
+        return None
+    named = _effort_by_name(demand, sibling)
+    if named is not None:
+        return named
+    if consumer.server != sibling.server:
+        return None
+    needs = sibling.needs
+    heads = {entity.split()[-1] for entity in demand.entities}
+    if any(
+        name == demand.parameter or heads & {entity.split()[-1] for entity in entities}
+        for name, entities in needs
+    ):
+        return None
+    known = {entities for _, entities in consumer.needs}
+    further = sum(entities not in known for _, entities in needs)
+    given: Mapping[str, float] = sibling.links.get("gives", {})
+    efforts = (
+        effort + further + _apart(entity, one)
+        for one, effort in given.items()
+        for entity in demand.entities
+        if _fits(entity, one)
+    )
+    return min(efforts, default=None)
+
+
+def _effort_by_name(demand: _Demand, sibling: _Sibling) -> float | None:
+    """Less than any other where authors or texts name this tool, the nearest the least."""
+    here = demand.consumer.server == sibling.server
+    away = 0.0 if here else 1.0
+    if sibling.provides.intersection((demand.parameter, *demand.names)):
+        return away - 3.0
+    if not any(name.casefold() in sibling.keys for name in demand.names):
+        return None
+    authored = not set(demand.names).isdisjoint(demand.consumer.requires)
+    # A text may name what was done before (`for bookings made with book_room`).
+    led = here and (demand.parameter or sibling.links.get("gives"))
+    return away - 2.0 if authored or led else None
+
+
+def _fits(needed: str, given: str) -> bool:
+    """`request` and `pull request` may be one; `credit note` and `delivery note` are two."""
+    return needed in _suffixes(given) or given in _suffixes(needed)
+
+
+def _apart(needed: str, given: str) -> float:
+    lengths = abs(len(needed.split()) - len(given.split()))
+    return 0.5 + 0.1 * lengths if lengths else 0.0
+
+
+def _successor(deprecated: _Sibling, siblings: Iterable[_Sibling]) -> str | None:
+    """The tool that its description names in its place."""
+    for name in deprecated.links.get("successors", ()):
+        meant = [
+            each.id
+            for each in siblings
+            if name in each.keys and each.server == deprecated.server and each.id != deprecated.id
+        ]
+        if meant:
+            return min(meant)
+    return None
+
+
+def links_of(store: Store, tool_id: str, limits: Filter | None) -> ToolLinks:
+    """What a tool needs of others within `limits`, and which of its server need it.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    (own,) = _linked(store, HasId(frozenset({point_id(tool_id)})))
+    met = _met(list(_demands(own)), _siblings(store, list(_demands(own)), [own], limits))
+    here = all_of(Equals("server", own.server), ENABLED, limits)
+    siblings = list(islice(_linked(store, here), MAX_SERVER))
+    asking = [
+        demand for each in siblings for demand in _demands(each) if _effort(demand, own) is not None
+    ]
+    asked = [demand for demand, found in _met(asking, siblings) if found.id == own.id]
+    return ToolLinks(
+        needs=tuple(ToolLink(found.id, demand.parameter) for demand, found in met),
+        needed_by=tuple(ToolLink(demand.consumer.id, demand.parameter) for demand in asked),
+        replaced_by=_successor(own, siblings),
+    )
+
+
+def _met(
+    demands: Iterable[_Demand], siblings: Sequence[_Sibling]
+) -> list[tuple[_Demand, _Sibling]]:
+    found = ((demand, _provider(demand, siblings)) for demand in demands)
+    return [(demand, best) for demand, best in found if best is not None]
+
+
+class _Ranking:
+    """Hits while others are put between them."""
+
+    def __init__(self, hits: list[ToolHit], store: Store) -> None:
+        self._hits = hits
+        self._store = store
+        self._first = hits[0].id
+        self._brought = 0
+
+    def succeed(self, deprecated: ToolHit, successor: str | None) -> None:
+        """Put the successor in the place of what it replaces, unless it stands before it."""
+        if successor is None:
+            return
+        place = self._place(deprecated.id)
+        self._hits[place] = replace(self._hits[place], replaced_by=successor)
+        other = self._place(successor)
+        # Who is called by name stays first.
+        if other < place or deprecated.score >= 1:
+            return
+        hit = self._taken(other, successor)
+        likely = max((p for p in (hit.probability, deprecated.probability) if p), default=None)
+        score = max(hit.score, deprecated.score)
+        self._hits.insert(place, replace(hit, score=score, probability=likely))
+
+    def bring(self, provider: str, consumer: str, share: float) -> None:
+        """Put the provider where `share` of its consumer's score leads, or higher."""
+        user, other = self._place(consumer), self._place(provider)
+        if other == len(self._hits):
+            if self._brought == MAX_BROUGHT:
+                return
+            self._brought += 1
+        elif other < user:
+            # In a circle only one of the two is there for the other.
+            if provider not in self._hits[user].needed_for:
+                self._mark(other, consumer)
+            return
+        hit = self._taken(other, provider)
+        score = max(hit.score, share * self._hits[user].score)
+        place = user + 1
+        while place < len(self._hits) and self._hits[place].score >= score:
+            place += 1
+        self._hits.insert(place, replace(hit, score=score))
+        self._mark(place, consumer)
+
+    def first(self, k: int, *, cut: bool) -> list[ToolHit]:
+        """The first `k`, or all, and with them what the first tool needs."""
+        hits = self._hits
+        if cut:
+            late = [hit for hit in hits[k:] if self._first in hit.needed_for][: k - 1]
+            hits = [*hits[: k - len(late)], *late]
+        return [replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)]
+
+    def _place(self, tool_id: str) -> int:
+        return next((n for n, hit in enumerate(self._hits) if hit.id == tool_id), len(self._hits))
+
+    def _taken(self, place: int, tool_id: str) -> ToolHit:
+        if place < len(self._hits):
+            return self._hits.pop(place)
+        (record,) = self._store.retrieve([point_id(tool_id)])
+        return ToolHit(0, 0.0, read_tool(record.payload))
+
+    def _mark(self, place: int, consumer: str) -> None:
+        hit = self._hits[place]
+        users = tuple(dict.fromkeys((*hit.needed_for, consumer)))
+        self._hits[place] = replace(hit, needed_for=users)
