@@ -19,7 +19,7 @@ from toolcrib.retrieval.rerank import RerankSettings
 
 CONSOLE = Path(__file__).parents[2] / "console"
 SOURCES = ("build.mjs", "package.json", "package-lock.json", "tsconfig.json", "src")
-MAX_BYTES = 120_000
+MAX_BYTES = 125_000
 
 installed = pytest.mark.skipif(
     not (CONSOLE / "node_modules" / "esbuild").is_dir() or shutil.which("node") is None,
