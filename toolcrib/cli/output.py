@@ -186,7 +186,8 @@ def _ranking(hits: tuple[ToolHit, ...], *, explain: bool) -> Table:
     """The hits; with `explain` what each leg and the reranker contributed, blank where nothing."""
     table = table_of(figures=("#", "score"))
     table.add_column("tool", style="bold", overflow="fold")
-    if any(hit.needs is not None for hit in hits):
+    asked = any(hit.needs is not None for hit in hits)
+    if asked:
         table.add_column("needs")
     legs = list(dict.fromkeys(leg for hit in hits for leg in hit.legs)) if explain else []
     for leg in legs:
@@ -198,7 +199,7 @@ def _ranking(hits: tuple[ToolHit, ...], *, explain: bool) -> Table:
         cells = [f"{hit.legs[leg]:.2f}" if leg in hit.legs else "" for leg in legs]
         note = _linked(hit)
         about = cells if explain else [in_short(note or hit.tool.description, taken)]
-        needs = [] if hit.needs is None else [", ".join(map(str, hit.needs))]
+        needs = [", ".join(map(str, hit.needs or ()))] if asked else []
         told = f"{hit.id} ({note})" if explain and note else hit.id
         table.add_row(str(hit.rank), f"{hit.score:.3f}", escape(told), *needs, *about)
     return table
