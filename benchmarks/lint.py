@@ -33,9 +33,9 @@ from scipy.stats import spearmanr
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.build import make_dense
 from toolcrib.evaluation.dataset import DataSet
+from toolcrib.evaluation.lint import in_texts
 from toolcrib.evaluation.lint.findings import LINT_RULES, LintFinding
 from toolcrib.evaluation.lint.lint import LintReport, ask, lint, logit_terms
-from toolcrib.evaluation.lint.texts import in_texts
 from toolcrib.evaluation.loaders import load
 
 ROOT = Path(__file__).resolve().parents[1]
