@@ -5,10 +5,10 @@
 
 A set that the bundled encoder was trained on gives its evidence with a MODEL that was not, as
 on a registry that nobody trained on. FOLDER holds one folder a data set; intents get ten of their
-queries as examples. Only train and development splits are fitted on, or the test split of a set
-that has no other, up to 300 queries a set; every set counts the same. Beside the labelled queries
-come the same ones with their right tools and near-duplicates of them hidden, queries of the other
-sets, and those that the set itself says nothing answers.
+queries as examples. Only train and development splits are fitted on, up to 300 queries a set; every
+set counts the same. Beside the labelled queries come the same ones with their right tools and
+near-duplicates of them hidden, queries of the other sets, and those that the set itself says
+nothing answers.
 Each set is measured on its test split by a calibration of all other sets, without those that
 share its queries or tools.
 """
@@ -187,8 +187,8 @@ def main() -> None:
                 known = gather(crib, data, foreign, split, words=options.words)
                 if known.answerable:
                     into[name] = known
-        fitting.setdefault(name, testing[name])
-        print(f"{name}: {len(fitting[name].own)} to fit, {len(testing[name].own)} to test")
+        of_fit = len(fitting[name].own) if name in fitting else 0
+        print(f"{name}: {of_fit} to fit, {len(testing[name].own)} to test")
     with Crib.open(":memory:", settings=Settings()) as crib:
         identity = crib.tools.calibration_fingerprint()
 
