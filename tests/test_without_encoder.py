@@ -59,7 +59,8 @@ def test_every_answer_says_what_it_lacks_and_how_sure_it_is(
         assert "dense" in made.degraded
         if made.route.kind != "none":
             assert 0 < (made.knowledge.fit or 0) < 1
-            assert all(0 < (hit.probability or 0) < 1 for hit in made.tools.tools if hit.score)
+            found = [hit for hit in made.tools.tools if hit.score and not hit.needed_for]
+            assert all(0 < (hit.probability or 0) < 1 for hit in found)
 
 
 def test_a_confidence_by_words_tells_likely_from_unlikely(crib: Crib) -> None:
