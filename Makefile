@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STORE := .toolcrib-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo wheel test quick fuzz check format docs bench clean
+.PHONY: help demo wheel test coverage quick fuzz check format docs bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ wheel: $(VENV)/.installed-test ## Build the wheel, install it into a clean envir
 	$(BIN)/python scripts/check_wheel.py
 
 test: check ## Check everything, run every test
+	$(BIN)/python -m pytest -n 4 --dist worksteal
+
+coverage: $(VENV)/.installed-test ## Run every test, and see that 95 % of the branches are (slower)
 	$(BIN)/python -m pytest -n 4 --dist worksteal --cov --cov-report=term
 
 quick: $(VENV)/.installed-test ## Run the tests that start no processes, browsers or balancers

@@ -8,16 +8,18 @@ on a registry that nobody trained on. FOLDER holds one folder a data set; intent
 queries as examples. Only train and development splits are fitted on, up to 300 queries a set; every
 set counts the same. Beside the labelled queries come the same ones with their right tools and
 near-duplicates of them hidden, queries of the other sets, and those that the set itself says
-nothing answers.
-Each set is measured on its test split by a calibration of all other sets, without those that
-share its queries or tools.
+nothing answers. The threshold is the lowest that any set asks for, in tenths: it turns away at
+most 3 % of the answerable queries of each. Each set is measured on its test split by a
+calibration of all other sets, without those that share its queries or tools.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ import held_out
 import numpy as np
 
 from toolcrib import Crib, Settings
-from toolcrib.evaluation.calibrate import calibrate
+from toolcrib.evaluation.calibrate import TRUE_ACCEPTANCE, calibrate
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.evidence import LabelledEvidence, gather_evidence
 from toolcrib.evaluation.gate_measures import gate_measures
@@ -162,6 +164,18 @@ def measures(evidence: list[LabelledEvidence], fitted: Calibration) -> dict[str,
     )
 
 
+def fitted(chosen: list[Evidence], identity: Mapping[str, Any], *, words: bool) -> Calibration:
+    """A calibration of these sets, with the threshold that turns away too much of none of them."""
+    weighed = [one for evidence in chosen for one in evidence.weighed(words=words)]
+    made = calibrate(weighed, identity, seed=SEED)
+    least = [
+        np.quantile([made.confidence(o.features, o.about) for o in each], 1 - TRUE_ACCEPTANCE)
+        for evidence in chosen
+        if (each := evidence.answerable)
+    ]
+    return made.model_copy(update={"threshold": math.floor(10 * min(least)) / 10})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--data", type=Path, nargs="+", required=True)
@@ -193,8 +207,8 @@ def main() -> None:
         identity = crib.tools.calibration_fingerprint()
 
     def fit(names: list[str]) -> Calibration:
-        weighed = [fitting[name].weighed(words=options.words) for name in names]
-        return calibrate([one for each in weighed for one in each], identity, seed=SEED)
+        chosen = [fitting[name] for name in names]
+        return fitted(chosen, identity, words=options.words)
 
     rows: dict[str, dict[str, Any]] = {}
     for name, evidence in testing.items():

@@ -19,6 +19,7 @@ ToolcribError
 │   ├── ForbiddenError                       the key does not allow this
 │   ├── QuarantinedError                     the tool is held back until somebody approves it
 │   ├── ToolChangedError                     the held tool is no longer what was shown
+│   ├── LearningOffError                     the settings keep learning off
 │   ├── TooLargeError        (ValueError)    the request is larger than the service takes
 │   ├── RateLimitedError                     more requests than the key may make
 │   ├── OverloadedError                      more requests at once than the service takes
@@ -46,6 +47,7 @@ __all__ = [
     "FeedbackError",
     "ForbiddenError",
     "IndexMismatchError",
+    "LearningOffError",
     "MissingExtraError",
     "OverloadedError",
     "QuarantinedError",
@@ -195,6 +197,10 @@ class QuarantinedError(ServiceError):
 
 class ToolChangedError(ServiceError):
     """A tool is held with another digest than the one that an approval names."""
+
+
+class LearningOffError(ServiceError):
+    """Nothing is learned from use, as the settings keep it off."""
 
 
 class TooLargeError(ServiceError, ValueError):

@@ -65,6 +65,7 @@ PROBLEMS: dict[type[errors.ToolcribError], Problem] = {
     errors.UnknownDecisionError: Problem("There is no such decision", 404),
     errors.CalibrationError: Problem("No calibration tells that", 409),
     errors.ToolChangedError: Problem("It is no longer what was shown", 409),
+    errors.LearningOffError: Problem("Nothing is learned here", 409),
     errors.TooLargeError: Problem("The request is too large", 413),
     errors.QueryError: Problem("The request cannot be answered as it is", 422),
     errors.SpecError: Problem("The specification is wrong", 422),

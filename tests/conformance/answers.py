@@ -31,7 +31,9 @@ class Raised:
 
 
 def plain(value: Any) -> Any:
-    """An answer as JSON values; of timings, only what was timed."""
+    """An answer as JSON values; of timings, only what was timed, of figures four decimals."""
+    if isinstance(value, float):
+        return round(value, 4)
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if is_dataclass(value):

@@ -73,5 +73,5 @@ def test_only_who_sees_and_writes_everything_is_told(teaching, namespace, grant)
 
 def test_where_nothing_is_learned_it_says_so(tenant):
     answer = tenant.get("/v1/learning")
-    assert answer.status_code == 422
+    assert answer.status_code == 409
     assert "learning.enabled" in answer.json()["detail"]

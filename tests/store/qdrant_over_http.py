@@ -101,7 +101,12 @@ def _query(client: QdrantClient, name: str, body: Any) -> Any:
 
 def _retrieve(client: QdrantClient, name: str, body: Any) -> list[models.Record]:
     wanted = models.PointRequest.model_validate(body)
-    return client.retrieve(name, wanted.ids, with_payload=wanted.with_payload or False)
+    return client.retrieve(
+        name,
+        wanted.ids,
+        with_payload=wanted.with_payload or False,
+        with_vectors=wanted.with_vector or False,
+    )
 
 
 def _scroll(client: QdrantClient, name: str, body: Any) -> dict[str, Any]:

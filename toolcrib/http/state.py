@@ -78,6 +78,7 @@ class ServiceState:
 
     def close(self) -> None:
         """Let go of threads and processes when what was begun is done."""
+        self.switch_interval.restore()
         self.workers.close()
         self.converters.close()
         self.telemetry.close()

@@ -8,7 +8,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from toolcrib.crib import Crib
-from toolcrib.errors import ForbiddenError, QueryError
+from toolcrib.errors import ForbiddenError, LearningOffError
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routing import Body, Endpoint, answer, documented
 from toolcrib.learning.learner import UsageLearner
@@ -69,15 +69,18 @@ def _require_all(context: RequestContext) -> None:
 
 def _learner(crib: Crib) -> UsageLearner:
     if crib.turns.learner is None:
-        raise QueryError("nothing is learned here: learning.enabled is off")
+        raise LearningOffError("nothing is learned here: learning.enabled is off")
     return crib.turns.learner
 
 
 PATH = "/v1/learning"
+ERRORS = (LearningOffError,)
 
 ENDPOINTS = (
-    Endpoint("GET", PATH, get_learning, "learning", LearningStatus),
-    Endpoint("POST", PATH, switch_learning, "learning", None, writes=True),
-    Endpoint("POST", PATH + "/replay", replay_learning, "learning", LearningStatus, writes=True),
-    Endpoint("POST", PATH + "/undo", undo_learning, "learning", Undone, writes=True),
+    Endpoint("GET", PATH, get_learning, "learning", LearningStatus, ERRORS),
+    Endpoint("POST", PATH, switch_learning, "learning", None, ERRORS, writes=True),
+    Endpoint(
+        "POST", PATH + "/replay", replay_learning, "learning", LearningStatus, ERRORS, writes=True
+    ),
+    Endpoint("POST", PATH + "/undo", undo_learning, "learning", Undone, ERRORS, writes=True),
 )
