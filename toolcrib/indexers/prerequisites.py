@@ -264,7 +264,8 @@ def _identified(schema: Mapping[str, Any], around: str = "", depth: int = 4) -> 
 
 # -- which tools a text names ----------------------------------------------------------------------
 
-_IDENTIFIER = re.compile(r"[A-Za-z]\w*(?:[_\-./]\w+)+|[a-z]+(?:[A-Z]\w*)+")
+_WORD = re.compile(r"[A-Za-z]\w*+(?:[-./]\w++)*+")
+_JOINED = re.compile(r"\w[-./_]\w|\A[a-z]+[A-Z]")
 _TURNED_AWAY = re.compile(
     r"instead|deprecat|prefer|rather|alternativ|similar|unlike|see also|not use", re.IGNORECASE
 )
@@ -285,17 +286,22 @@ def _names(spec: ToolSpec, parameters: Iterable[_Parameter]) -> list[tuple[str, 
     for each in parameters:
         text = each.description[:MAX_CHARS]
         if not _TURNED_AWAY.search(text):
-            for name in _IDENTIFIER.findall(text):
-                found.setdefault(name.casefold(), each.name)
+            for name in _identifiers(text):
+                found.setdefault(name.group().casefold(), each.name)
     for sentence in _SENTENCE.split(spec.description[:MAX_CHARS]):
         if _TURNED_AWAY.search(sentence):
             continue
-        for name in _IDENTIFIER.finditer(sentence):
+        for name in _identifiers(sentence):
             if _LED_TO.search(sentence[max(0, name.start() - LED_CHARS) : name.start()]):
                 found.setdefault(name.group().casefold(), "")
     return [(n, parameter) for n, parameter in found.items() if n != spec.name.casefold()][
         :MAX_NAMES
     ]
+
+
+def _identifiers(text: str) -> Iterator[re.Match[str]]:
+    """Words that are names of something: `list_users`, `files.list`, `getUser`."""
+    return (word for word in _WORD.finditer(text) if _JOINED.search(word.group()))
 
 
 _DEPRECATED = re.compile(

@@ -20,14 +20,20 @@ __all__ = ["audited", "in_texts", "own_words", "parameters_of", "purpose_of"]
 # -- the parts of a text ---------------------------------------------------------------------------
 
 MAX_PURPOSE_CHARS = 300
-_SENTENCE = re.compile(r".{12,}?[.!?](?=\s|$)|.{4,}?[。！？]")
+_END = re.compile(r"[.!?](?=\s|$)|[。！？]")
+LEAST_CHARS, LEAST_WIDE_CHARS = 12, 4
+"""Shorter than this, in letters or in Chinese characters, no sentence says what a tool is for."""
 
 
 def purpose_of(spec: ToolSpec) -> str:
     """What the tool is for: the first sentence of its description; its name where it has none."""
     text = clean(spec.description)
-    first = _SENTENCE.match(text)
-    said = (first.group() if first else text)[:MAX_PURPOSE_CHARS]
+    ends = (
+        end.end()
+        for end in _END.finditer(text)
+        if end.start() >= (LEAST_CHARS if end.group().isascii() else LEAST_WIDE_CHARS)
+    )
+    said = text[: min(next(ends, MAX_PURPOSE_CHARS), MAX_PURPOSE_CHARS)]
     return said if has_words(said) else " ".join(split_identifier(spec.name)) or spec.name
 
 
@@ -127,7 +133,7 @@ _TRAILS_OFF = re.compile(
 )
 """How no sentence ends; `to` or `in` may end one, as in "the teams that a user belongs to"."""
 
-_LISTS = re.compile(r"(?:etc\.?|[Ee]\.g\.|\w+, ?)\.{3}\Z")
+_LISTS = re.compile(r"(?:etc\.?|[Ee]\.g\.|\w, ?)\.{3}\Z")
 
 
 def in_texts(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
@@ -263,9 +269,9 @@ def _superseded(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
         if not is_said and not words & _OLD:
             continue
         named = [
-            by_name[spec.server, word.casefold()]
-            for word in re.findall(r"[\w.-]*\w", opening)
-            if (spec.server, word.casefold()) in by_name
+            by_name[spec.server, word]
+            for word in (found.rstrip(".-") for found in re.findall(r"[\w.-]+", opening.casefold()))
+            if (spec.server, word) in by_name
         ]
         twins = [each for each in (*named, *by_stem[spec.server, _stem(spec)]) if each is not spec]
         if twins:
