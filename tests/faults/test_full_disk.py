@@ -11,7 +11,7 @@ import pytest
 from tests.faults.processes import make_key
 from tests.faults.small_disk import SmallDisk
 
-SIZE = 800 * 2**20
+SIZE = 1000 * 2**20
 """The engine's files are mostly holes, and a file system in memory fills those that are read."""
 
 SMALL = 512 * 2**10
@@ -88,7 +88,8 @@ def test_writers_are_told_507_readers_notice_nothing_and_with_room_writing_goes_
     for namespace in ("default", "other"):
         with service.client(key, namespace) as each:
             require_reading_goes_on(each)
-            assert each.post("/v1/tools", json={"tools": [bolt(2)]}).json()["added"] == 1
+            answer = each.post("/v1/tools", json={"tools": [bolt(2)]})
+            assert answer.json().get("added") == 1, answer.text
             assert each.delete("/v1/tools/bolt0").status_code == 204
     assert service.stop() == 0
 

@@ -13,7 +13,7 @@ import { asTrouble, useAnswer } from "../state/answers";
 import { asked } from "../state/session";
 import { percent, score, several, when } from "../words/figures";
 
-const OFF = 422;
+const OFF = 409;
 
 export function Learning(): VNode {
   const { value, trouble, again } = useAnswer(
