@@ -102,6 +102,10 @@ class _Lock:
         self._lock.release()
 
 
+USUAL_S = sys.getswitchinterval()
+"""As Python has it. Asked once: of two services in a process one may have shortened it."""
+
+
 class SwitchInterval:
     """How soon a searching thread hands the interpreter over when the event loop wants it.
 
@@ -110,19 +114,19 @@ class SwitchInterval:
     """
 
     def __init__(self) -> None:
-        self._usual: float | None = None
+        self._is_short = False
 
     def shorten(self) -> None:
         """Hand it over sooner, until `restore`."""
-        if self._usual is None:
-            self._usual = sys.getswitchinterval()
+        if not self._is_short:
             sys.setswitchinterval(SHORT_S)
+            self._is_short = True
 
     def restore(self) -> None:
         """Do as before."""
-        if self._usual is not None:
-            sys.setswitchinterval(self._usual)
-            self._usual = None
+        if self._is_short:
+            sys.setswitchinterval(USUAL_S)
+            self._is_short = False
 
 
 class Readiness:
