@@ -11,11 +11,13 @@ import typer
 
 from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
-from toolcrib.cli.completion import complete_collections, complete_formats, complete_tools
+from toolcrib.cli.completion import complete_collections, complete_tools
 from toolcrib.cli.options import (
     Json,
     NoAudit,
     Servers,
+    SourceFormat,
+    SourceServer,
     StoreOption,
     Tags,
     Url,
@@ -58,17 +60,8 @@ def index(
     ] = None,
     store: StoreOption = None,
     url: Url = None,
-    server: Annotated[
-        str | None, typer.Option(help="The server of every tool, whatever the source says.")
-    ] = None,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            autocompletion=complete_formats,
-            help="Read the sources as this format.",
-        ),
-    ] = None,
+    server: SourceServer = None,
+    format: SourceFormat = None,
     prune: Annotated[
         bool, typer.Option("--prune", help="Remove tools that no source names.")
     ] = False,

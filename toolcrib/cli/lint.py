@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 from rich.markup import escape
 
-from toolcrib.cli.completion import complete_formats
-from toolcrib.cli.options import Json, StoreOption, Url, any_crib, read_tools
+from toolcrib.cli.options import (
+    Json,
+    SourceFormat,
+    SourceServer,
+    StoreOption,
+    Url,
+    any_crib,
+    read_tools,
+)
 from toolcrib.cli.output import count_of, err, out, print_json, print_table, table_of
 from toolcrib.cli.progress import counting
 from toolcrib.errors import SourceError, StoreWriteError
@@ -53,17 +60,8 @@ def lint(
     sources: Sources = None,
     store: StoreOption = None,
     url: Url = None,
-    server: Annotated[
-        str | None, typer.Option(help="The server of every tool, whatever the source says.")
-    ] = None,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            autocompletion=complete_formats,
-            help="Read the sources as this format.",
-        ),
-    ] = None,
+    server: SourceServer = None,
+    format: SourceFormat = None,
     ignore: Annotated[
         list[str] | None,
         typer.Option(help="Say nothing of this rule; may be repeated. `audit` is all of its."),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from toolcrib.cli.completion import complete_servers, complete_tags
+from toolcrib.cli.completion import complete_formats, complete_servers, complete_tags
 from toolcrib.errors import SettingsError, SourceError, StoreError
 from toolcrib.records import IndexProgress, Refusal
 from toolcrib.settings import Settings, load_settings
@@ -37,6 +37,8 @@ __all__ = [
     "Queries",
     "Seed",
     "Servers",
+    "SourceFormat",
+    "SourceServer",
     "StoreOption",
     "Tags",
     "Tools",
@@ -54,6 +56,15 @@ __all__ = [
 ]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+SourceServer: TypeAlias = Annotated[
+    str | None, typer.Option(help="The server of every tool, whatever the source says.")
+]
+SourceFormat: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--format", autocompletion=complete_formats, help="Read the sources as this format."
+    ),
+]
 StoreOption: TypeAlias = Annotated[
     str | None, typer.Option(help="Folder or Qdrant URL of the index; default: .toolcrib.")
 ]

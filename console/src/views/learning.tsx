@@ -1,6 +1,6 @@
 /** What use taught of each tool, from whom, what it is worth, and taking it back. */
 
-import type { VNode } from "preact";
+import type { ComponentChildren, VNode } from "preact";
 import { useState } from "preact/hooks";
 import { call, Trouble } from "../api/call";
 import type { LearnedTool, LearningStatus, ServerReplay } from "../api/types";
@@ -100,35 +100,47 @@ function Learned({ status, done }: { status: LearningStatus; done: () => void })
   );
 }
 
-function Replays({ servers }: { servers: readonly ServerReplay[] }): VNode {
+interface RowsProps {
+  label: string;
+  columns: readonly string[];
+  children: ComponentChildren;
+}
+
+function Rows({ label, columns, children }: RowsProps): VNode {
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Servers">
+    <div class="scroll" tabIndex={0} role="region" aria-label={label}>
       <table>
         <thead>
           <tr>
-            {["server", "verdict", "requests", "nDCG before", "after", "p"].map((name) => (
+            {columns.map((name) => (
               <th scope="col" key={name}>
                 {name}
               </th>
             ))}
           </tr>
         </thead>
-        <tbody>
-          {servers.map((each) => (
-            <tr key={each.server}>
-              <th scope="row">
-                <Untrusted text={each.server || "none"} />
-              </th>
-              <td>{each.verdict}</td>
-              <td>{each.requests}</td>
-              <td>{score(each.before)}</td>
-              <td>{score(each.after)}</td>
-              <td>{each.p.toFixed(2)}</td>
-            </tr>
-          ))}
-        </tbody>
+        <tbody>{children}</tbody>
       </table>
     </div>
+  );
+}
+
+function Replays({ servers }: { servers: readonly ServerReplay[] }): VNode {
+  return (
+    <Rows label="Servers" columns={["server", "verdict", "requests", "nDCG before", "after", "p"]}>
+      {servers.map((each) => (
+        <tr key={each.server}>
+          <th scope="row">
+            <Untrusted text={each.server || "none"} />
+          </th>
+          <td>{each.verdict}</td>
+          <td>{each.requests}</td>
+          <td>{score(each.before)}</td>
+          <td>{score(each.after)}</td>
+          <td>{each.p.toFixed(2)}</td>
+        </tr>
+      ))}
+    </Rows>
   );
 }
 
@@ -139,45 +151,32 @@ interface ToolsProps {
 
 function Tools({ tools, undo }: ToolsProps): VNode {
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Tools">
-      <table>
-        <thead>
-          <tr>
-            {["tool", "in use", "support", "sessions", "learned from", "on"].map((name) => (
-              <th scope="col" key={name}>
-                {name}
-              </th>
+    <Rows label="Tools" columns={["tool", "in use", "support", "sessions", "learned from", "on"]}>
+      {tools.map((tool) => (
+        <tr key={tool.tool}>
+          <th scope="row">
+            <Back what={tool.tool} undo={undo} />
+          </th>
+          <td>{tool.live ? "yes" : `no: ${tool.reason}`}</td>
+          <td>{percent(tool.support)}</td>
+          <td>{tool.sessions}</td>
+          <td>
+            {Object.entries(tool.by).map(([key, count]) => (
+              <div key={key}>
+                {key ? <Back what={key} undo={undo} /> : "no key"} {count}
+              </div>
             ))}
-          </tr>
-        </thead>
-        <tbody>
-          {tools.map((tool) => (
-            <tr key={tool.tool}>
-              <th scope="row">
-                <Back what={tool.tool} undo={undo} />
-              </th>
-              <td>{tool.live ? "yes" : `no: ${tool.reason}`}</td>
-              <td>{percent(tool.support)}</td>
-              <td>{tool.sessions}</td>
-              <td>
-                {Object.entries(tool.by).map(([key, count]) => (
-                  <div key={key}>
-                    {key ? <Back what={key} undo={undo} /> : "no key"} {count}
-                  </div>
-                ))}
-              </td>
-              <td>
-                {Object.entries(tool.days).map(([day, count]) => (
-                  <div key={day}>
-                    <Back what={day} undo={undo} /> {count}
-                  </div>
-                ))}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+          </td>
+          <td>
+            {Object.entries(tool.days).map(([day, count]) => (
+              <div key={day}>
+                <Back what={day} undo={undo} /> {count}
+              </div>
+            ))}
+          </td>
+        </tr>
+      ))}
+    </Rows>
   );
 }
 
