@@ -11,6 +11,12 @@ from toolcrib.records.answers import (
     ToolSelection,
     Verdict,
 )
+from toolcrib.records.guidance import (
+    Guidance,
+    GuidanceInjection,
+    TrajectoryEvent,
+    TrajectoryPattern,
+)
 from toolcrib.records.knowledge import (
     Collection,
     CollectionHit,
@@ -55,6 +61,8 @@ __all__ = [
     "Entity",
     "Facets",
     "FindResult",
+    "Guidance",
+    "GuidanceInjection",
     "IndexProgress",
     "IndexReport",
     "KnowledgeResult",
@@ -76,6 +84,8 @@ __all__ = [
     "ToolPage",
     "ToolSelection",
     "ToolSpec",
+    "TrajectoryEvent",
+    "TrajectoryPattern",
     "Turn",
     "Verdict",
 ]
