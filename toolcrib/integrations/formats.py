@@ -28,8 +28,13 @@ DIGEST = 8
 """Characters that tell names apart which would else be the same."""
 
 
-def export(tools: Iterable[ToolSpec], format: str) -> list[dict[str, Any]]:
+def export(
+    tools: Iterable[ToolSpec], format: str, *, enriched: bool = False
+) -> list[dict[str, Any]]:
     """Definitions ready to hand to a model; one a tool, or one a server where tools are grouped.
+
+    A description is what the tool's author wrote; if `enriched`, followed by the purpose that an
+    enrichment has.
 
     What a provider does not accept in a name becomes `_`. In `openai` and `anthropic` two tools
     of one name get their server's in front; in the formats for deferred tools names depend on
@@ -40,7 +45,14 @@ def export(tools: Iterable[ToolSpec], format: str) -> list[dict[str, Any]]:
     """
     if format not in FORMATS:
         raise QueryError(f"there is no format {format!r}; known are {', '.join(FORMATS)}")
-    return FORMATS[format][0](list(tools))
+    return FORMATS[format][0]([_told_more(tool) for tool in tools] if enriched else list(tools))
+
+
+def _told_more(tool: ToolSpec) -> ToolSpec:
+    if not tool.enrichment or not tool.enrichment.purpose:
+        return tool
+    told = f"{tool.description}\n\n{tool.enrichment.purpose}".strip()
+    return tool.model_copy(update={"description": told})
 
 
 def named_ids(tools: Iterable[ToolSpec], format: str) -> dict[str, str]:
