@@ -28,7 +28,9 @@ __all__ = [
     "EnrichmentLine",
     "Enrichments",
     "beside",
+    "identifiers",
     "is_enrichment",
+    "judged",
     "prepared",
 ]
 
@@ -119,7 +121,7 @@ class Enrichments:
         gets an empty enrichment.
         """
         specs = [item for _, item in entries if isinstance(item, ToolSpec)]
-        names = _identifiers(specs)
+        names = identifiers(specs)
         dropped = list(self.refused)
         made: list[Entry] = []
         for source, item in entries:
@@ -129,7 +131,7 @@ class Enrichments:
             line = self.of(item.id, {_digest(item), digests.get(item.id, "")})
             enrichment, reasons = Enrichment(), list[str]()
             if line is not None:
-                enrichment, reasons = _judged(item, line, names)
+                enrichment, reasons = judged(item, line, names)
             elif item.id in self.lines:
                 reasons = ["written for another version of the tool; `toolcrib enrich` renews it"]
             dropped += (Refusal(self.source, item.id, reason) for reason in reasons)
@@ -201,7 +203,7 @@ _TOLD_APART = re.compile(r"[_/:]|\w\.\w|[a-z][A-Z]|-.*-")
 """What an identifier has and an everyday word has not."""
 
 
-def _judged(spec: ToolSpec, line: EnrichmentLine, names: Mapping[str, str]) -> _Judged:
+def judged(spec: ToolSpec, line: EnrichmentLine, names: Mapping[str, str]) -> _Judged:
     """What of a line may be put to a tool."""
     reasons: list[str] = []
 
@@ -273,7 +275,7 @@ def _fault(spec: ToolSpec, field: str, text: str, names: Mapping[str, str]) -> s
     return ""
 
 
-def _identifiers(specs: Iterable[ToolSpec]) -> dict[str, str]:
+def identifiers(specs: Iterable[ToolSpec]) -> dict[str, str]:
     """Ids and names that are no everyday words, to the tool's id; "" where several have it."""
     found: dict[str, str] = {}
     for spec in specs:
