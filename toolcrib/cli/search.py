@@ -60,15 +60,18 @@ Gate: TypeAlias = Annotated[
 ]
 
 
+Needs: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--need", help="A tool that is wished for, in a line; several are searched one by one."
+    ),
+]
+
+
 def search(
     context: typer.Context,
     query: Annotated[str | None, typer.Argument(help="What the tool must do.")] = None,
-    need: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--need", help="A tool that is wished for, in a line; several are searched one by one."
-        ),
-    ] = None,
+    need: Needs = None,
     k: Annotated[
         str, typer.Option("-k", "--k", help="How many tools; auto: as many as --coverage needs.")
     ] = "5",
@@ -153,6 +156,7 @@ def _print(result: FindResult, as_: str | None, *, explain: bool, json: bool) ->
 def route(
     context: typer.Context,
     text: Annotated[str | None, typer.Argument(help="What the user says.")] = None,
+    need: Needs = None,
     k: Annotated[
         str | None,
         typer.Option(
@@ -172,37 +176,51 @@ def route(
     json: Json = False,
 ) -> None:
     """Decide a turn: what kind it is, which tools and which passages it needs."""
-    if (text is None) == (batch is None):
-        raise typer.BadParameter("give either a turn or --batch", param_hint="TEXT")
+    if (text is None and not need) == (batch is None):
+        raise typer.BadParameter("give a turn, --need or --batch", param_hint="TEXT")
     wanted = None if k is None else _count(k)
     with any_crib(context, store, url) as crib:
-        for line in [text] if text is not None else lines_of(str(batch)):
-            _decide(crib, line, wanted, budget_ms, json=json, one_of_many=batch is not None)
+        if batch is None:
+            turn = Turn(text=text or "", needs=tuple(need or ()))
+            _decide(crib, turn, wanted, budget_ms, json=json)
+        else:
+            for line in lines_of(batch):
+                _decide_line(crib, line, wanted, budget_ms, json=json)
 
 
 def _decide(
+    crib: Crib | RemoteCrib,
+    turn: Turn,
+    k: int | Literal["auto"] | None,
+    budget_ms: float | None,
+    *,
+    json: bool,
+) -> None:
+    decision = crib.route(turn, k=k, budget_ms=budget_ms)
+    if json:
+        print_json(as_json(decision))
+    else:
+        print_decision(decision)
+
+
+def _decide_line(
     crib: Crib | RemoteCrib,
     line: str,
     k: int | Literal["auto"] | None,
     budget_ms: float | None,
     *,
     json: bool,
-    one_of_many: bool,
 ) -> None:
-    """One turn; a bad line of a batch is answered with its error, so that lines stay in step."""
-    if one_of_many and not json:
+    """One line of a batch: a bad one is answered with its error, so that lines stay in step."""
+    if not json:
         out.rule(escape(line[:80]), align="left", style="dim")
     try:
-        turn = _read(line) if one_of_many else Turn(text=line)
+        turn = _read(line)
     except QueryError as error:
         answer = {"turn": line[:200], "error": str(error)}
         print_either(answer, f"[yellow]{escape(str(error))}[/]", json=json)
-        return
-    decision = crib.route(turn, k=k, budget_ms=budget_ms)
-    if json:
-        print_json(as_json(decision))
     else:
-        print_decision(decision)
+        _decide(crib, turn, k, budget_ms, json=json)
 
 
 def _read(line: str) -> Turn:
