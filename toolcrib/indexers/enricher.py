@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,7 +107,8 @@ def questions(specs: Sequence[ToolSpec], dense: DenseEncoder, among: set[str]) -
     for place in places:
         likeness = vectors @ vectors[place]
         likeness[place] = -np.inf
-        nearest = [specs[n] for n in np.argsort(-likeness, kind="stable")[:SIBLINGS] if n != place]
+        order: list[int] = np.argsort(-likeness, kind="stable").tolist()
+        nearest = [specs[n] for n in order[:SIBLINGS] if n != place]
         asked.append(Question(specs[place], _messages(specs[place], nearest)))
     return asked
 
@@ -140,7 +141,7 @@ class EnrichmentFile:
         self.path = path
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> Generator[None]:
         """Keep other runs away.
 
         Raises:
@@ -227,7 +228,7 @@ class Enricher:
         self._stopped = True
 
     async def run(
-        self, asked: Sequence[Question], told: Callable[[int, int], None] = lambda *_: None
+        self, asked: Sequence[Question], told: Callable[[int, int], None] | None = None
     ) -> EnrichmentReport:
         """Ask, as many at once as the model allows; `told` hears how many are done of how many.
 
@@ -238,9 +239,9 @@ class Enricher:
         async def worker() -> None:
             while not self._stopped and (question := next(left, None)) is not None:
                 await self._ask(question)
-                told(len(self.report.written) + len(self.report.failed), len(asked))
+                if told is not None:
+                    told(len(self.report.written) + len(self.report.failed), len(asked))
 
-        told(0, len(asked))
         await asyncio.gather(*(worker() for _ in range(self._model.parallel)))
         if asked:
             self._file.order(spec.id for spec in self._specs)
