@@ -35,7 +35,7 @@ from toolcrib.records.reports import (
     ServiceInfo,
 )
 from toolcrib.records.scope import SENSITIVITIES, Scope, Sensitivity
-from toolcrib.records.tools import ToolSpec
+from toolcrib.records.tools import Enrichment, ToolSpec
 from toolcrib.records.turns import (
     Attachment,
     Context,
@@ -58,6 +58,7 @@ __all__ = [
     "Context",
     "CountedCollection",
     "Decision",
+    "Enrichment",
     "Entity",
     "Facets",
     "FindResult",

@@ -81,6 +81,16 @@ export interface DecisionRecord {
   kind: "decision";
 }
 
+export interface Enrichment {
+  digest: string | null;
+  purpose: string;
+  examples: readonly string[];
+  not_for: readonly string[];
+  safety_tags: readonly string[];
+  model: string;
+  prompt: string;
+}
+
 export interface Entity {
   type: string;
   text: string;
@@ -155,6 +165,7 @@ export interface IndexReport {
   removed: number;
   unchanged: number;
   refused: readonly Refusal[];
+  dropped?: readonly Refusal[];
   ids: OutcomeIds;
 }
 
@@ -390,6 +401,7 @@ export interface ToolReport {
   removed: number;
   unchanged: number;
   refused: readonly Refusal[];
+  dropped?: readonly Refusal[];
   quarantined: readonly Held[];
   ids: OutcomeIds;
 }
@@ -415,6 +427,7 @@ export interface ToolSpec {
   always_active: boolean;
   enabled: boolean;
   version: string;
+  enrichment?: Enrichment | null;
 }
 
 export interface ToolsRecord {
