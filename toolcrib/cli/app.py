@@ -33,6 +33,7 @@ COMMANDS = {
     "enrich": ".enrich:enrich",
     "list": ".index:list_tools",
     "show": ".index:show",
+    "check-tools": ".index:check_tools",
     "remove": ".index:remove",
     "doctor": ".doctor:doctor",
     "calibrate": ".evaluate:calibrate",

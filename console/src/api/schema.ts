@@ -143,6 +143,13 @@ export interface FoundTools {
   names?: Readonly<Record<string, string>>;
 }
 
+export interface GuidanceInjection {
+  key: string;
+  content: string;
+  priority: number;
+  category: string;
+}
+
 export interface Held {
   tool_id: string;
   server: string;
@@ -307,6 +314,7 @@ export interface RoutedTurn {
   degraded: readonly string[];
   max_tool_calls: number;
   tool_timeout_s: number;
+  guidance?: readonly GuidanceInjection[];
 }
 
 export interface Scope {
