@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
@@ -18,7 +18,7 @@ from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.observations import ObservationTable
 from toolcrib.router.decision_log import DecisionLog
-from toolcrib.settings import Settings
+from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Layout, Store
 from toolcrib.store.folder import holds_store
 from toolcrib.store.lazy import LazyStore
@@ -27,6 +27,8 @@ from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
 
 if TYPE_CHECKING:
+    from toolcrib.router.questions.classifier import QuestionClassifier
+    from toolcrib.router.questions.question import Question
     from toolcrib.store.records_db.base import RecordsDb
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "open_passages",
     "open_records_db",
     "open_store",
+    "question_classifier",
     "tenants_place",
 ]
 
@@ -345,6 +348,29 @@ class _LoadingReranker:
         if self._loading.is_alive():
             raise EncoderError(f"{self.name} is still being loaded")
         return self._reranker.score(query, texts)
+
+
+# -- choices ---------------------------------------------------------------------------------
+
+
+def question_classifier(
+    source: str | Path | Mapping[str, Any] | Question,
+    settings: Settings | None = None,
+    *,
+    dense: DenseEncoder | None = None,
+) -> QuestionClassifier:
+    """What classifies turns by a question: that of a file, of a mapping, or one that is made.
+
+    Raises:
+        QuestionError: something in it is wrong.
+        MissingExtraError: an extra is not installed: `questions`, or `llm` where a model is set.
+    """
+    from toolcrib.router.questions.classifier import QuestionClassifier
+    from toolcrib.router.questions.question import load_question
+
+    question = load_question(source)
+    settings = settings or load_settings()
+    return QuestionClassifier(question, dense or make_dense(settings))
 
 
 def _bundled(model: str, threads: int) -> DenseEncoder:

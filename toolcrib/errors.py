@@ -7,12 +7,15 @@ ToolcribError
 ├── SourceError              (ValueError)    a whole source cannot be read
 │   └── UnknownFormatError                   no reader recognises the source
 ├── QueryError               (ValueError)    a query cannot be answered as asked
+├── QuestionError            (ValueError)    a question to classify turns by is wrong
+│   └── QuestionRenderError                  its template cannot be filled in
 ├── CalibrationError         (ValueError)    a calibration cannot be made, read or used
 ├── FeedbackError            (ValueError)    what was said of a decision cannot be understood
 ├── TrainingError            (ValueError)    a model cannot be trained from what was given
 ├── UnknownToolError         (LookupError)   no tool has this id
 ├── UnknownCollectionError   (LookupError)   no collection has this name
 ├── UnknownDecisionError     (LookupError)   no decision has this id
+├── UnknownQuestionError     (LookupError)   the settings have no question of this name
 ├── EncoderError             (RuntimeError)  a model cannot be loaded, or returned what it must not
 ├── ServiceError             (RuntimeError)  a service did not do what was asked of it
 │   ├── UnauthenticatedError                 no key, or none that holds
@@ -47,11 +50,14 @@ __all__ = [
     "FeedbackError",
     "ForbiddenError",
     "IndexMismatchError",
+    "LanguageModelError",
     "LearningOffError",
     "MissingExtraError",
     "OverloadedError",
     "QuarantinedError",
     "QueryError",
+    "QuestionError",
+    "QuestionRenderError",
     "RateLimitedError",
     "ServiceError",
     "ServiceUnavailableError",
@@ -71,6 +77,7 @@ __all__ = [
     "UnknownCollectionError",
     "UnknownDecisionError",
     "UnknownFormatError",
+    "UnknownQuestionError",
     "UnknownToolError",
     "did_you_mean",
     "nearest",
@@ -137,6 +144,14 @@ class QueryError(ToolcribError, ValueError):
     """A query is empty or asks for something impossible."""
 
 
+class QuestionError(ToolcribError, ValueError):
+    """A question to classify turns by cannot be read, or something in it is wrong."""
+
+
+class QuestionRenderError(QuestionError):
+    """A question's template cannot be filled in with what is known of a turn."""
+
+
 class CalibrationError(ToolcribError, ValueError):
     """A calibration cannot be made from these queries, cannot be read, or does not hold here."""
 
@@ -167,12 +182,25 @@ class UnknownCollectionError(ToolcribError, LookupError):
         super().__init__(f"there is no collection {name!r}{did_you_mean(nearest)}")
 
 
+class UnknownQuestionError(ToolcribError, LookupError):
+    """The settings have no question of this name; `nearest` holds names that look like it."""
+
+    def __init__(self, name: str, nearest: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.nearest = nearest
+        super().__init__(f"there is no question {name!r}{did_you_mean(nearest)}")
+
+
 class UnknownDecisionError(ToolcribError, LookupError):
     """No decision has this id, or it is no longer known."""
 
 
 class EncoderError(ToolcribError, RuntimeError):
     """A model cannot be loaded, or returned something that is not a usable vector."""
+
+
+class LanguageModelError(ToolcribError, RuntimeError):
+    """A language model gave no answer that can be used; what needs none still answers."""
 
 
 class ServiceError(ToolcribError, RuntimeError):
