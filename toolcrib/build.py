@@ -27,6 +27,8 @@ from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
 
 if TYPE_CHECKING:
+    from toolcrib.language_models import LanguageModel
+    from toolcrib.records.usage import ModelUse
     from toolcrib.router.questions.classifier import QuestionClassifier
     from toolcrib.router.questions.question import Question
     from toolcrib.store.records_db.base import RecordsDb
@@ -38,6 +40,7 @@ __all__ = [
     "has_passages",
     "has_tools",
     "is_url",
+    "language_model",
     "load_reranker",
     "make_dense",
     "make_learner",
@@ -350,6 +353,51 @@ class _LoadingReranker:
         return self._reranker.score(query, texts)
 
 
+# -- language models ------------------------------------------------------------------------
+
+
+def language_model(
+    settings: Settings, use: ModelUse, *, max_tokens: int | None = None
+) -> LanguageModel | None:
+    """The language model that the settings have for a use, if they have one.
+
+    Raises:
+        SettingsError: there is a server, and no model; or the file of the key cannot be read.
+        MissingExtraError: the extra `llm` is not installed.
+    """
+    llm = settings.llm
+    own = llm.uses.get(use)
+    model = (own.model if own else None) or llm.model
+    if model is None:
+        if llm.base_url is not None and not llm.uses:
+            raise SettingsError("llm.base_url is set, and llm.model is not: which model is it?")
+        return None
+    from toolcrib.language_models import LanguageModel, Price
+    from toolcrib.language_models.anthropic import AnthropicChatModel
+    from toolcrib.language_models.openai import OpenAIChatModel
+
+    url, key = llm.base_url, llm.key()
+    if llm.protocol == "anthropic":
+        chat = AnthropicChatModel(model, base_url=url, api_key=key)
+    else:
+        chat = OpenAIChatModel(
+            model,
+            base_url=url,
+            api_key=key,
+            temperature=llm.temperature,
+            max_tokens=max_tokens,
+        )
+    price = llm.prices.get(model)
+    return LanguageModel(
+        chat,
+        timeouts_s={use: own.timeout_s} if own and own.timeout_s else {},
+        parallel=llm.parallel,
+        attempts=llm.attempts,
+        price=Price(price.input, price.output) if price else None,
+        log_text=llm.log_text,
+    )
+
+
 # -- choices ---------------------------------------------------------------------------------
 
 
@@ -370,7 +418,28 @@ def question_classifier(
 
     question = load_question(source)
     settings = settings or load_settings()
-    return QuestionClassifier(question, dense or make_dense(settings))
+    model = _model_of(question, settings)
+    return QuestionClassifier(question, dense or make_dense(settings), model)
+
+
+def _model_of(question: Question, settings: Settings) -> LanguageModel | None:
+    """The model that a question names, behind its own server or that of the settings.
+
+    None where neither has a server or a key. What the settings name for questions comes first.
+    """
+    llm = settings.llm
+    use = llm.uses.get("questions")
+    changed: dict[str, Any] = {"temperature": question.temperature}
+    if question.api_base is not None:
+        # The key of the settings is for another server.
+        changed |= {"protocol": "openai", "base_url": question.api_base, "api_key_file": None}
+    if question.api_base is not None or question.api_key is not None:
+        changed |= {"api_key": question.api_key, "api_key_file": None}
+    elif llm.base_url is None and llm.model is None and (use is None or use.model is None):
+        return None
+    own = llm.model_copy(update={**changed, "model": question.model})
+    told = settings.model_copy(update={"llm": own})
+    return language_model(told, "questions", max_tokens=question.max_tokens)
 
 
 def _bundled(model: str, threads: int) -> DenseEncoder:

@@ -17,6 +17,10 @@ ToolcribError
 ├── UnknownDecisionError     (LookupError)   no decision has this id
 ├── UnknownQuestionError     (LookupError)   the settings have no question of this name
 ├── EncoderError             (RuntimeError)  a model cannot be loaded, or returned what it must not
+├── LanguageModelError       (RuntimeError)  a language model gave no answer that can be used
+│   ├── LanguageModelLateError (TimeoutError) it took longer than it may
+│   ├── LanguageModelRefusedError            its server does not answer, or refuses to
+│   └── LanguageModelAnswerError             what it answered cannot be read
 ├── ServiceError             (RuntimeError)  a service did not do what was asked of it
 │   ├── UnauthenticatedError                 no key, or none that holds
 │   ├── ForbiddenError                       the key does not allow this
@@ -50,7 +54,10 @@ __all__ = [
     "FeedbackError",
     "ForbiddenError",
     "IndexMismatchError",
+    "LanguageModelAnswerError",
     "LanguageModelError",
+    "LanguageModelLateError",
+    "LanguageModelRefusedError",
     "LearningOffError",
     "MissingExtraError",
     "OverloadedError",
@@ -201,6 +208,18 @@ class EncoderError(ToolcribError, RuntimeError):
 
 class LanguageModelError(ToolcribError, RuntimeError):
     """A language model gave no answer that can be used; what needs none still answers."""
+
+
+class LanguageModelLateError(LanguageModelError, TimeoutError):
+    """A language model took longer than it may."""
+
+
+class LanguageModelRefusedError(LanguageModelError):
+    """A language model's server does not answer, or refuses to."""
+
+
+class LanguageModelAnswerError(LanguageModelError):
+    """What a language model answered cannot be read, also when it was asked again."""
 
 
 class ServiceError(ToolcribError, RuntimeError):

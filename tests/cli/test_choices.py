@@ -22,7 +22,7 @@ class TestClassify:
 
     def test_a_person_reads_the_class_first(self, shell: Shell):
         done = shell("classify", SUPPORT, "the parcel is lost", **BUNDLED)
-        assert done.stdout.startswith("shipping  0.9")
+        assert done.stdout.startswith("shipping  1.00")
         assert "without: llm" in done.stdout
         assert "no class fits" in shell("classify", SUPPORT, "?").stdout
 

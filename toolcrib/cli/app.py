@@ -31,6 +31,7 @@ COMMANDS = {
     "classify": ".choices:classify",
     "report": ".evaluate:report",
     "learn": ".learn:learn",
+    "enrich": ".enrich:enrich",
     "list": ".index:list_tools",
     "show": ".index:show",
     "remove": ".index:remove",

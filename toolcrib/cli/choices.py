@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from toolcrib.records.choices import Classification
     from toolcrib.router.questions.classifier import QuestionClassifier
 
-__all__ = ["Html", "LabelledFile", "OfSplit", "classify", "questions", "show_choices"]
+__all__ = ["Html", "LabelledFile", "Split", "classify", "questions", "show_choices"]
 
 LabelledFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="FILE", help="Labelled turns, JSON Lines.")
 ]
-OfSplit: TypeAlias = Annotated[
+Split: TypeAlias = Annotated[
     str | None, typer.Option("--split", help="Only turns of this split; default: all.")
 ]
 Html: TypeAlias = Annotated[Path | None, typer.Option(help="Write a page to look at.")]
@@ -123,7 +123,7 @@ def questions(
         Path | None,
         typer.Option(help="The question; default: the `config` of each row, beside FILE."),
     ] = None,
-    split: OfSplit = None,
+    split: Split = None,
     html: Html = None,
     json: Json = False,
 ) -> None:

@@ -29,7 +29,7 @@ from toolcrib.records.reports import (
     ServiceInfo,
 )
 from toolcrib.records.scope import SENSITIVITIES, Scope, Sensitivity
-from toolcrib.records.tools import ToolSpec
+from toolcrib.records.tools import Enrichment, ToolSpec
 from toolcrib.records.turns import (
     Attachment,
     Context,
@@ -52,6 +52,7 @@ __all__ = [
     "Context",
     "CountedCollection",
     "Decision",
+    "Enrichment",
     "Entity",
     "Facets",
     "FindResult",

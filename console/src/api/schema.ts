@@ -8,6 +8,14 @@ export interface Alternates {
   tools: readonly ToolHit[];
 }
 
+export interface Classification {
+  branch: string | null;
+  matched: boolean;
+  confidence: number | null;
+  degraded: readonly string[];
+  skipped?: boolean;
+}
+
 export interface CollectionHit {
   id: string;
   confidence: number;
@@ -79,6 +87,16 @@ export interface DecisionRecord {
   text?: TextRecord;
   by?: string;
   kind: "decision";
+}
+
+export interface Enrichment {
+  digest: string | null;
+  purpose: string;
+  examples: readonly string[];
+  not_for: readonly string[];
+  safety_tags: readonly string[];
+  model: string;
+  prompt: string;
 }
 
 export interface Entity {
@@ -155,6 +173,7 @@ export interface IndexReport {
   removed: number;
   unchanged: number;
   refused: readonly Refusal[];
+  dropped?: readonly Refusal[];
   ids: OutcomeIds;
 }
 
@@ -390,6 +409,7 @@ export interface ToolReport {
   removed: number;
   unchanged: number;
   refused: readonly Refusal[];
+  dropped?: readonly Refusal[];
   quarantined: readonly Held[];
   ids: OutcomeIds;
 }
@@ -415,6 +435,7 @@ export interface ToolSpec {
   always_active: boolean;
   enabled: boolean;
   version: string;
+  enrichment?: Enrichment | null;
 }
 
 export interface ToolsRecord {

@@ -36,10 +36,30 @@ INSTRUCTIONS = (
 )
 
 
-class _Answer(BaseModel):
+class _Branch(BaseModel):
     """The id of the class that fits best."""
 
-    branch: str = Field(description="The id of one of the classes, exactly as it is written.")
+    branch: str
+
+
+def _answer_of(ids: Sequence[str]) -> type[_Branch]:
+    """What a model answers with: one of the ids, or words that name one.
+
+    Other ids are read as well, and match nothing: who makes one up will not do better if asked
+    again.
+    """
+
+    class Branch(_Branch):
+        """The id of the class that fits best."""
+
+        branch: str = Field(json_schema_extra={"enum": list(ids)})
+
+        @classmethod
+        def of_words(cls, said: str) -> Branch | None:
+            """The answer that words hold, None where they name no class."""
+            return None if match_answer(said, ids) is None else cls(branch=said)
+
+    return Branch
 
 
 class QuestionClassifier:
@@ -57,6 +77,7 @@ class QuestionClassifier:
         self._dense = dense
         self._model = model
         self._ids = [each.id for each in question.classes]
+        self._answer = _answer_of(self._ids)
         texts = [each.texts for each in question.classes]
         rows = dense.encode_documents([text for own in texts for text in own])
         ends = np.cumsum([len(own) for own in texts])[:-1]
@@ -81,7 +102,7 @@ class QuestionClassifier:
         if self._model is None:
             return self._by_examples(asked[1])
         try:
-            said = self._model.ask_sync("questions", asked[0], _Answer)
+            said = self._model.ask_sync("questions", asked[0], self._answer)
         except LanguageModelError:
             return self._by_examples(asked[1])
         return self._of_answer(said.branch)
