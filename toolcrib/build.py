@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from toolcrib.language_models import LanguageModel
     from toolcrib.records.usage import ModelUse
     from toolcrib.router.questions.classifier import QuestionClassifier
-    from toolcrib.router.questions.question import Question
+    from toolcrib.router.questions.question import QuestionConfig
     from toolcrib.store.records_db.base import RecordsDb
 
 __all__ = [
@@ -402,7 +402,7 @@ def language_model(
 
 
 def question_classifier(
-    source: str | Path | Mapping[str, Any] | Question,
+    source: str | Path | Mapping[str, Any] | QuestionConfig,
     settings: Settings | None = None,
     *,
     dense: DenseEncoder | None = None,
@@ -422,7 +422,7 @@ def question_classifier(
     return QuestionClassifier(question, dense or make_dense(settings), model)
 
 
-def _model_of(question: Question, settings: Settings) -> LanguageModel | None:
+def _model_of(question: QuestionConfig, settings: Settings) -> LanguageModel | None:
     """The model that a question names, behind its own server or that of the settings.
 
     None where neither has a server or a key. What the settings name for questions comes first.

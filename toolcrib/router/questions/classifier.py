@@ -15,7 +15,7 @@ from toolcrib.records import Message, Turn
 from toolcrib.records.choices import Classification
 from toolcrib.retrieval.examples import few
 from toolcrib.retrieval.legs import has_words
-from toolcrib.router.questions.question import Outputs, Question, QuestionTemplate
+from toolcrib.router.questions.question import Outputs, QuestionConfig, QuestionTemplate
 
 if TYPE_CHECKING:
     from toolcrib.language_models import LanguageModel
@@ -70,7 +70,7 @@ class QuestionClassifier:
     """
 
     def __init__(
-        self, question: Question, dense: DenseEncoder, model: LanguageModel | None = None
+        self, question: QuestionConfig, dense: DenseEncoder, model: LanguageModel | None = None
     ) -> None:
         self.question = question
         self._template = QuestionTemplate(question.question)

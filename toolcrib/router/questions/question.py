@@ -28,7 +28,14 @@ from toolcrib.errors import QuestionError, QuestionRenderError, did_you_mean, ne
 from toolcrib.extras import import_extra
 from toolcrib.records.validation import faults
 
-__all__ = ["Condition", "Outputs", "Question", "QuestionClass", "QuestionTemplate", "load_question"]
+__all__ = [
+    "Condition",
+    "Outputs",
+    "QuestionClass",
+    "QuestionConfig",
+    "QuestionTemplate",
+    "load_question",
+]
 
 Outputs: TypeAlias = Mapping[str, Any]
 """What earlier nodes of an agent's graph gave, by the node's name."""
@@ -169,7 +176,7 @@ class QuestionClass(BaseModel):
         return (name, *told, *self.examples)
 
 
-class Question(BaseModel):
+class QuestionConfig(BaseModel):
     """A question of several classes, of which one fits a turn.
 
     `question` is a Jinja2 template over `text`, `history`, `attachments`, `metadata`, `outputs`
@@ -191,7 +198,7 @@ class Question(BaseModel):
     max_tokens: int = Field(default=16, ge=1)
 
     @model_validator(mode="after")
-    def _classes_can_be_chosen_from(self) -> Question:
+    def _classes_can_be_chosen_from(self) -> QuestionConfig:
         ids = [each.id for each in self.classes]
         if len(ids) < 2:  # noqa: PLR2004 -- as many as a choice needs
             raise ValueError(f"classes: there must be at least two, and there are {len(ids)}")
@@ -209,7 +216,7 @@ class Question(BaseModel):
         return self.default or self.classes[0].id
 
 
-def load_question(source: str | Path | Mapping[str, Any] | Question) -> Question:
+def load_question(source: str | Path | Mapping[str, Any] | QuestionConfig) -> QuestionConfig:
     """The question of a file (JSON or YAML) or a mapping, checked whole.
 
     Raises:
@@ -218,7 +225,7 @@ def load_question(source: str | Path | Mapping[str, Any] | Question) -> Question
     """
     where, found = ("question", source) if not isinstance(source, str | Path) else _read(source)
     try:
-        made = Question.model_validate(found)
+        made = QuestionConfig.model_validate(found)
     except ValidationError as error:
         place, reason = min(faults(error, WHOLE), key=_order)
         told = reason if place == WHOLE else f"{place}: {reason}"
@@ -229,7 +236,7 @@ def load_question(source: str | Path | Mapping[str, Any] | Question) -> Question
 
 def _order(fault: tuple[str, str]) -> int:
     """In which order things that are wrong are said: that of the fields, the unknown ones last."""
-    names = list(Question.model_fields)
+    names = list(QuestionConfig.model_fields)
     name = fault[0].partition(".")[0]
     return names.index(name) if name in names else len(names)
 
