@@ -28,6 +28,7 @@ COMMANDS = {
     "index-docs": ".index:index_docs",
     "collections": ".index:collections",
     "route": ".search:route",
+    "classify": ".choices:classify",
     "report": ".evaluate:report",
     "learn": ".learn:learn",
     "enrich": ".enrich:enrich",

@@ -17,6 +17,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from toolcrib.cli.choices import questions
 from toolcrib.cli.completion import complete_systems
 from toolcrib.cli.options import (
     Json,
@@ -64,7 +65,10 @@ def _is_mistyped(name: str, known: Iterable[str]) -> bool:
     return bool(get_close_matches(name, known, cutoff=0.75)) and not Path(name).exists()
 
 
-app = typer.Typer(cls=_Group, no_args_is_help=True, help="Measure how well tools are found.")
+app = typer.Typer(
+    cls=_Group, no_args_is_help=True, help="Measure how well tools are found, and turns classified."
+)
+app.command("questions")(questions)
 
 DataSets: TypeAlias = Annotated[
     list[str] | None,

@@ -8,6 +8,14 @@ export interface Alternates {
   tools: readonly ToolHit[];
 }
 
+export interface Classification {
+  branch: string | null;
+  matched: boolean;
+  confidence: number | null;
+  degraded: readonly string[];
+  skipped?: boolean;
+}
+
 export interface CollectionHit {
   id: string;
   confidence: number;
