@@ -30,6 +30,7 @@ COMMANDS = {
     "route": ".search:route",
     "report": ".evaluate:report",
     "learn": ".learn:learn",
+    "enrich": ".enrich:enrich",
     "list": ".index:list_tools",
     "show": ".index:show",
     "remove": ".index:remove",

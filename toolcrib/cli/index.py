@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from toolcrib.cli.completion import complete_collections, complete_tools
 from toolcrib.cli.options import (
     Json,
     NoAudit,
+    Overlays,
     Servers,
     SourceFormat,
     SourceServer,
@@ -72,9 +74,20 @@ def index(
         bool, typer.Option("--rebuild", help="First renew an index that other models made.")
     ] = False,
     no_audit: NoAudit = False,
+    overlay: Overlays = None,
+    enrichment: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Texts to find tools by, as `toolcrib enrich` writes them; may be repeated. "
+            "Default: enrichment.jsonl beside the sources."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Read tools from any mix of sources; what has not changed is left alone."""
+    from toolcrib.indexers.enrichment import ENRICHMENT_NAME, beside
+    from toolcrib.indexers.overlay import OVERLAY_NAME
+
     if not sources and not rebuild:
         raise typer.BadParameter("name at least one source", param_hint="SOURCES")
     started = time.perf_counter()
@@ -93,6 +106,8 @@ def index(
                 if rebuild:
                     _renew_shared(store or settings.store, settings, listener)
                 more: dict[str, Any] = {"prune": prune, "screen": screen, "progress": listener}
+                more["overlays"] = overlay or beside(sources or (), OVERLAY_NAME)
+                more["enrichments"] = enrichment or beside(sources or (), ENRICHMENT_NAME)
                 report = crib.index_tools(read, server=server, **more)
     _finish(report, time.perf_counter() - started, strict=strict, json=json)
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import PlainSerializer, computed_field, model_validator
 
+from toolcrib.records.codec import UNLESS_EMPTY
+
 __all__ = ["Facets", "IndexProgress", "IndexReport", "Refusal", "Removed", "ServiceInfo"]
 
 
@@ -51,7 +53,11 @@ Ids = Annotated[tuple[str, ...], PlainSerializer(len, return_type=int)]
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What one index run did, as ids; JSON has their numbers, and in full the ids as `ids`."""
+    """What one index run did, as ids; JSON has their numbers, and in full the ids as `ids`.
+
+    `refused` is what of the sources was not indexed, `dropped` what of an overlay or an enrichment
+    was of no use, so that the tools are there without it.
+    """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"ids"}
 
@@ -60,6 +66,7 @@ class IndexReport:
     removed: Ids = ()
     unchanged: Ids = ()
     refused: tuple[Refusal, ...] = ()
+    dropped: Annotated[tuple[Refusal, ...], UNLESS_EMPTY] = ()
 
     @computed_field
     @property
@@ -75,6 +82,7 @@ class IndexReport:
             self.removed + other.removed,
             self.unchanged + other.unchanged,
             self.refused + other.refused,
+            self.dropped + other.dropped,
         )
 
     @model_validator(mode="before")

@@ -82,6 +82,16 @@ export interface DecisionRecord {
   kind: "decision";
 }
 
+export interface Enrichment {
+  digest: string | null;
+  purpose: string;
+  examples: readonly string[];
+  not_for: readonly string[];
+  safety_tags: readonly string[];
+  model: string;
+  prompt: string;
+}
+
 export interface Entity {
   type: string;
   text: string;
@@ -134,6 +144,13 @@ export interface FoundTools {
   names?: Readonly<Record<string, string>>;
 }
 
+export interface GuidanceInjection {
+  key: string;
+  content: string;
+  priority: number;
+  category: string;
+}
+
 export interface Held {
   tool_id: string;
   server: string;
@@ -156,6 +173,7 @@ export interface IndexReport {
   removed: number;
   unchanged: number;
   refused: readonly Refusal[];
+  dropped?: readonly Refusal[];
   ids: OutcomeIds;
 }
 
@@ -308,6 +326,7 @@ export interface RoutedTurn {
   max_tool_calls: number;
   tool_timeout_s: number;
   usage?: readonly ModelUsage[];
+  guidance?: readonly GuidanceInjection[];
 }
 
 export interface Scope {
@@ -402,6 +421,7 @@ export interface ToolReport {
   removed: number;
   unchanged: number;
   refused: readonly Refusal[];
+  dropped?: readonly Refusal[];
   quarantined: readonly Held[];
   ids: OutcomeIds;
 }
@@ -427,6 +447,7 @@ export interface ToolSpec {
   always_active: boolean;
   enabled: boolean;
   version: string;
+  enrichment?: Enrichment | null;
 }
 
 export interface ToolsRecord {
