@@ -300,11 +300,11 @@ class TurnRouter:
         knowledge, settings, reranker = self._knowledge, self._settings, self._tools.reranker
         if knowledge is None or not knowledge.exists or not settings.knowledge.enabled:
             return None
-        from toolcrib.retrieval.rerank import PassageReranker
+        from toolcrib.retrieval.rerank import ModelReranker, PassageReranker
         from toolcrib.router.knowledge import KnowledgeRouter
 
         second = None
-        if reranker is not None:
+        if reranker is not None and not isinstance(reranker, ModelReranker):
             second = PassageReranker(reranker, settings.rerank, self._clock)
         return KnowledgeRouter(
             knowledge.retriever(),

@@ -147,7 +147,7 @@ class LanguageModel:
             LanguageModelRefusedError: the server does not answer, or refuses to.
             LanguageModelAnswerError: it does not fit, also after one repair.
         """
-        time_s = self._time(use, timeout_s)
+        time_s = self.time_s(use) if timeout_s is None else timeout_s
         asked = self._start(use, messages, shape, time_s)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(asked), time_s)
@@ -163,7 +163,7 @@ class LanguageModel:
         timeout_s: float | None = None,
     ) -> _Shape:
         """As `ask`, for who does not await: with or without an event loop in this thread."""
-        time_s = self._time(use, timeout_s)
+        time_s = self.time_s(use) if timeout_s is None else timeout_s
         asked = self._start(use, messages, shape, time_s)
         try:
             return asked.result(time_s)
@@ -173,8 +173,9 @@ class LanguageModel:
         except CancelledError:
             raise LanguageModelRefusedError(f"{self.name} was closed while asked") from None
 
-    def _time(self, use: ModelUse, timeout_s: float | None) -> float:
-        return self.timeouts_s.get(use, TIMEOUTS_S[use]) if timeout_s is None else timeout_s
+    def time_s(self, use: ModelUse) -> float:
+        """How long an answer is waited for, where the caller does not say."""
+        return self.timeouts_s.get(use, TIMEOUTS_S[use])
 
     def _late(self, use: ModelUse, time_s: float) -> LanguageModelLateError:
         return LanguageModelLateError(
