@@ -17,6 +17,7 @@ from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.observations import ObservationTable
+from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Layout, Store
@@ -75,7 +76,7 @@ def open_parts(
     settings: Settings,
     *,
     dense: DenseEncoder | None = None,
-    reranker: Reranker | None = None,
+    reranker: ToolRerankers | None = None,
     log: DecisionLog | None = None,
     rebuild: bool = False,
     progress: Listener | None = None,
@@ -115,7 +116,7 @@ def make_parts(
     settings: Settings,
     *,
     passages: LazyStore | None = None,
-    reranker: Reranker | None = None,
+    reranker: ToolRerankers | None = None,
     clock: Clock | None = None,
     log: DecisionLog | None = None,
     records: tuple[RecordsDb, str] | None = None,
@@ -296,8 +297,8 @@ def make_dense(settings: Settings) -> DenseEncoder:
     return _choose("encoder.dense", kind, _DENSE)(model, settings.encoder.threads)
 
 
-def make_reranker(settings: Settings) -> Reranker | None:
-    """The reranker that the settings name, if they name one.
+def make_reranker(settings: Settings) -> ToolRerankers | None:
+    """The reranker that the settings name, if they name one; `llm` is the language model.
 
     Raises:
         SettingsError: there is no such kind.
@@ -305,16 +306,21 @@ def make_reranker(settings: Settings) -> Reranker | None:
     """
     if settings.encoder.reranker is None:
         return None
+    if settings.encoder.reranker == "llm":
+        asked = language_model(settings, "rerank")
+        if asked is None:
+            raise SettingsError("encoder.reranker is llm, and there is none: set llm.model")
+        return ModelReranker(asked, settings.rerank)
     kind, _, model = settings.encoder.reranker.partition(":")
     return _choose("encoder.reranker", kind, _RERANKERS)(model, settings.encoder.threads)
 
 
-def load_reranker(reranker: Reranker | None, settings: Settings) -> Reranker | None:
+def load_reranker(reranker: ToolRerankers | None, settings: Settings) -> ToolRerankers | None:
     """The reranker, loaded when `rerank.load` says, so that no query spends its budget on that.
 
     One that cannot be loaded is warned of; answers come without it.
     """
-    if reranker is None or settings.rerank.load == "use":
+    if reranker is None or isinstance(reranker, ModelReranker) or settings.rerank.load == "use":
         return reranker
     if settings.rerank.load == "background":
         return _LoadingReranker(reranker)

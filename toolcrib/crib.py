@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from toolcrib import build
 from toolcrib.awaitable import in_thread
 from toolcrib.clock import Clock
-from toolcrib.encoders.base import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import SettingsError, UnknownQuestionError, nearest
 from toolcrib.indexers.sync import ReadSources
 from toolcrib.indexers.writer import Listener
@@ -34,6 +34,7 @@ from toolcrib.records import (
 )
 from toolcrib.records.choices import Classification
 from toolcrib.retrieval.options import SearchKeywords, SearchOptions
+from toolcrib.retrieval.rerank import ToolRerankers
 from toolcrib.router.decision_log import DecisionLog, FeedbackKeywords
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Identity, Store, StoreInfo
@@ -88,7 +89,7 @@ class Crib:
         *,
         settings: Settings | None = None,
         dense: DenseEncoder | None = None,
-        reranker: Reranker | None = None,
+        reranker: ToolRerankers | None = None,
         log: DecisionLog | None = None,
         rebuild: bool = False,
         progress: Listener | None = None,
@@ -125,7 +126,7 @@ class Crib:
         settings: Settings,
         *,
         passages: LazyStore | None = None,
-        reranker: Reranker | None = None,
+        reranker: ToolRerankers | None = None,
         clock: Clock | None = None,
         log: DecisionLog | None = None,
         records: tuple[RecordsDb, str] | None = None,

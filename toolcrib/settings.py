@@ -76,7 +76,7 @@ class EncoderSettings(BaseModel):
     """Which models are used.
 
     `dense`: `bundled`, `deterministic`, `fastembed:NAME` or `sentence-transformers:NAME`.
-    `reranker`: none, `bundled:FOLDER`, `fastembed:NAME` or `sentence-transformers:NAME`.
+    `reranker`: none, `llm`, `bundled:FOLDER`, `fastembed:NAME` or `sentence-transformers:NAME`.
     `threads`: for encoding documents; 0 means all cores.
     """
 
@@ -334,6 +334,18 @@ class Settings(BaseSettings):
     server: ServerSettings = ServerSettings()
     service: ServiceSettings = ServiceSettings()
     gateway: GatewaySettings = GatewaySettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rerank_may_name_the_reranker(cls, given: Any) -> Any:
+        """`rerank: llm` is short for `encoder.reranker: llm`."""
+        said = cast("dict[str, Any]", given)
+        if not isinstance(given, dict) or not isinstance(name := said.get("rerank"), str):
+            return said
+        encoder: Any = said.get("encoder", {})
+        fields = encoder.model_dump() if isinstance(encoder, EncoderSettings) else encoder
+        rest = {key: value for key, value in said.items() if key != "rerank"}
+        return {**rest, "encoder": {**fields, "reranker": name}}
 
     @model_validator(mode="after")
     def _maps_speak_of_labels(self) -> Self:

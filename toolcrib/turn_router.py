@@ -23,6 +23,7 @@ from toolcrib.errors import (
     UnknownDecisionError,
 )
 from toolcrib.knowledge_base import KnowledgeBase
+from toolcrib.language_models import metered
 from toolcrib.learning.learner import UsageLearner
 from toolcrib.records import Context, Decision, KnowledgeResult, Scope, ToolHit, Turn
 from toolcrib.records.validation import in_words
@@ -112,7 +113,9 @@ class TurnRouter:
         by: str | None = None,
     ) -> Decision:
         """Decide a turn and log the decision, as `Crib.route`; `by` says in the log who asked."""
-        decision = self._router().route(turn, k=k, budget_ms=budget_ms, shown=shown)
+        with metered() as meter:
+            decision = self._router().route(turn, k=k, budget_ms=budget_ms, shown=shown)
+        decision = replace(decision, usage=meter.usage) if meter.usage else decision
         if self._log is not None:
             text = self._settings.telemetry.text
             made = decision_record(decision, text=text, at=time.time())
@@ -297,11 +300,11 @@ class TurnRouter:
         knowledge, settings, reranker = self._knowledge, self._settings, self._tools.reranker
         if knowledge is None or not knowledge.exists or not settings.knowledge.enabled:
             return None
-        from toolcrib.retrieval.rerank import PassageReranker
+        from toolcrib.retrieval.rerank import ModelReranker, PassageReranker
         from toolcrib.router.knowledge import KnowledgeRouter
 
         second = None
-        if reranker is not None:
+        if reranker is not None and not isinstance(reranker, ModelReranker):
             second = PassageReranker(reranker, settings.rerank, self._clock)
         return KnowledgeRouter(
             knowledge.retriever(),

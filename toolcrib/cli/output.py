@@ -343,6 +343,15 @@ def print_decisions(summary: DecisionSummary) -> None:
     _print_rows("confidence of", ("ECE", "of"), sure)
     lacking = ((n, f"{count:,}", _share(count, summary)) for n, count in summary.degraded.items())
     _print_rows("without", ("decisions", "share"), lacking)
+    models = (
+        (
+            f"{one.use} {one.model}",
+            *(f"{n:,}" for n in (one.calls, one.failed, one.input_tokens, one.output_tokens)),
+            "" if one.cost is None else f"{one.cost:,.4f}",
+        )
+        for one in summary.usage
+    )
+    _print_rows("language model", ("calls", "failed", "tokens in", "out", "cost"), models)
     if not summary.feedback:
         out.print("[dim]nothing was said of any of them, so nobody knows which were right[/]")
     if summary.unreadable:

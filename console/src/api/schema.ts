@@ -84,6 +84,7 @@ export interface DecisionRecord {
   signals: readonly string[];
   took_ms: Readonly<Record<string, number>>;
   degraded: readonly string[];
+  usage?: readonly ModelUsage[];
   text?: TextRecord;
   by?: string;
   kind: "decision";
@@ -236,6 +237,16 @@ export interface Me {
   scope: Scope;
 }
 
+export interface ModelUsage {
+  use: string;
+  model: string;
+  calls: number;
+  failed: number;
+  input_tokens: number;
+  output_tokens: number;
+  cost: number | null;
+}
+
 export interface NeedResult {
   text: string;
   verdict: "accept" | "fallback" | "abstain";
@@ -322,6 +333,7 @@ export interface RoutedTurn {
   degraded: readonly string[];
   max_tool_calls: number;
   tool_timeout_s: number;
+  usage?: readonly ModelUsage[];
   guidance?: readonly GuidanceInjection[];
 }
 
