@@ -30,6 +30,7 @@ from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.settings import (
+    AgentSettings,
     KnowledgeSettings,
     Limits,
     RecoverySettings,
@@ -249,6 +250,7 @@ class Settings(BaseSettings):
     knowledge: KnowledgeSettings = KnowledgeSettings()
     collections: tuple[Collection, ...] = ()
     context: ContextSettings = ContextSettings()
+    agents: AgentSettings = AgentSettings()
     limits: Limits = Limits()
     recovery: RecoverySettings = RecoverySettings()
     telemetry: TelemetrySettings = TelemetrySettings()

@@ -28,6 +28,7 @@ COMMANDS = {
     "index-docs": ".index:index_docs",
     "collections": ".index:collections",
     "route": ".search:route",
+    "allowlist": ".agents:allowlist",
     "report": ".evaluate:report",
     "learn": ".learn:learn",
     "list": ".index:list_tools",

@@ -17,6 +17,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from toolcrib.cli.agents import agents, routing
 from toolcrib.cli.completion import complete_systems
 from toolcrib.cli.options import (
     Json,
@@ -229,6 +230,10 @@ def mistakes(
                 print_json(about | asdict(made))
             else:
                 print_mistakes(f"{data.name}: {name}", made)
+
+
+app.command("agents")(agents)
+app.command("routing")(routing)
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from toolcrib.records.reports import (
 from toolcrib.records.scope import SENSITIVITIES, Scope, Sensitivity
 from toolcrib.records.tools import ToolSpec
 from toolcrib.records.turns import (
+    AgentDecision,
     Attachment,
     Context,
     Decision,
@@ -44,6 +45,7 @@ from toolcrib.records.turns import (
 
 __all__ = [
     "SENSITIVITIES",
+    "AgentDecision",
     "Alternates",
     "Attachment",
     "Collection",

@@ -1,5 +1,21 @@
 /** What the service answers. Written by scripts/console_types.py; do not edit. */
 
+export interface AgentDecision {
+  target: string;
+  confidence: number;
+  reason: string;
+  tables: readonly string[];
+  columns: readonly string[];
+  signals: readonly string[];
+  thread_id: string | null;
+}
+
+export interface AgentRecord {
+  target: string;
+  confidence: number;
+  signals: readonly string[];
+}
+
 export interface Alive {
   status: "ok";
 }
@@ -76,6 +92,7 @@ export interface DecisionRecord {
   signals: readonly string[];
   took_ms: Readonly<Record<string, number>>;
   degraded: readonly string[];
+  agent?: AgentRecord;
   text?: TextRecord;
   by?: string;
   kind: "decision";
@@ -291,6 +308,7 @@ export interface RoutedTurn {
   tools: ShapedSelection;
   knowledge: KnowledgeResult;
   search_text: string;
+  agent: AgentDecision | null;
   signals: readonly string[];
   took_ms: Readonly<Record<string, number>>;
   degraded: readonly string[];
