@@ -138,19 +138,19 @@ def in_short(said: str, taken: int) -> str:
 
 
 def print_report(report: IndexReport, took_s: float) -> None:
-    """What an index run did, and what it refused."""
+    """What an index run did, what it refused, and what of others' additions it dropped."""
     counts = as_json(report)
     parts = [f"{counts[key]} {key}" for key in ("added", "changed", "removed", "unchanged")]
     if not notes.quiet:
         out.print(f"[bold]{', '.join(parts)}[/] [dim]in {took_s:.1f} s[/]")
-    if not report.refused:
-        return
-    out.print(f"[yellow]{len(report.refused)} refused:[/]")
-    for refusal in report.refused[:MAX_REFUSALS]:
-        place = f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
-        out.print(f"  [yellow]{escape(place)}[/]: {escape(refusal.reason)}")
-    if len(report.refused) > MAX_REFUSALS:
-        out.print(f"  ... and {len(report.refused) - MAX_REFUSALS} more; --json lists all")
+    for what, refusals in (("refused", report.refused), ("dropped", report.dropped)):
+        if refusals:
+            out.print(f"[yellow]{len(refusals)} {what}:[/]")
+        for refusal in refusals[:MAX_REFUSALS]:
+            place = f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
+            out.print(f"  [yellow]{escape(place)}[/]: {escape(refusal.reason)}")
+        if len(refusals) > MAX_REFUSALS:
+            out.print(f"  ... and {len(refusals) - MAX_REFUSALS} more; --json lists all")
 
 
 def print_result(result: FindResult, *, explain: bool) -> None:

@@ -98,6 +98,16 @@ export interface DecisionRecord {
   kind: "decision";
 }
 
+export interface Enrichment {
+  digest: string | null;
+  purpose: string;
+  examples: readonly string[];
+  not_for: readonly string[];
+  safety_tags: readonly string[];
+  model: string;
+  prompt: string;
+}
+
 export interface Entity {
   type: string;
   text: string;
@@ -150,6 +160,13 @@ export interface FoundTools {
   names?: Readonly<Record<string, string>>;
 }
 
+export interface GuidanceInjection {
+  key: string;
+  content: string;
+  priority: number;
+  category: string;
+}
+
 export interface Held {
   tool_id: string;
   server: string;
@@ -172,6 +189,7 @@ export interface IndexReport {
   removed: number;
   unchanged: number;
   refused: readonly Refusal[];
+  dropped?: readonly Refusal[];
   ids: OutcomeIds;
 }
 
@@ -314,6 +332,7 @@ export interface RoutedTurn {
   degraded: readonly string[];
   max_tool_calls: number;
   tool_timeout_s: number;
+  guidance?: readonly GuidanceInjection[];
 }
 
 export interface Scope {
@@ -408,6 +427,7 @@ export interface ToolReport {
   removed: number;
   unchanged: number;
   refused: readonly Refusal[];
+  dropped?: readonly Refusal[];
   quarantined: readonly Held[];
   ids: OutcomeIds;
 }
@@ -433,6 +453,7 @@ export interface ToolSpec {
   always_active: boolean;
   enabled: boolean;
   version: string;
+  enrichment?: Enrichment | null;
 }
 
 export interface ToolsRecord {
