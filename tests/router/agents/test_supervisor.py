@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.records import AgentDecision
-from toolcrib.router.agents.evidence import Evidence
+from toolcrib.router.agents.evidence import AgentEvidence
 from toolcrib.router.agents.supervisor import CORRECTED, FALLBACK, MOST_REASON, supervise
 from toolcrib.router.agents.targets import CONFIDENT, FACTS, UNSURE, Targets, load_targets
 
@@ -59,7 +59,7 @@ def target_sets(draw) -> Targets:
 
 @given(decisions, facts, st.just(PRESET) | target_sets())
 def test_supervising_holds_for_any_decision(decision, facts, targets):
-    evidence = Evidence(facts)
+    evidence = AgentEvidence(facts)
     once = supervise(decision, evidence, targets)
     assert supervise(once, evidence, targets) == once
     assert once.target in targets.targets
@@ -73,7 +73,9 @@ def test_supervising_holds_for_any_decision(decision, facts, targets):
 
 
 def judged(target: str, confidence: float, *facts: str) -> AgentDecision:
-    return supervise(AgentDecision(target, confidence, "x"), Evidence(frozenset(facts)), PRESET)
+    return supervise(
+        AgentDecision(target, confidence, "x"), AgentEvidence(frozenset(facts)), PRESET
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,4 +114,4 @@ def test_no_evidence_says_so():
 
 def test_only_targets_of_tables_name_tables():
     asked = AgentDecision("knowledge", 0.9, "x", ("orders",), ("status",))
-    assert supervise(asked, Evidence(frozenset({"concept"})), PRESET).tables == ()
+    assert supervise(asked, AgentEvidence(frozenset({"concept"})), PRESET).tables == ()

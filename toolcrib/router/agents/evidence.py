@@ -16,7 +16,7 @@ from toolcrib.router.context.phrases import TextWords, split_words
 from toolcrib.router.context.rules import follow_up_score, meta_of, smalltalk_of
 from toolcrib.router.sql import find_sql
 
-__all__ = ["Evidence", "EvidenceReader", "RetrievalProbe"]
+__all__ = ["AgentEvidence", "EvidenceReader", "RetrievalProbe"]
 
 MOST_CHARS = 3_000
 """Of a longer text that much is read of its beginning, and a sixth of it of its end."""
@@ -67,7 +67,7 @@ class RetrievalProbe:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class AgentEvidence:
     """What is known of one turn.
 
     `facts` are those that rules speak of, `signals` the probes' findings in short words; `tables`
@@ -78,10 +78,10 @@ class Evidence:
     tables: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     signals: tuple[str, ...] = ()
-    before: Evidence | None = None
+    before: AgentEvidence | None = None
     leans: float = 0.0
 
-    def with_hits(self, probe: RetrievalProbe, least: float) -> Evidence:
+    def with_hits(self, probe: RetrievalProbe, least: float) -> AgentEvidence:
         """The same with what a look at the documents found."""
         if not probe.hits:
             return self
@@ -106,7 +106,7 @@ class EvidenceReader:
         self._allowlist = allowlist
         self._cues = cues
 
-    def read(self, turn: Turn) -> Evidence:
+    def read(self, turn: Turn) -> AgentEvidence:
         """What is known of a turn, and of the last one before it that says something itself."""
         own = self._of(turn.text, turn.attachments)
         before = self._before(turn.history)
@@ -115,7 +115,7 @@ class EvidenceReader:
         leans = follow_up_score(split_words(_ends(turn.text)), self._cues.indexes)
         return replace(own, facts=own.facts | {"follow_up"}, before=before, leans=leans)
 
-    def _before(self, history: Sequence[Message]) -> Evidence | None:
+    def _before(self, history: Sequence[Message]) -> AgentEvidence | None:
         """What the user said before; small talk alone carries nothing on."""
         for message in reversed(history):
             if message.role == "user" and message.content.strip():
@@ -124,7 +124,7 @@ class EvidenceReader:
                     return found
         return None
 
-    def _of(self, text: str, attachments: Sequence[Attachment]) -> Evidence:
+    def _of(self, text: str, attachments: Sequence[Attachment]) -> AgentEvidence:
         text = _ends(text)
         words = split_words(text)
         sql = find_sql(text)
@@ -154,7 +154,7 @@ class EvidenceReader:
             *(f"allowlist:{name}" for name in tables[:3]),
             *(signal for name in said for signal in said[name]),
         )
-        return Evidence(frozenset(facts), tables, columns, signals)
+        return AgentEvidence(frozenset(facts), tables, columns, signals)
 
     def _said(self, words: TextWords) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The small talk of a text, and whether it asks about the assistant; with signals."""

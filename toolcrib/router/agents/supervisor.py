@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from toolcrib.records import AgentDecision
-from toolcrib.router.agents.evidence import Evidence
-from toolcrib.router.agents.targets import CONFIDENT, UNSURE, Rule, Targets
+from toolcrib.router.agents.evidence import AgentEvidence
+from toolcrib.router.agents.targets import CONFIDENT, UNSURE, AgentRule, Targets
 
 __all__ = ["CORRECTED", "FALLBACK", "MOST_REASON", "supervise"]
 
@@ -15,7 +15,7 @@ MOST_REASON = 200
 """Characters of a reason."""
 
 
-def supervise(decision: AgentDecision, evidence: Evidence, targets: Targets) -> AgentDecision:
+def supervise(decision: AgentDecision, evidence: AgentEvidence, targets: Targets) -> AgentDecision:
     """The decision, its confidence capped, and its target corrected where a rule says so.
 
     A target that there is not becomes the fallback. Supervising twice changes nothing more.
@@ -38,7 +38,7 @@ def supervise(decision: AgentDecision, evidence: Evidence, targets: Targets) -> 
     return replace(made, reason=made.reason[:MOST_REASON])
 
 
-def _first(decision: AgentDecision, evidence: Evidence, targets: Targets) -> Rule | None:
+def _first(decision: AgentDecision, evidence: AgentEvidence, targets: Targets) -> AgentRule | None:
     """The first rule that this decision falls under."""
     facts = evidence.facts
     if decision.confidence >= targets.confident:
@@ -51,7 +51,7 @@ def _first(decision: AgentDecision, evidence: Evidence, targets: Targets) -> Rul
     return None
 
 
-def _corrected(decision: AgentDecision, rule: Rule) -> AgentDecision:
+def _corrected(decision: AgentDecision, rule: AgentRule) -> AgentDecision:
     if decision.target == rule.to:
         held = max(decision.confidence, rule.confidence)
         return replace(decision, confidence=held, signals=_with(decision.signals, *rule.signals))
@@ -64,7 +64,7 @@ def _corrected(decision: AgentDecision, rule: Rule) -> AgentDecision:
     )
 
 
-def _capped(decision: AgentDecision, evidence: Evidence, targets: Targets) -> AgentDecision:
+def _capped(decision: AgentDecision, evidence: AgentEvidence, targets: Targets) -> AgentDecision:
     held = decision.confidence
     for cap in targets.caps:
         if (not cap.targets or decision.target in cap.targets) and cap.holds(evidence.facts):

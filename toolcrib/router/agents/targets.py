@@ -18,12 +18,12 @@ __all__ = [
     "CONFIDENT",
     "FACTS",
     "UNSURE",
+    "AgentRule",
+    "AgentTarget",
     "Cap",
     "Condition",
     "FewShot",
     "Heuristic",
-    "Rule",
-    "Target",
     "Targets",
     "load_targets",
 ]
@@ -63,7 +63,7 @@ class FewShot(_TargetModel):
     reason: str = ""
 
 
-class Target(_TargetModel):
+class AgentTarget(_TargetModel):
     """One target: what it is for, examples, and whether tables and columns mean anything to it."""
 
     description: str
@@ -100,7 +100,7 @@ class Heuristic(Condition):
     says: str = ""
 
 
-class Rule(Condition):
+class AgentRule(Condition):
     """What a decision for one of `targets` (any, where there are none) is corrected to, and why.
 
     `confidence` is that of the correction; a decision for `to` itself gets it at least.
@@ -135,14 +135,14 @@ class Targets(_TargetModel):
     user said before weighs, in a turn that wholly leans on it; `beside`: in one that does not.
     """
 
-    targets: dict[str, Target]
+    targets: dict[str, AgentTarget]
     fallback: str
     cues: dict[str, tuple[str, ...]] = {}
     always: dict[str, float] = {}
     before: float = 1.0
     beside: float = 0.0
     heuristics: tuple[Heuristic, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[AgentRule, ...] = ()
     caps: tuple[Cap, ...] = ()
     confident: _Share = 0.85
     unsure: _Share = 0.5
