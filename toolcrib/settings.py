@@ -31,6 +31,7 @@ from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.settings import (
+    AgentSettings,
     KnowledgeSettings,
     Limits,
     RecoverySettings,
@@ -326,6 +327,7 @@ class Settings(BaseSettings):
     collections: tuple[Collection, ...] = ()
     context: ContextSettings = ContextSettings()
     questions: dict[str, str] = Field(default_factory=dict[str, str])
+    agents: AgentSettings = AgentSettings()
     limits: Limits = Limits()
     recovery: RecoverySettings = RecoverySettings()
     telemetry: TelemetrySettings = TelemetrySettings()

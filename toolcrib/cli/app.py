@@ -29,6 +29,7 @@ COMMANDS = {
     "collections": ".index:collections",
     "route": ".search:route",
     "classify": ".choices:classify",
+    "allowlist": ".agents:allowlist",
     "report": ".evaluate:report",
     "learn": ".learn:learn",
     "enrich": ".enrich:enrich",
