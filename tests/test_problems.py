@@ -43,6 +43,8 @@ ROWS = [
     (errors.StoreLockedError, "store-locked", 503, 3),
     (errors.IndexMismatchError, "index-mismatch", 503, 4),
     (errors.EncoderError, "encoder", 503, 5),
+    (errors.LanguageModelRefusedError, "language-model-refused", 503, 5),
+    (errors.LanguageModelLateError, "language-model-late", 504, 5),
     (errors.DeadlineError, "deadline", 504, 3),
     (errors.StoreWriteError, "store-write", 507, 3),
 ]

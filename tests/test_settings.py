@@ -34,6 +34,23 @@ def test_the_file_in_the_folder_is_read_and_variables_win(empty_folder, monkeypa
     assert "hush" not in repr(settings)
 
 
+def test_the_key_of_a_language_model_comes_from_the_environment_or_a_file_of_its_own(
+    empty_folder, monkeypatch
+):
+    (empty_folder / "toolcrib.yaml").write_text("llm:\n  model: small\n  api_key: hush\n")
+    with pytest.raises(SettingsError, match="TOOLCRIB_LLM__API_KEY"):
+        load_settings()
+    (empty_folder / "toolcrib.yaml").write_text("llm:\n  model: small\n")
+    monkeypatch.setenv("TOOLCRIB_LLM__API_KEY", "hush")
+    monkeypatch.setenv("TOOLCRIB_LLM__USES__JUDGE__MODEL", "large")
+    llm = load_settings().llm
+    assert (llm.key(), llm.uses["judge"].model) == ("hush", "large")
+    assert "hush" not in repr(llm)
+    (empty_folder / "secret").write_text("from a file\n")
+    monkeypatch.setenv("TOOLCRIB_LLM__API_KEY_FILE", "secret")
+    assert load_settings().llm.key() == "from a file"
+
+
 def test_the_gate_can_be_set(empty_folder, monkeypatch):
     (empty_folder / "toolcrib.yaml").write_text(
         "gate:\n  max_false_acceptance: 0.1\n  fallback: web/search\n"

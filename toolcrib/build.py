@@ -27,6 +27,8 @@ from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
 
 if TYPE_CHECKING:
+    from toolcrib.language_models import LanguageModel
+    from toolcrib.records.usage import ModelUse
     from toolcrib.store.records_db.base import RecordsDb
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "has_passages",
     "has_tools",
     "is_url",
+    "language_model",
     "load_reranker",
     "make_dense",
     "make_learner",
@@ -345,6 +348,40 @@ class _LoadingReranker:
         if self._loading.is_alive():
             raise EncoderError(f"{self.name} is still being loaded")
         return self._reranker.score(query, texts)
+
+
+def language_model(settings: Settings, use: ModelUse) -> LanguageModel | None:
+    """The language model that the settings have for a use, if they have one.
+
+    Raises:
+        SettingsError: there is a server, and no model; or the file of the key cannot be read.
+        MissingExtraError: the extra `llm` is not installed.
+    """
+    llm = settings.llm
+    own = llm.uses.get(use)
+    model = (own.model if own else None) or llm.model
+    if model is None:
+        if llm.base_url is not None and not llm.uses:
+            raise SettingsError("llm.base_url is set, and llm.model is not: which model is it?")
+        return None
+    from toolcrib.language_models import LanguageModel, Price
+    from toolcrib.language_models.anthropic import AnthropicChatModel
+    from toolcrib.language_models.openai import OpenAIChatModel
+
+    url, key = llm.base_url, llm.key()
+    if llm.protocol == "anthropic":
+        chat = AnthropicChatModel(model, base_url=url, api_key=key)
+    else:
+        chat = OpenAIChatModel(model, base_url=url, api_key=key, temperature=llm.temperature)
+    price = llm.prices.get(model)
+    return LanguageModel(
+        chat,
+        timeouts_s={use: own.timeout_s} if own and own.timeout_s else {},
+        parallel=llm.parallel,
+        attempts=llm.attempts,
+        price=Price(price.input, price.output) if price else None,
+        log_text=llm.log_text,
+    )
 
 
 def _bundled(model: str, threads: int) -> DenseEncoder:

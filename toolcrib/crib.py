@@ -152,6 +152,8 @@ class Crib:
         format: str | None = None,
         prune: bool = False,
         screen: Screen | None = None,
+        overlays: Sequence[str | Path] = (),
+        enrichments: Sequence[str | Path] = (),
         progress: Listener | None = None,
     ) -> IndexReport:
         """Bring the index up to date with the sources; what is unchanged is not encoded again.
@@ -160,9 +162,12 @@ class Crib:
         tools that no source names (of `server` only, when given). Wrong entries are
         refused in the report, and never keep the good ones out. `screen` says what of the
         entries may come in, as `Quarantine.screened` does; without one nothing is audited.
+        `overlays` are files in which an operator states more of the tools; `enrichments` are files
+        of texts to find them by, in place of those that the index has. Without any, tools whose
+        text is the same keep theirs. What was of no use in them is `dropped` in the report.
 
         Raises:
-            SourceError: the sources hold nothing that could be read.
+            SourceError: the sources hold nothing that could be read, or a file cannot be.
             StoreError: the store refused; tools reported to `progress` before are durable.
         """
         try:
@@ -172,6 +177,8 @@ class Crib:
                 format=format,
                 prune=prune,
                 screen=screen,
+                overlays=overlays,
+                enrichments=enrichments,
                 progress=progress,
             )
         finally:

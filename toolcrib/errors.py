@@ -14,6 +14,10 @@ ToolcribError
 ├── UnknownCollectionError   (LookupError)   no collection has this name
 ├── UnknownDecisionError     (LookupError)   no decision has this id
 ├── EncoderError             (RuntimeError)  a model cannot be loaded, or returned what it must not
+├── LanguageModelError       (RuntimeError)  a language model gave no answer that can be used
+│   ├── LanguageModelLateError (TimeoutError) it took longer than it may
+│   ├── LanguageModelRefusedError            its server does not answer, or refuses to
+│   └── LanguageModelAnswerError             what it answered cannot be read
 ├── ServiceError             (RuntimeError)  a service did not do what was asked of it
 │   ├── UnauthenticatedError                 no key, or none that holds
 │   ├── ForbiddenError                       the key does not allow this
@@ -47,6 +51,10 @@ __all__ = [
     "FeedbackError",
     "ForbiddenError",
     "IndexMismatchError",
+    "LanguageModelAnswerError",
+    "LanguageModelError",
+    "LanguageModelLateError",
+    "LanguageModelRefusedError",
     "LearningOffError",
     "MissingExtraError",
     "OverloadedError",
@@ -173,6 +181,22 @@ class UnknownDecisionError(ToolcribError, LookupError):
 
 class EncoderError(ToolcribError, RuntimeError):
     """A model cannot be loaded, or returned something that is not a usable vector."""
+
+
+class LanguageModelError(ToolcribError, RuntimeError):
+    """A language model gave no answer that can be used; what needs none still answers."""
+
+
+class LanguageModelLateError(LanguageModelError, TimeoutError):
+    """A language model took longer than it may."""
+
+
+class LanguageModelRefusedError(LanguageModelError):
+    """A language model's server does not answer, or refuses to."""
+
+
+class LanguageModelAnswerError(LanguageModelError):
+    """What a language model answered cannot be read, also when it was asked again."""
 
 
 class ServiceError(ToolcribError, RuntimeError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import sleep
 from typing import TypeVar
@@ -42,6 +42,24 @@ class Retries:
                     raise
                 sleep(self._usual(made) if again is True else again)
         return call()
+
+    async def awaited(
+        self,
+        call: Callable[[], Awaitable[_Made]],
+        may_pass: Callable[[Exception], bool | float],
+    ) -> _Made:
+        """As when called, for a call that is awaited."""
+        from asyncio import sleep as pause
+
+        for made in range(self.attempts - 1):
+            try:
+                return await call()
+            except Exception as failure:
+                again = may_pass(failure)
+                if again is False:
+                    raise
+                await pause(self._usual(made) if again is True else again)
+        return await call()
 
     def _usual(self, made: int) -> float:
         spread = random.uniform(0, self.spread_s)  # noqa: S311 -- it is no secret

@@ -24,6 +24,7 @@ from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.indexers.points import FieldWeights
 from toolcrib.records import Collection
+from toolcrib.records.usage import ModelUse
 from toolcrib.records.validation import faults
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import GateSettings
@@ -45,7 +46,10 @@ __all__ = [
     "DocumentSettings",
     "EncoderSettings",
     "GatewaySettings",
+    "LanguageModelSettings",
     "LearningSettings",
+    "ModelUseSettings",
+    "PriceSettings",
     "ServerSettings",
     "ServiceSettings",
     "Settings",
@@ -122,6 +126,62 @@ class ServerSettings(BaseModel):
     replicas: int | None = Field(default=None, ge=1)
 
 
+class ModelUseSettings(BaseModel):
+    """What one use of language models has of its own: a model, and how long it is waited for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str | None = None
+    timeout_s: float | None = Field(default=None, gt=0)
+
+
+class PriceSettings(BaseModel):
+    """What a million tokens of a model cost, in any currency."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: float = Field(default=0.0, ge=0)
+    output: float = Field(default=0.0, ge=0)
+
+
+class LanguageModelSettings(BaseModel):
+    """Which language model is asked where one helps; none without a `model`.
+
+    `protocol`: that of OpenAI, which most servers speak, or Anthropic's. `base_url`: null for
+    the provider's own. The key comes from the environment, or from the file `api_key_file`.
+    `uses`: by use, a model and a time of its own. At most `parallel` requests at once for each
+    use; each is made up to `attempts` times. `temperature`: null leaves it to the server.
+    `prices`: by model, for the accounting. `log_text`: prompts and answers may be logged.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    protocol: Literal["openai", "anthropic"] = "openai"
+    base_url: str | None = Field(default=None, pattern=r"^https?://")
+    model: str | None = None
+    api_key: SecretStr | None = None
+    api_key_file: str | None = None
+    uses: dict[ModelUse, ModelUseSettings] = Field(default_factory=dict[ModelUse, ModelUseSettings])
+    parallel: int = Field(default=5, ge=1)
+    attempts: int = Field(default=3, ge=1)
+    temperature: float | None = Field(default=0.0, ge=0)
+    prices: dict[str, PriceSettings] = Field(default_factory=dict[str, PriceSettings])
+    log_text: bool = False
+
+    def key(self) -> str | None:
+        """The key, if there is one.
+
+        Raises:
+            SettingsError: the file cannot be read.
+        """
+        if self.api_key_file is None:
+            return self.api_key.get_secret_value() if self.api_key else None
+        try:
+            return Path(self.api_key_file).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"llm.api_key_file: {self.api_key_file}: {error}") from error
+
+
 class DocumentSettings(BaseModel):
     """How documents are read, and split into passages of about `max_tokens` tokens at most.
 
@@ -195,6 +255,21 @@ class GatewaySettings(BaseModel):
     lock: str = "toolcrib.lock"
 
 
+class _SettingsFile(YamlConfigSettingsSource):
+    """The file of settings, which is kept with code, and therefore holds no key of a model."""
+
+    def __call__(self) -> dict[str, Any]:
+        """What the file says."""
+        said = super().__call__()
+        llm = said.get("llm")
+        if isinstance(llm, dict) and "api_key" in llm:
+            raise SettingsError(
+                "llm.api_key belongs into no file of settings: set TOOLCRIB_LLM__API_KEY, or let "
+                "llm.api_key_file name a file that holds nothing else"
+            )
+        return said
+
+
 class _UnknownVariables(EnvSettingsSource):
     """`TOOLCRIB_*` that no setting has: they are handed on, to be an error like any other."""
 
@@ -253,6 +328,7 @@ class Settings(BaseSettings):
     recovery: RecoverySettings = RecoverySettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     learning: LearningSettings = LearningSettings()
+    llm: LanguageModelSettings = LanguageModelSettings()
     server: ServerSettings = ServerSettings()
     service: ServiceSettings = ServiceSettings()
     gateway: GatewaySettings = GatewaySettings()
@@ -292,7 +368,7 @@ class Settings(BaseSettings):
                     for each in cast("Sequence[object]", own)
                 ]
         usual = init_settings, env_settings, dotenv_settings, file_secret_settings
-        file = YamlConfigSettingsSource(settings_cls)
+        file = _SettingsFile(settings_cls)
         return *usual, file, _UnknownVariables(settings_cls)
 
 
@@ -316,6 +392,8 @@ def load_settings(file: Path | None = None) -> Settings:
     except ValidationError as error:
         wrong = (f"{name}: {_why(name, why)}" for name, why in faults(error, "the settings"))
         raise SettingsError(f"{path} or TOOLCRIB_*: {'; '.join(wrong)}") from error
+    except SettingsError:
+        raise
     except (YAMLError, TypeError, ValueError) as error:
         raise SettingsError(f"{path} is not a YAML mapping: {error}") from error
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import count, islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
@@ -85,15 +86,16 @@ class ToolIndex:
         format: str | None = None,
         prune: bool = False,
         screen: Screen | None = None,
+        overlays: Sequence[str | Path] = (),
+        enrichments: Sequence[str | Path] = (),
         progress: Listener | None = None,
     ) -> IndexReport:
         """Bring the index up to date with the sources, as `Crib.index_tools`."""
+        from toolcrib.indexers.enrichment import prepared
         from toolcrib.indexers.readers.registry import tool_entries
 
-        found = [entry for source in sources for entry in tool_entries(source, server, format)]
-        readable(found)
-        if screen is not None:
-            found = screen(found)
+        read = [entry for source in sources for entry in tool_entries(source, server, format)]
+        found, dropped = prepared(readable(read), screen, overlays, enrichments)
         ids = [entry.id for _, entry in found if isinstance(entry, ToolSpec)]
         try:
             with self._writing:
@@ -102,7 +104,7 @@ class ToolIndex:
                     found, prune=prune, prune_server=server, progress=progress or ignore
                 )
                 ids = [*report.added, *report.changed, *report.removed]
-                return report
+                return replace(report, dropped=dropped)
         finally:
             self._heads.forget([point_id(tool_id) for tool_id in ids])
             self.version = next(self._versions)

@@ -49,6 +49,24 @@ def test_index_counts_what_it_did_and_a_second_run_leaves_all_alone(shell):
     assert shell.json("index", source)["unchanged"] == 3
 
 
+def test_what_stands_beside_the_sources_is_said_of_their_tools(shell):
+    (shell.folder / "tools").mkdir()
+    shell.write("tools/tools.jsonl", *TOOLS)
+    shell.write("tools/overlay.yaml", {"tools": {"mail/*": {"sensitivity": "pii"}, "x": {}}})
+    shell.write("tools/enrichment.jsonl", {"id": "mail/send_mail", "purpose": "Tell a friend."})
+    first = shell.json("index", "tools")
+    assert (first["added"], first["refused"]) == (3, [])
+    assert [each["place"] for each in first["dropped"]] == ["x"]
+    assert "x: fits no tool's id" in shell("index", "tools").stdout
+    shown = shell.json("show", "mail/send_mail")
+    assert (shown["sensitivity"], shown["enrichment"]["purpose"]) == ("pii", "Tell a friend.")
+    other = shell.write("other.yaml", {"tools": {"*": {"tags": ["all"]}}})
+    assert shell.json("index", "tools/tools.jsonl", "--overlay", other)["changed"] == 3
+    assert shell.json("show", "mail/send_mail")["enrichment"]["purpose"] == "Tell a friend."
+    found = json.loads(shell("search", "tell a friend", "--as", "openai", "--enriched").stdout)
+    assert any(each["function"]["description"].endswith("Tell a friend.") for each in found)
+
+
 def test_index_says_in_words_what_it_did(shell):
     done = shell("index", shell.write("tools.jsonl", *TOOLS, {"description": "no name"}))
     assert done.returncode == 0

@@ -74,6 +74,12 @@ def test_knowledge_is_collections_and_passages_with_their_citations(stocked):
     assert "weight.md" in passage["citation"]
 
 
+def test_needs_of_a_turn_are_answered_one_by_one(stocked):
+    needs = ("--need", "send somebody a mail", "--need", "read a file")
+    answer = stocked.json("route", "--budget-ms", "60000", *needs)
+    assert [need["text"] for need in answer["tools"]["needs"]] == list(needs[1::2])
+
+
 def test_without_time_the_answer_names_what_it_lacks(stocked):
     decision = decided(stocked, MAIL, "--budget-ms", "0")
     assert {"context", "tools", "knowledge"} <= set(decision["degraded"])
@@ -170,6 +176,7 @@ def test_a_batch_that_is_no_text_is_one_line(stocked):
     [
         (),
         ("a", "--batch", "-"),
+        ("--need", "a", "--batch", "-"),
         ("a", "-k", "0"),
         ("a", "--budget-ms", "-1"),
         ("a", "--budget-ms", "soon"),

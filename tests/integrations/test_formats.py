@@ -66,9 +66,7 @@ def test_two_tools_of_one_name_get_their_servers_in_front():
 def test_an_unknown_format_is_an_error():
     with pytest.raises(QueryError) as caught:
         export([TOOL], "cobol")
-    known = "mcp, openai, openai-namespaces, anthropic, anthropic-deferred, tool_reference, json"
-    assert str(caught.value) == f"there is no format 'cobol'; known are {known}"
-    assert ", ".join(FORMATS) == known
+    assert str(caught.value) == f"there is no format 'cobol'; known are {', '.join(FORMATS)}"
 
 
 ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch

@@ -12,6 +12,7 @@ from toolcrib.router.router import LEARNING, Budget, Costs
 from toolcrib.router.settings import STAGES, Limits
 
 COSTS = {
+    "llm": 400.0,
     "rerank": 90.0,
     "entities": 5.0,
     "follow_up": 10.0,
@@ -58,12 +59,14 @@ def test_without_limits_everything_is_done_and_timed():
 @pytest.mark.parametrize(
     ("total_ms", "kept"),
     [
-        (159.5, STAGES),
-        (158.5, STAGES[1:]),
-        (69.5, STAGES[1:]),
-        (68.5, STAGES[2:]),
-        (63.5, ("entities", *STAGES[3:])),
-        (54.5, STAGES[3:]),
+        (559.5, STAGES),
+        (558.5, STAGES[1:]),
+        (159.5, STAGES[1:]),
+        (158.5, STAGES[2:]),
+        (69.5, STAGES[2:]),
+        (68.5, STAGES[3:]),
+        (63.5, ("entities", *STAGES[4:])),
+        (54.5, STAGES[4:]),
     ],
 )
 def test_the_less_time_there_is_the_more_is_left_out_cheapest_loss_first(total_ms, kept):
@@ -153,6 +156,6 @@ def test_an_unknown_stage_is_refused_with_those_that_there_are():
     with pytest.raises(SettingsError) as caught:
         Limits(stage_ms={"thinking": 5.0})
     assert str(caught.value) == (
-        "limits.stage_ms: there is no stage 'thinking'; there are rerank, entities, follow_up, "
-        "context, knowledge, tools"
+        "limits.stage_ms: there is no stage 'thinking'; there are llm, rerank, entities, "
+        "follow_up, context, knowledge, tools"
     )

@@ -34,6 +34,7 @@ __all__ = [
     "Json",
     "Log",
     "NoAudit",
+    "Overlays",
     "Queries",
     "Seed",
     "Servers",
@@ -96,6 +97,14 @@ Tags: TypeAlias = Annotated[
 ]
 NoAudit: TypeAlias = Annotated[
     bool, typer.Option("--no-audit", help="Hold nothing back, whatever its text says.")
+]
+Overlays: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--overlay",
+        help="What you state of tools that are not yours, YAML; may be repeated. "
+        "Default: overlay.yaml beside the sources.",
+    ),
 ]
 Log: TypeAlias = Annotated[
     Path | None, typer.Argument(help="Log of decisions, .jsonl or .db; default: telemetry.path.")

@@ -28,6 +28,7 @@ from toolcrib.records import (
 from toolcrib.records.codec import as_json
 
 if TYPE_CHECKING:
+    from toolcrib.evaluation.choices import ChoiceResult
     from toolcrib.evaluation.compare import Fall
     from toolcrib.evaluation.decisions import DecisionSummary, Latency
     from toolcrib.evaluation.mistakes import Mistakes
@@ -39,6 +40,7 @@ __all__ = [
     "in_short",
     "notes",
     "out",
+    "print_choices",
     "print_decision",
     "print_decisions",
     "print_either",
@@ -65,6 +67,7 @@ notes = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 MAX_REFUSALS = 20
 MAX_ENTITIES = 8
+MAX_CONFUSIONS = 8
 
 
 def print_json(value: Any) -> None:
@@ -135,19 +138,19 @@ def in_short(said: str, taken: int) -> str:
 
 
 def print_report(report: IndexReport, took_s: float) -> None:
-    """What an index run did, and what it refused."""
+    """What an index run did, what it refused, and what of others' additions it dropped."""
     counts = as_json(report)
     parts = [f"{counts[key]} {key}" for key in ("added", "changed", "removed", "unchanged")]
     if not notes.quiet:
         out.print(f"[bold]{', '.join(parts)}[/] [dim]in {took_s:.1f} s[/]")
-    if not report.refused:
-        return
-    out.print(f"[yellow]{len(report.refused)} refused:[/]")
-    for refusal in report.refused[:MAX_REFUSALS]:
-        place = f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
-        out.print(f"  [yellow]{escape(place)}[/]: {escape(refusal.reason)}")
-    if len(report.refused) > MAX_REFUSALS:
-        out.print(f"  ... and {len(report.refused) - MAX_REFUSALS} more; --json lists all")
+    for what, refusals in (("refused", report.refused), ("dropped", report.dropped)):
+        if refusals:
+            out.print(f"[yellow]{len(refusals)} {what}:[/]")
+        for refusal in refusals[:MAX_REFUSALS]:
+            place = f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
+            out.print(f"  [yellow]{escape(place)}[/]: {escape(refusal.reason)}")
+        if len(refusals) > MAX_REFUSALS:
+            out.print(f"  ... and {len(refusals) - MAX_REFUSALS} more; --json lists all")
 
 
 def print_result(result: FindResult, *, explain: bool) -> None:
@@ -447,6 +450,29 @@ def _means(macro: Mapping[str, Mapping[str, float]]) -> Table:
             f"{figures['latency_p50_ms']:.2f}",
         )
     return table
+
+
+def print_choices(results: Sequence[ChoiceResult]) -> None:
+    """A row a set, what was chosen in place of what is right, and what was missing."""
+    table = table_of(("set",), ("turns", "accuracy", "F1", "ECE", "Brier"))
+    for one in results:
+        ece = "" if one.calibration is None else f"{one.calibration.ece:.3f}"
+        brier = "" if one.brier is None else f"{one.brier:.3f}"
+        shares = f"{one.accuracy:.1%}", f"{one.f1:.1%}"
+        table.add_row(escape(one.name), f"{one.turns:,}", *shares, ece, brier)
+    print_table(table, headed=True)
+    for one in results:
+        taken = [
+            (right, chosen, count)
+            for right, row in one.confusion.items()
+            for chosen, count in row.items()
+            if chosen != right
+        ]
+        for right, chosen, count in sorted(taken, key=lambda each: -each[2])[:MAX_CONFUSIONS]:
+            pair = f"{escape(right)} [dim]was[/] {escape(chosen)}"
+            out.print(f"[dim]{escape(one.name)}[/] {count:>4}  {pair}")
+        for part, count in one.degraded.items():
+            notes.print(f"[dim]{escape(one.name)}: {count_of(count, 'turn')} without {part}[/]")
 
 
 def print_falls(falls: Sequence[Fall], gone: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -60,15 +61,18 @@ Gate: TypeAlias = Annotated[
 ]
 
 
+Needs: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--need", help="A tool that is wished for, in a line; several are searched one by one."
+    ),
+]
+
+
 def search(
     context: typer.Context,
     query: Annotated[str | None, typer.Argument(help="What the tool must do.")] = None,
-    need: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--need", help="A tool that is wished for, in a line; several are searched one by one."
-        ),
-    ] = None,
+    need: Needs = None,
     k: Annotated[
         str, typer.Option("-k", "--k", help="How many tools; auto: as many as --coverage needs.")
     ] = "5",
@@ -90,6 +94,9 @@ def search(
             help=f"Print definitions for a model: {', '.join(FORMATS)}.",
         ),
     ] = None,
+    enriched: Annotated[
+        bool, typer.Option("--enriched", help="With --as: the purpose of an enrichment, too.")
+    ] = False,
     batch: Annotated[
         str | None, typer.Option(metavar="FILE|-", help="Answer one query a line of this file.")
     ] = None,
@@ -109,13 +116,14 @@ def search(
         "needs": need or None,
     }
     wanted = _count(k)
+    shown = _Shown(as_, enriched, explain, json)
     with any_crib(context, store, url) as crib:
         ask = partial(crib.find_tools, k=wanted, **options)
         if batch is None:
-            _print(ask(query), as_, explain=explain, json=json)
+            shown.print(ask(query))
         else:
             for line in lines_of(batch):
-                _answer_line(ask, line, as_, explain=explain, json=json)
+                _answer_line(ask, line, shown)
 
 
 def _count(k: str) -> int | Literal["auto"]:
@@ -126,33 +134,43 @@ def _count(k: str) -> int | Literal["auto"]:
     return int(k)
 
 
-def _answer_line(
-    ask: Callable[[str], FindResult], line: str, as_: str | None, *, explain: bool, json: bool
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """How an answer is shown: as definitions `as_` a model takes them, as JSON, or in words."""
+
+    as_: str | None
+    enriched: bool
+    explain: bool
+    json: bool
+
+    def print(self, result: FindResult) -> None:
+        if self.as_ is not None:
+            tools = (hit.tool for hit in result.tools)
+            print_json(export(tools, self.as_, enriched=self.enriched))
+        elif self.json:
+            print_json(as_json(result))
+        else:
+            print_result(result, explain=self.explain)
+
+
+def _answer_line(ask: Callable[[str], FindResult], line: str, shown: _Shown) -> None:
     """One line of a batch: a bad one is answered with its error, so that lines stay in step."""
-    if not json and as_ is None:
+    is_json = shown.json or shown.as_ is not None
+    if not is_json:
         out.rule(escape(line[:80]), align="left", style="dim")
     try:
         result = ask(line)
     except QueryError as error:
         answer: dict[str, Any] = {"query": line, "tools": [], "error": str(error)}
-        print_either(answer, f"[yellow]{escape(str(error))}[/]", json=json or as_ is not None)
+        print_either(answer, f"[yellow]{escape(str(error))}[/]", json=is_json)
     else:
-        _print(result, as_, explain=explain, json=json)
-
-
-def _print(result: FindResult, as_: str | None, *, explain: bool, json: bool) -> None:
-    if as_ is not None:
-        print_json(export((hit.tool for hit in result.tools), as_))
-    elif json:
-        print_json(as_json(result))
-    else:
-        print_result(result, explain=explain)
+        shown.print(result)
 
 
 def route(
     context: typer.Context,
     text: Annotated[str | None, typer.Argument(help="What the user says.")] = None,
+    need: Needs = None,
     k: Annotated[
         str | None,
         typer.Option(
@@ -172,37 +190,51 @@ def route(
     json: Json = False,
 ) -> None:
     """Decide a turn: what kind it is, which tools and which passages it needs."""
-    if (text is None) == (batch is None):
-        raise typer.BadParameter("give either a turn or --batch", param_hint="TEXT")
+    if (text is None and not need) == (batch is None):
+        raise typer.BadParameter("give a turn, --need or --batch", param_hint="TEXT")
     wanted = None if k is None else _count(k)
     with any_crib(context, store, url) as crib:
-        for line in [text] if text is not None else lines_of(str(batch)):
-            _decide(crib, line, wanted, budget_ms, json=json, one_of_many=batch is not None)
+        if batch is None:
+            turn = Turn(text=text or "", needs=tuple(need or ()))
+            _decide(crib, turn, wanted, budget_ms, json=json)
+        else:
+            for line in lines_of(batch):
+                _decide_line(crib, line, wanted, budget_ms, json=json)
 
 
 def _decide(
+    crib: Crib | RemoteCrib,
+    turn: Turn,
+    k: int | Literal["auto"] | None,
+    budget_ms: float | None,
+    *,
+    json: bool,
+) -> None:
+    decision = crib.route(turn, k=k, budget_ms=budget_ms)
+    if json:
+        print_json(as_json(decision))
+    else:
+        print_decision(decision)
+
+
+def _decide_line(
     crib: Crib | RemoteCrib,
     line: str,
     k: int | Literal["auto"] | None,
     budget_ms: float | None,
     *,
     json: bool,
-    one_of_many: bool,
 ) -> None:
-    """One turn; a bad line of a batch is answered with its error, so that lines stay in step."""
-    if one_of_many and not json:
+    """One line of a batch: a bad one is answered with its error, so that lines stay in step."""
+    if not json:
         out.rule(escape(line[:80]), align="left", style="dim")
     try:
-        turn = _read(line) if one_of_many else Turn(text=line)
+        turn = _read(line)
     except QueryError as error:
         answer = {"turn": line[:200], "error": str(error)}
         print_either(answer, f"[yellow]{escape(str(error))}[/]", json=json)
-        return
-    decision = crib.route(turn, k=k, budget_ms=budget_ms)
-    if json:
-        print_json(as_json(decision))
     else:
-        print_decision(decision)
+        _decide(crib, turn, k, budget_ms, json=json)
 
 
 def _read(line: str) -> Turn:

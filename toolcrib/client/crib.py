@@ -96,16 +96,18 @@ class RemoteCrib:
         format: str | None = None,
         prune: bool = False,
         screen: Screen | None = None,
+        overlays: Sequence[str | Path] = (),
+        enrichments: Sequence[str | Path] = (),
         progress: Listener | None = None,
     ) -> IndexReport:
         """As `Crib.index_tools`; what the service holds back for approval is refused, too."""
-        found = readable(
-            [entry for source in sources for entry in tool_entries(source, server, format)]
-        )
-        if screen is not None:
-            found = screen(found)
+        from toolcrib.indexers.enrichment import prepared
+
+        read = [entry for source in sources for entry in tool_entries(source, server, format)]
+        found, dropped = prepared(readable(read), screen, overlays, enrichments)
         query = {"prune": "true" if prune else None, "server": server if prune else None}
-        return upload(self._transport, "/v1/tools", found, query, progress)
+        report = upload(self._transport, "/v1/tools", found, query, progress)
+        return replace(report, dropped=dropped)
 
     def remove_tools(self, *ids: str) -> None:
         """As `Crib.remove_tools`."""

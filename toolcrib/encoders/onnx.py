@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +28,7 @@ from toolcrib.encoders.base import (
     readable_all,
     unit_rows,
 )
+from toolcrib.encoders.language import is_english
 from toolcrib.encoders.loading import DIGEST_DIGITS, LoadOnce, open_session
 from toolcrib.encoders.wordpiece import WordPiece, is_wordpiece
 from toolcrib.errors import EncoderError
@@ -43,7 +43,6 @@ __all__ = [
     "Card",
     "Model",
     "clauses",
-    "is_english",
     "open_model",
     "read_card",
     "usable_cores",
@@ -323,130 +322,3 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-# -- language -------------------------------------------------------------------------------------
-#
-# Told by script, and by the commonest words of a language (Grefenstette 1995, "Comparing two
-# language identification schemes"): no model, microseconds, and names or ids in an English request
-# weigh nothing.
-
-_WORDS = {
-    "es": """al algo algún alguna como cómo con cual cuál cuando cuándo cuántas cuántos cuánto de
-        debo del desde donde dónde el ella en entre es esa ese esta está están estas este esto
-        favor fue ha hace hay hasta hoy la las le les lo los mañana más mi mis muy necesito nos
-        nueva nuevo otra otro para pero por porque puede puedes puedo que qué quiero quién se si
-        sin sobre son su sus también te tengo tiene todas todo todos tu un una uno unos y ya yo""",
-    "pt": """ainda amanhã ao aos as até com como da das de depois do dos e é ela ele em entre essa
-        esse esta está este estou eu favor foi há hoje isso já mais mas me meu meus minha muito na
-        não nas no nos nova novo numa o onde os ou outra para pela pelo pelos por porque posso
-        preciso pode qual quais quando quanto quantos que quem quero se sem ser seu só sobre
-        sua são também tem tenho toda todas todo todos um uma umas você""",
-    "fr": """ai ainsi alors au aujourd aussi aux avec avez avoir bien ce cela ces cet cette chez
-        combien comme comment dans de depuis des donc du elle elles en entre est et être faire fait
-        faut il ils je jusqu la le les leur leurs lui ma mais me mes moi mon ne nos notre nous
-        nouveau nouvelle où ou par pas peut peux plus pour pourquoi près quand que quel quelle
-        quels qui quoi sa sans se sera ses si son sont suis sur ta te tes toi ton tous tout toute
-        toutes très tu un une veux voir vos votre vous""",
-    "de": """aber alle allen als am an auch auf aus bei bin bis bitte das dass dem den denn der des
-        die diese diesem diesen dieser dieses du durch ein eine einem einen einer eines er es für
-        gegen gibt hat hatte habe haben heute ich ihm ihn ihr ihre im in ist ja kann kannst kein
-        keine können mal man mehr meine meinem meinen meiner mich mir mit morgen muss nach nicht
-        noch nur ob oder schon sein seine sich sie sind soll über um und uns unser unsere unter
-        viele vom von vor wann warum welche wenn wer werden wie wieder wir wird wo zu zum zur""",
-    "it": """agli al alla alle anche che chi ci come con cosa da dal dalla degli dei del della delle
-        devo di domani dove e è ed fare gli ha hai ho i il in io la le lo loro ma mi mia mio nel
-        nella non nostro o oggi ogni per perché più posso prossimo puoi quale quali quando quanto
-        quanti quella quello questa questo se si sono su sul sulla tra tutte tutti tutto un una uno
-        voglio vorrei""",
-    "nl": """aan al alle als bij dan dat de deze die dit doen door dus een en er geen haar heb
-        hebben heeft het hij hoe hun ik in is je kan kun kunt laat maar me met mij mijn moet naar
-        niet nog nu of om onder ons onze ook op over te tot uit van vandaag veel voor waar wanneer
-        wat welke wel wie wij wil worden zal ze zijn zo zonder""",
-    "sv": """alla att av de den denna det detta dig din du där efter eller en ett från för ha hade
-        har hur här i idag imorgon inte jag kan kommer man med men mig min mina mot måste mycket
-        många när nu och om på sedan sig ska skulle som så till under upp ut utan vad var vi vid
-        vilka vill är över""",
-    "da": """af alle at blev de den der det dig din du efter eller en er et fra for før ha har hvad
-        hvem hvis hvor hvordan hvornår i ikke jeg kan man med meg men mig min mit nå når og om op
-        på skal som til ud uden var ved vi vil være""",
-    "pl": """aby ale być był by bez ci czy dla do dziś gdzie go i ich ile ja jak jaki jaka jakie
-        jest jestem jutro już kiedy kto które który mam mi mnie mogę może moje mój mi na nie niż
-        o od oraz po pod proszę przed przez przy są się ten też to tylko tym w wszystkie z za ze
-        że żeby""",
-    "tr": """acaba ama bana ben bir biraz bu bugün bunu da daha de değil en gibi göre her hiç için
-        ile ise kaç kadar ki kim mi mı mu mü nasıl ne neden nerede o olan olarak olan sonra şu tüm
-        var ve veya ya yarın yok""",
-    "ro": """acest această ai al am ar are as care ce cu cum de din după este fi fost în îmi la
-        lui mai mea meu mi mine nu o pe pentru să sau se sunt și toate un una unde vreau""",
-    "cs": """aby ale ani asi až bez bude by být co dnes do ho i já jak jaká jaké jako je jeho jejich
-        jen ještě jsem jsou k kde kdo kdy která které který mám mi mně moje může na ne nebo není o
-        od po pod pro proč prosím před při s se si tak také ten to u už v ve všechny z za ze že
-        zítra""",
-    "id": """ada agar akan aku anda apa apakah atau bagaimana bisa dan dari dengan di hari ini itu
-        jika juga kami kapan karena ke kepada mana mereka oleh pada saya sebuah semua sudah tidak
-        tolong untuk yang""",
-    "vi": """anh ba bạn cái cho có của cùng các được đã đang để gì hãy hôm khi không là làm một mai
-        mỗi này những nào ở ra sẽ tất thế thì tôi trong từ và vào về với""",
-    "fi": """ei ja jos kaikki kanssa kuin kun minulle minun mitä missä mutta myös nyt olen on onko
-        paljonko se sekä tai tämä tänään voitko että""",
-    "hu": """a az és egy ez hogy nem is van meg mi mit hol ki kell csak már vagy ha de nekem kérem
-        holnap mennyi""",
-}
-"""The commonest words of languages in Latin letters; those that English has too do not count."""
-
-_COMMON = """
-    a about above add after again ago all am an and any anyone anything are around as ask at away
-    back be because been before being between best both but buy by call can cancel change check
-    compare could create day delete did different do does doing don done down each email else
-    every everyone everything file find first for from get give go going good got had has have he
-    hello help her here hey hi him his hour how i if in info information into is it its just keep
-    know last latest let like list little ll local look made make many maybe me mean message mind
-    minute month more most much must my name near need new next nice no not now of off ok okay old
-    on once one only open or order other our out over own page pay people place play please price
-    put question read really recent remind report right run said same save say search see send
-    set shall she should show similar since so some someone something song soon start status still
-    stop such sure take tell text than thank thanks that the their them then there these they
-    thing things think this those through till time to today together tomorrow tonight too top
-    translate try turn two under until up update us use user using ve version very view want was
-    way we week weekend well were what when where whether which while who whom whose why will with
-    within without won work would write year yes yesterday yet you your yours"""
-_ENGLISH = frozenset(_COMMON.split())
-
-_NAMES = frozenset(("ai", "die", "fi", "ist", "las", "los", "non", "os", "pod", "ten", "til"))
-"""English words, names and abbreviations; single letters are of every language."""
-
-_ELSEWHERE = {word for word in " ".join(_WORDS.values()).split() if len(word) > 1} - _NAMES
-_FOREIGN, _OURS = _ELSEWHERE - _ENGLISH, _ENGLISH - _ELSEWHERE
-_NO_PROSE = re.compile(
-    r"`[^`]{0,500}`|\"[^\"]{0,1000}(?:\"|$)|“[^”]{0,500}”|«[^»]{0,500}»|(?<!\w)'[^'\n]{3,500}'(?!\w)"
-    r"|(?<!\S)(?=\S*[/\\@_=<>{}\d])\S+"
-)
-"""What is quoted, and code, addresses and numbers, which are of no language."""
-
-_PROSE_WORD = re.compile(r"[^\W\d_]+")
-MAX_LANGUAGE_CHARS = 1_000
-LEAST_LETTERS = 2
-LEAST_WORDS = 4
-"""One word of another language among fewer may be a name."""
-
-
-def is_english(text: str) -> bool:
-    """Whether a text is English, or may be: false only where another language is plain."""
-    prose = _NO_PROSE.sub(" ", text[:MAX_LANGUAGE_CHARS])
-    if prose.isascii():
-        other = 0
-    else:
-        letters = [letter for letter in prose if letter.isalpha()]
-        other = sum(not _is_latin(letter) for letter in letters)
-        if other >= LEAST_LETTERS and 2 * other > len(letters):
-            return False
-    words = [word.casefold() for word in _PROSE_WORD.findall(prose)]
-    foreign = sum(word in _FOREIGN for word in words)
-    english = sum(word in _OURS for word in words)
-    return foreign <= english or (foreign == 1 and len(words) < LEAST_WORDS)
-
-
-@lru_cache(maxsize=4096)
-def _is_latin(letter: str) -> bool:
-    return letter.isascii() or unicodedata.name(letter, "").startswith(("LATIN", "FULLWIDTH LATIN"))

@@ -17,7 +17,7 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder, split_identifier
 from toolcrib.errors import SpecError
 from toolcrib.indexers.prerequisites import link_payload
-from toolcrib.records import Passage, ToolSpec
+from toolcrib.records import Enrichment, Passage, ToolSpec
 from toolcrib.store.base import Layout, Point, point_id
 from toolcrib.store.payload import passage_payload, tool_payload
 
@@ -54,6 +54,9 @@ TOOL_TERMS, PASSAGE_TERMS = 40.0, 100.0
 """The length, in terms, at which neither a tool nor a passage is long: a constant, since the mean
 of an index would tell of what a caller may not see. Chosen on development splits."""
 
+PURPOSE_TERMS = 1.0
+"""How many times a term of an enrichment's purpose counts in the lexical leg."""
+
 _SPACES = re.compile(r"\s+")
 _CLEANED = {"Cc": " ", "Cf": "", "Cs": ""}
 
@@ -87,7 +90,8 @@ def dense_text(spec: ToolSpec) -> str:
     """What the dense encoder reads of a tool."""
     words = " ".join(split_identifier(spec.name)) or spec.name
     head = f"{spec.server} {words}" if spec.server else words
-    return clean(f"{head}: {spec.description[:MAX_CHARS]}")
+    text = f"{head}: {spec.description[:MAX_CHARS]}"
+    return clean(f"{text} {spec.enrichment.purpose}" if spec.enrichment else text)
 
 
 def lexical_counts(
@@ -95,6 +99,7 @@ def lexical_counts(
 ) -> Mapping[str, float]:
     """Field-weighted term frequencies; `prefix` are name terms that all its siblings share."""
     counts: Counter[str] = Counter()
+    written = spec.enrichment or Enrichment()
     name = encoder.terms(spec.name)
     if prefix and tuple(name[: len(prefix)]) == tuple(prefix) and len(name) > len(prefix):
         name = name[len(prefix) :]
@@ -107,12 +112,23 @@ def lexical_counts(
             weights.parameters,
         ),
         (encoder.terms(" ".join((spec.category, *spec.tags))), weights.category),
-        (encoder.terms(clean(" ".join(spec.success_examples)[:MAX_CHARS])), weights.examples),
+        (encoder.terms(clean(" ".join(_examples(spec))[:MAX_CHARS])), weights.examples),
+        (encoder.terms(clean(written.purpose)), PURPOSE_TERMS),
     ):
         # A field of no weight must not count as containing its words: IDF would see them.
         for term in terms if weight > 0 else ():
             counts[term] += weight  # pyright: ignore[reportArgumentType] Counter of floats
     return counts
+
+
+def _examples(spec: ToolSpec) -> Sequence[str]:
+    """The author's, or else those of its enrichment."""
+    return spec.success_examples or (spec.enrichment.examples if spec.enrichment else ())
+
+
+def _anti_patterns(spec: ToolSpec) -> Sequence[str]:
+    """The same of what it is not for."""
+    return spec.anti_patterns or (spec.enrichment.not_for if spec.enrichment else ())
 
 
 def shared_prefix(names: Sequence[Sequence[str]]) -> tuple[str, ...]:
@@ -196,10 +212,10 @@ def draft(
         SpecError: it holds text that no store can keep.
     """
     counts = lexical_counts(spec, lexical, weights, prefix)
-    hints = map(clean, (*spec.success_examples, *spec.anti_patterns))
-    texts = (dense_text(spec), *hints)
+    examples = _examples(spec)
+    texts = (dense_text(spec), *map(clean, (*examples, *_anti_patterns(spec))))
     payload = {**tool_payload(spec), **link_payload(spec)}
-    return Draft(spec.id, payload, counts, texts, len(spec.success_examples))
+    return Draft(spec.id, payload, counts, texts, len(examples))
 
 
 # -- passages --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ are weighed anew and the mark goes. A run that finds a mark finishes that work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
@@ -36,7 +36,7 @@ from toolcrib.indexers.writer import (
 from toolcrib.records import IndexReport, Passage, Refusal, ToolSpec
 from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import SCOPE_FIELDS, YIELDS_FIELD
-from toolcrib.store.payload import read_passage, read_tool
+from toolcrib.store.payload import ENRICHED_FIELD, read_passage, read_tool
 
 __all__ = ["Entry", "PassageEntry", "PassageSync", "ReadSources", "Screen", "ToolSync", "readable"]
 
@@ -169,18 +169,28 @@ class _KnownTool(_Known):
     server: str
     name: str
     group: str
+    enriched: bool
 
 
 def _known_tools(store: Store) -> dict[str, _KnownTool]:
-    fields = ("id", "digest", "name", YIELDS_FIELD, *SCOPE_FIELDS)
+    fields = ("id", "digest", "name", ENRICHED_FIELD, YIELDS_FIELD, *SCOPE_FIELDS)
     payloads = (record.payload for record in store.scroll(fields=fields))
     return {
-        # What an earlier version wrote has no links: it is written anew.
         p["id"]: _KnownTool(
-            p["digest"] if YIELDS_FIELD in p else "", p["server"], p["name"], scope_group(p)
+            # What an earlier version wrote has no links: it is written anew.
+            _state(p["digest"], p["safety_tags"]) if YIELDS_FIELD in p else "",
+            p["server"],
+            p["name"],
+            scope_group(p),
+            ENRICHED_FIELD in p,
         )
         for p in payloads
     }
+
+
+def _state(digest: str, safety_tags: Iterable[str]) -> str:
+    """What tells whether a tool is as it was: an earlier version read no tags from annotations."""
+    return " ".join((digest, *sorted(safety_tags)))
 
 
 def _group(spec: ToolSpec) -> str:
@@ -216,7 +226,7 @@ class ToolSync:
             StoreError: the store refused; what was reported before is durable.
         """
         known = _known_tools(self._store)
-        plan = _diff(entries, known)
+        plan = _diff(self._enriched(entries, known), known)
         if prune:
             unnamed = known.keys() - plan.items.keys()
             gone = [id_ for id_ in unnamed if prune_server in (None, known[id_].server)]
@@ -241,6 +251,31 @@ class ToolSync:
         self._writer.apply(drafts, plan.removed, (before, context), counts, progress)
         return plan.report()
 
+    def _enriched(
+        self, entries: Iterable[Entry], known: Mapping[str, _KnownTool]
+    ) -> Iterator[Entry]:
+        """The entries, each tool with the enrichment that it brings or that the store has of it.
+
+        One that was written for another text is let go; an empty one says that there is none.
+        """
+        for source, item in entries:
+            if isinstance(item, Refusal):
+                yield source, item
+                continue
+            given = item.enrichment
+            if given is None and item.id in known and known[item.id].enriched:
+                (record,) = self._store.retrieve([point_id(item.id)])
+                kept = read_tool(record.payload)
+                if kept.enrichment and (kept.enrichment.digest is None or _same_text(kept, item)):
+                    given = kept.enrichment
+            yield source, item.model_copy(update={"enrichment": given or None})
+
+
+def _same_text(one: ToolSpec, other: ToolSpec) -> bool:
+    """Whether a model that reads what they do reads the same of both."""
+    fields = ("name", "server", "description", "input_schema", "output_schema")
+    return all(getattr(one, field) == getattr(other, field) for field in fields)
+
 
 def _diff(entries: Iterable[Entry], known: Mapping[str, _KnownTool]) -> _Plan[ToolSpec]:
     plan = _Plan[ToolSpec]()
@@ -257,7 +292,11 @@ def _diff(entries: Iterable[Entry], known: Mapping[str, _KnownTool]) -> _Plan[To
                 "give one of them another name, server or id"
             )
             plan.refused.append(Refusal(source, item.id, reason))
-    plan.compare(known, lambda spec: spec.digest, lambda item_id: origin[item_id])
+    plan.compare(
+        known,
+        lambda spec: _state(spec.digest, spec.all_safety_tags),
+        lambda item_id: origin[item_id],
+    )
     return plan
 
 

@@ -11,6 +11,12 @@ from toolcrib.records.answers import (
     ToolSelection,
     Verdict,
 )
+from toolcrib.records.guidance import (
+    Guidance,
+    GuidanceInjection,
+    TrajectoryEvent,
+    TrajectoryPattern,
+)
 from toolcrib.records.knowledge import (
     Collection,
     CollectionHit,
@@ -29,7 +35,7 @@ from toolcrib.records.reports import (
     ServiceInfo,
 )
 from toolcrib.records.scope import SENSITIVITIES, Scope, Sensitivity
-from toolcrib.records.tools import ToolSpec
+from toolcrib.records.tools import Enrichment, ToolSpec
 from toolcrib.records.turns import (
     Attachment,
     Context,
@@ -52,9 +58,12 @@ __all__ = [
     "Context",
     "CountedCollection",
     "Decision",
+    "Enrichment",
     "Entity",
     "Facets",
     "FindResult",
+    "Guidance",
+    "GuidanceInjection",
     "IndexProgress",
     "IndexReport",
     "KnowledgeResult",
@@ -76,6 +85,8 @@ __all__ = [
     "ToolPage",
     "ToolSelection",
     "ToolSpec",
+    "TrajectoryEvent",
+    "TrajectoryPattern",
     "Turn",
     "Verdict",
 ]

@@ -8,7 +8,17 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import PlainSerializer, computed_field, model_validator
 
-__all__ = ["Facets", "IndexProgress", "IndexReport", "Refusal", "Removed", "ServiceInfo"]
+from toolcrib.records.codec import UNLESS_EMPTY
+
+__all__ = [
+    "Facets",
+    "IndexProgress",
+    "IndexReport",
+    "Refusal",
+    "Removed",
+    "ServiceInfo",
+    "ToolReadiness",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +28,15 @@ class Refusal:
     source: str
     place: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReadiness:
+    """Whether a tool is served; if not, because it is unknown, or held back until approved."""
+
+    id: str
+    ready: bool
+    reason: Literal["unknown", "quarantined"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +70,11 @@ Ids = Annotated[tuple[str, ...], PlainSerializer(len, return_type=int)]
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What one index run did, as ids; JSON has their numbers, and in full the ids as `ids`."""
+    """What one index run did, as ids; JSON has their numbers, and in full the ids as `ids`.
+
+    `refused` is what of the sources was not indexed, `dropped` what of an overlay or an enrichment
+    was of no use, so that the tools are there without it.
+    """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"ids"}
 
@@ -60,6 +83,7 @@ class IndexReport:
     removed: Ids = ()
     unchanged: Ids = ()
     refused: tuple[Refusal, ...] = ()
+    dropped: Annotated[tuple[Refusal, ...], UNLESS_EMPTY] = ()
 
     @computed_field
     @property
@@ -75,6 +99,7 @@ class IndexReport:
             self.removed + other.removed,
             self.unchanged + other.unchanged,
             self.refused + other.refused,
+            self.dropped + other.dropped,
         )
 
     @model_validator(mode="before")

@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from toolcrib.records.answers import ToolSelection
-from toolcrib.records.codec import Milliseconds, Score
+from toolcrib.records.codec import UNLESS_EMPTY, Milliseconds, Score
+from toolcrib.records.guidance import GuidanceInjection, TrajectoryEvent
 from toolcrib.records.knowledge import KnowledgeResult
 from toolcrib.records.scope import Scope, Sensitivity, lowest
 
@@ -79,8 +80,8 @@ class Turn(BaseModel):
     Only the last messages of `history` are kept. What is no attachment in `attachments` is
     left out and counted in `unreadable`. `scope` is the caller's; `max_sensitivity` is the
     ceiling of where the answer goes (a model outside the house, say). `needs`: one line for each
-    tool that the agent wishes for, each searched by itself. `trajectory` is kept for analysis,
-    and read by nothing that routes.
+    tool that the agent wishes for, each searched by itself. `trajectory` is what the agent did
+    so far, oldest first: where it shows that the agent is stuck, other tools come, and a hint.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -92,7 +93,7 @@ class Turn(BaseModel):
     scope: Scope | None = None
     max_sensitivity: Sensitivity | None = None
     needs: tuple[str, ...] = ()
-    trajectory: tuple[dict[str, Any], ...] = ()
+    trajectory: tuple[TrajectoryEvent, ...] = ()
     unreadable: int = Field(default=0, ge=0)
 
     @property
@@ -186,7 +187,8 @@ class Decision:
 
     `search_text` is what was searched with: the turn's text, or that joined with what it leans
     on. `took_ms` are milliseconds a stage; `degraded` names what failed or did not fit into the
-    budget. At most `max_tool_calls` calls of `tool_timeout_s` seconds each should follow.
+    budget. `guidance` are hints for an agent that is stuck. At most `max_tool_calls` calls of
+    `tool_timeout_s` seconds each should follow.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tools": ToolSelection.NOT_IN_SUMMARY}
@@ -202,3 +204,4 @@ class Decision:
     degraded: tuple[str, ...] = ()
     max_tool_calls: int = 5
     tool_timeout_s: float = 30.0
+    guidance: Annotated[tuple[GuidanceInjection, ...], UNLESS_EMPTY] = ()

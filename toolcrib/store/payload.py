@@ -12,6 +12,7 @@ from toolcrib.errors import SpecError
 from toolcrib.records import Facets, Passage, ToolSpec
 
 __all__ = [
+    "ENRICHED_FIELD",
     "FACETS",
     "count_facets",
     "passage_payload",
@@ -23,6 +24,9 @@ __all__ = [
 
 FACETS = ("server", "category", "tags", "sensitivity")
 """The payload fields that are counted."""
+
+ENRICHED_FIELD = "enriched"
+"""Where a tool has an enrichment; others lack the field."""
 
 
 def squeeze(name: str) -> str:
@@ -49,7 +53,7 @@ def tool_payload(spec: ToolSpec) -> dict[str, Any]:
         "server": spec.server,
         "category": spec.category,
         "tags": list(spec.tags),
-        "safety_tags": list(spec.safety_tags),
+        "safety_tags": list(spec.all_safety_tags),
         "requires": list(spec.requires),
         "provides": list(spec.provides),
         "version": spec.version,
@@ -61,7 +65,11 @@ def tool_payload(spec: ToolSpec) -> dict[str, Any]:
         "digest": spec.digest,
         "spec": text,
     }
-    optional = {"cost_estimate": spec.cost_estimate, "avg_latency_ms": spec.avg_latency_ms}
+    optional: dict[str, Any] = {
+        "cost_estimate": spec.cost_estimate,
+        "avg_latency_ms": spec.avg_latency_ms,
+        ENRICHED_FIELD: "true" if spec.enrichment else None,
+    }
     return payload | {name: value for name, value in optional.items() if value is not None}
 
 

@@ -81,6 +81,16 @@ export interface DecisionRecord {
   kind: "decision";
 }
 
+export interface Enrichment {
+  digest: string | null;
+  purpose: string;
+  examples: readonly string[];
+  not_for: readonly string[];
+  safety_tags: readonly string[];
+  model: string;
+  prompt: string;
+}
+
 export interface Entity {
   type: string;
   text: string;
@@ -133,6 +143,13 @@ export interface FoundTools {
   names?: Readonly<Record<string, string>>;
 }
 
+export interface GuidanceInjection {
+  key: string;
+  content: string;
+  priority: number;
+  category: string;
+}
+
 export interface Held {
   tool_id: string;
   server: string;
@@ -155,6 +172,7 @@ export interface IndexReport {
   removed: number;
   unchanged: number;
   refused: readonly Refusal[];
+  dropped?: readonly Refusal[];
   ids: OutcomeIds;
 }
 
@@ -296,6 +314,7 @@ export interface RoutedTurn {
   degraded: readonly string[];
   max_tool_calls: number;
   tool_timeout_s: number;
+  guidance?: readonly GuidanceInjection[];
 }
 
 export interface Scope {
@@ -390,6 +409,7 @@ export interface ToolReport {
   removed: number;
   unchanged: number;
   refused: readonly Refusal[];
+  dropped?: readonly Refusal[];
   quarantined: readonly Held[];
   ids: OutcomeIds;
 }
@@ -415,6 +435,7 @@ export interface ToolSpec {
   always_active: boolean;
   enabled: boolean;
   version: string;
+  enrichment?: Enrichment | null;
 }
 
 export interface ToolsRecord {

@@ -95,7 +95,11 @@ def test_everything_that_a_tool_carries_is_kept(tmp_path: Path) -> None:
         "title": "Current time",
         "outputSchema": {"type": "object"},
         "annotations": {"readOnlyHint": True, "x-vendor": {"a": 1}},
-        "_meta": {"fastmcp": {"tags": ["time"], "version": "2"}, "other": 1},
+        "_meta": {
+            "fastmcp": {"tags": ["time"], "version": "2"},
+            "toolcrib": {"sensitivity": "internal", "other": 1},
+            "other": 1,
+        },
         "icons": [{"src": "https://example.org/clock.png"}],
     }
 
@@ -109,8 +113,10 @@ def test_everything_that_a_tool_carries_is_kept(tmp_path: Path) -> None:
         output_schema={"type": "object"},
         annotations={"readOnlyHint": True, "x-vendor": {"a": 1}, "title": "Current time"},
         tags=("time",),
+        sensitivity="internal",
         version="2",
     )
+    assert spec.safety_tags == ("open_world", "read_only")
 
 
 def test_a_tools_own_title_goes_before_that_of_its_annotations(tmp_path: Path) -> None:

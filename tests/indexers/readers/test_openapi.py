@@ -111,6 +111,19 @@ def test_annotations_say_what_a_method_promises(tmp_path: Path) -> None:
     }
 
 
+def test_extensions_that_say_what_our_fields_do_become_them(tmp_path: Path) -> None:
+    said = {"x-sensitivity": "pii", "x-safety-tags": "money", "x-cost-estimate": 2, "x-tags": ["t"]}
+    odd = {"x-sensitivity": "very", "x-internal": True, "x-destructiveHint": True}
+    item = {"get": {**OK, **said, "tags": ["orders"]}, "post": {**OK, **odd}}
+    (get, post), _ = read(tmp_path, document({"/x": item}))
+    assert (get.sensitivity, get.cost_estimate, get.tags) == ("pii", 2, ("orders",))
+    assert get.safety_tags == ("money", "open_world", "read_only")
+    assert (post.sensitivity, post.safety_tags) == (
+        "public",
+        ("destructive", "open_world", "writes"),
+    )
+
+
 @pytest.mark.parametrize(
     ("responses", "expected"),
     [

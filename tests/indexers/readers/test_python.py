@@ -272,7 +272,7 @@ def test_langchain_tools(tmp_path: Path) -> None:
             name: str = "alarm"
             description: str = "Set an alarm."
             tags: list[str] = ["clock"]
-            metadata: dict = {"room": "attic"}
+            metadata: dict = {"room": "attic", "sensitivity": "pii", "destructiveHint": True}
             def _run(self, minutes: int): ...
 
         given = {"type": "object", "properties": {"q": {"type": "string"}}}
@@ -296,7 +296,12 @@ def test_langchain_tools(tmp_path: Path) -> None:
         },
         "required": ["where"],
     }
-    assert (alarm.tags, alarm.annotations) == (("clock",), {"room": "attic"})
+    assert (alarm.tags, alarm.annotations["room"], alarm.sensitivity) == (
+        ("clock",),
+        "attic",
+        "pii",
+    )
+    assert alarm.safety_tags == ("destructive", "open_world", "writes")
     assert alarm.input_schema["properties"] == {"minutes": {"type": "integer"}}
     assert search.input_schema["properties"] == {"q": {"type": "string"}}
 

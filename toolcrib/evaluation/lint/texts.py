@@ -7,13 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from toolcrib.encoders.language import language_of
 from toolcrib.encoders.lexical import split_identifier, tokenise
 from toolcrib.evaluation.lint.findings import LintFinding, LintSeverity
 from toolcrib.indexers.audit import Severity, audit_all
 from toolcrib.indexers.points import clean
 from toolcrib.records import ToolSpec
 from toolcrib.retrieval.legs import has_words
-from toolcrib.router.context.phrases import language_of
 
 __all__ = ["audited", "in_texts", "own_words", "parameters_of", "purpose_of"]
 

@@ -27,6 +27,7 @@ from toolcrib.evaluation.report.svg import (
 
 __all__ = [
     "RATES",
+    "TextTable",
     "reliability_plot",
     "render_decisions",
     "route_latency",
@@ -70,7 +71,7 @@ WAY = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class TextTable:
     """Texts: what the columns are called, and rows that begin with their name."""
 
     caption: str
@@ -141,18 +142,18 @@ def _facts(summary: DecisionSummary) -> str:
     return f"{times} UTC · feedback or outcomes of {summary.feedback:,}{left_out}"
 
 
-def _verdict_table(summary: DecisionSummary) -> _Table:
+def _verdict_table(summary: DecisionSummary) -> TextTable:
     rows = (
         (asked, *(f"{counts.get(name, 0):,}" for name in ("accept", "fallback", "abstain")))
         for asked, counts in summary.verdicts.items()
         if counts
     )
-    return _Table(
+    return TextTable(
         "Verdicts of turns that went there", ("Asked", "accept", "fallback", "abstain"), tuple(rows)
     )
 
 
-def _latency_table(summary: DecisionSummary) -> _Table:
+def _latency_table(summary: DecisionSummary) -> TextTable:
     def row(name: str, count: int, latency: Latency) -> tuple[str, ...]:
         times = (latency.p50, latency.p95, latency.p99)
         return (name, f"{count:,}", *map(milliseconds, times))
@@ -161,20 +162,20 @@ def _latency_table(summary: DecisionSummary) -> _Table:
     if summary.latency is not None and len(rows) > 1:
         rows.append(row("all", summary.decisions, summary.latency))
     columns = ("Route", "Turns", "p50 ms", "p95 ms", "p99 ms")
-    return _Table("Milliseconds of a decision", columns, tuple(rows))
+    return TextTable("Milliseconds of a decision", columns, tuple(rows))
 
 
-def _rate_table(summary: DecisionSummary) -> _Table:
+def _rate_table(summary: DecisionSummary) -> TextTable:
     rows = ((RATES[name], percent(one.value), f"{one.of:,}") for name, one in summary.rates.items())
-    return _Table("As far as feedback tells", ("What", "Share", "Decisions"), tuple(rows))
+    return TextTable("As far as feedback tells", ("What", "Share", "Decisions"), tuple(rows))
 
 
-def _degraded_table(summary: DecisionSummary) -> _Table:
+def _degraded_table(summary: DecisionSummary) -> TextTable:
     rows = (
         (stage, f"{count:,}", percent(count / summary.decisions))
         for stage, count in summary.degraded.items()
     )
-    return _Table("Decisions made without a stage", ("Stage", "Decisions", "Share"), tuple(rows))
+    return TextTable("Decisions made without a stage", ("Stage", "Decisions", "Share"), tuple(rows))
 
 
 def route_mix(summary: DecisionSummary) -> Plot:

@@ -63,7 +63,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _EDGE = " \t\r\n-*•#>|`\"'="
 _LEFT_OUT = re.compile(
     r"(?:category|id|name|server|version|(?:success_examples|anti_patterns|tags|safety_tags|requires"
-    r"|provides)\[\d+\])$"
+    r"|provides|enrichment\.(?:examples|not_for|safety_tags))\[\d+\])$"
 )
 """Places of names, and of requests: those tell somebody what to do, as a user would."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, cast
 
-from toolcrib.records import ToolSpec
+from toolcrib.records import Enrichment, ToolSpec
 
 __all__ = [
     "MAX_AUDITED_CHARS",
@@ -91,7 +91,7 @@ KEYWORDS = frozenset(
         *("minItems", "minLength", "minProperties", "minimum", "multipleOf", "not", "nullable"),
         *("oneOf", "pattern", "prefixItems", "propertyNames", "readOnly", "required", "then"),
         *("title", "type", "unevaluatedItems", "unevaluatedProperties", "uniqueItems"),
-        *("url", "writeOnly", "xml", *MAPS),
+        *("url", "writeOnly", "xml", *MAPS, *Enrichment.model_fields),
     }
 )
 """Keys of JSON Schema and OpenAPI: they are nobody's words."""
@@ -142,6 +142,8 @@ def _all_texts(spec: ToolSpec) -> Iterator[ToolText]:
             yield ToolText(f"{field}[{number}]", value, field in NAMES)
     for field in OBJECTS:
         yield from _within(field, getattr(spec, field))
+    if spec.enrichment:
+        yield from _within("enrichment", spec.enrichment.model_dump(mode="json"))
 
 
 def _within(place: str, value: Any) -> Iterator[ToolText]:

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal, Protocol, TypeAlias, TypeGuard, cast
+from typing import IO, Annotated, Any, ClassVar, Literal, Protocol, TypeAlias, TypeGuard, cast
 
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.parsing import decode, parse_json, parse_yaml
-from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records import Refusal, Sensitivity, ToolSpec
 
 __all__ = [
     "DATA_SUFFIXES",
@@ -38,6 +38,7 @@ __all__ = [
     "kind_of",
     "refuse_foreign",
     "specs_in",
+    "stated",
 ]
 
 MAX_SOURCE_BYTES = 32 * 2**20
@@ -440,13 +441,42 @@ EXPECTED = {
 """What a field must be, by pydantic's name of the error."""
 
 
+STATED: dict[str, TypeAdapter[Any]] = {
+    "sensitivity": TypeAdapter(Sensitivity),
+    "safety_tags": TypeAdapter(tuple[str, ...]),
+    "tags": TypeAdapter(tuple[str, ...]),
+    "success_examples": TypeAdapter(tuple[str, ...]),
+    "anti_patterns": TypeAdapter(tuple[str, ...]),
+    "cost_estimate": TypeAdapter(Annotated[float, Field(ge=0, allow_inf_nan=False)]),
+    "avg_latency_ms": TypeAdapter(Annotated[float, Field(ge=0, allow_inf_nan=False)]),
+}
+"""Fields of ours that formats without them hold among their free details."""
+
+
+def stated(details: object) -> dict[str, Any]:
+    """The fields of ours among what a source says freely, such as annotations and metadata.
+
+    What has a name of ours and another form is somebody else's, and left alone.
+    """
+    found: dict[str, Any] = {}
+    for key, value in details.items() if is_object(details) else ():
+        name = key.replace("-", "_")
+        if (form := STATED.get(name)) is not None:
+            alone = isinstance(value, str) and name != "sensitivity"
+            with suppress(ValidationError):
+                found[name] = form.validate_python([value] if alone else value)
+    return found
+
+
 def build_spec(source: str, place: str, fields: Mapping[str, Any]) -> ToolSpec | Refusal:
     """Validate `fields` as a `ToolSpec`, or say in one line what is wrong with them.
 
-    None stands for "not given". Descriptions are kept as they are; in a name, server or id
+    None stands for "not given"; what is not given may stand among the annotations. Descriptions
+    are kept as they are; in a name, server or id
     invisible characters are refused, since they make two tools look alike.
     """
     given = {key: value for key, value in fields.items() if value is not None}
+    given = stated(given.get("annotations")) | given
     try:
         spec = ToolSpec.model_validate(given)
         _check_is_json(given)

@@ -26,6 +26,7 @@ from toolcrib.indexers.readers.base import (
     kind_of,
     refuse_foreign,
     specs_in,
+    stated,
 )
 from toolcrib.indexers.readers.mcp_config import (
     HttpTarget,
@@ -74,8 +75,8 @@ RESULT_KEYS = frozenset({"tools", "nextCursor", "_meta", "resultType", "ttlMs", 
 class McpListReader:
     """Reads a saved `tools/list` answer: the result, the JSON-RPC response, or the bare tools.
 
-    Tags and version that FastMCP hides in `_meta` become the tool's; nothing else in `_meta`,
-    and no icon, is kept.
+    Tags and version that FastMCP hides in `_meta` become the tool's, and so do our own fields under
+    `toolcrib` there; nothing else in `_meta`, and no icon, is kept.
     """
 
     format: ClassVar[str] = "mcp"
@@ -129,8 +130,11 @@ def _own_fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
 
 
 def _fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
-    marks = _fastmcp_marks(tool.get("_meta"))
+    meta = tool.get("_meta")
+    marks = _fastmcp_marks(meta)
+    own = stated(meta.get("toolcrib")) if is_object(meta) else {}
     return {
+        **own,
         "name": tool.get("name"),
         "description": tool.get("description"),
         "server": server,
@@ -138,7 +142,7 @@ def _fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
         "input_schema": tool.get("inputSchema", tool.get("input_schema")),
         "output_schema": tool.get("outputSchema", tool.get("output_schema")),
         "annotations": _titled(tool.get("annotations"), tool.get("title")),
-        "tags": marks.get("tags"),
+        "tags": marks.get("tags", own.get("tags")),
         "version": marks.get("version"),
     }
 

@@ -6,9 +6,18 @@ import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from toolcrib.indexers.readers.base import Reading, Source, build_spec, is_list, is_object, kind_of
+from toolcrib.indexers.readers.base import (
+    Reading,
+    Source,
+    build_spec,
+    is_list,
+    is_object,
+    kind_of,
+    stated,
+)
 from toolcrib.indexers.readers.json_schema import References, is_reference, rewritten
 from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records.tools import MCP_DEFAULTS
 
 __all__ = ["OpenApiReader"]
 
@@ -30,7 +39,9 @@ class OpenApiReader:
     """Reads Swagger 2.0 and OpenAPI 3.x, JSON or YAML, in one file.
 
     A tool is named by its `operationId`, or by method and path: `GET /orders/{id}/items`
-    is `get_orders_id_items`. Webhooks and callbacks are what others call, so no tools.
+    is `get_orders_id_items`. Webhooks and callbacks are what others call, so no tools. Extensions
+    that say what a field or a hint of ours does (`x-sensitivity`, `x-safety-tags`,
+    `x-destructiveHint`) become it.
     """
 
     format: ClassVar[str] = "openapi"
@@ -109,18 +120,20 @@ class _Operations:
         except ValueError as error:
             return self._source.refusal(str(error), place)
         tags: Any = operation.get("tags") or []
+        more = {key[2:]: value for key, value in operation.items() if key.startswith("x-")}
+        said = {name: more[name] for name in MCP_DEFAULTS if isinstance(more.get(name), bool)}
         deprecated = {"deprecated": True} if operation.get("deprecated") is True else {}
-        hints = {"httpMethod": method.upper(), "path": path, **HINTS.get(method, {}), **deprecated}
-        slug = re.sub(r"\W+", "_", f"{method} {path}").strip("_")
+        hints = HINTS.get(method, {}) | said | deprecated
         fields: dict[str, Any] = {
-            "name": operation.get("operationId") or slug,
+            **stated(more),
+            "name": operation.get("operationId") or _slug(method, path),
             "description": _description(operation),
             "server": self._server,
             "input_schema": takes,
             "output_schema": gives,
             "category": tags[0] if is_list(tags) and tags else None,
             "tags": tags,
-            "annotations": hints,
+            "annotations": {"httpMethod": method.upper(), "path": path, **hints},
         }
         return build_spec(self._source.name, place, fields)
 
@@ -139,6 +152,10 @@ class _Operations:
             if schema is not None:
                 return schema
         return None
+
+
+def _slug(method: str, path: str) -> str:
+    return re.sub(r"\W+", "_", f"{method} {path}").strip("_")
 
 
 def _description(operation: dict[str, Any]) -> Any:

@@ -126,6 +126,8 @@ def read_source(name: str, *, format: str | None = None, server: str | None = No
 
 
 def _read_folder(folder: Path, format_name: str | None, server: str | None) -> Reading:
+    from toolcrib.indexers.enrichment import BESIDE
+
     empty = True
     for found in _files_in(folder):
         empty = False
@@ -133,6 +135,8 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
             yield found
             continue
         source = Source(str(found), found)
+        if (is_beside := BESIDE.get(found.name)) is not None and is_beside(source):
+            continue
         # What would start commands is left to be named.
         if format_name is None and any(
             reader.reaches_out and reader.recognises(source) for reader in readers()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray
+from toolcrib.encoders.language import language_of
 from toolcrib.records import SENSITIVITIES, Context, Entity, Sensitivity
 from toolcrib.records.scope import is_above
 from toolcrib.retrieval.legs import EncodedQuery
@@ -23,7 +24,7 @@ from toolcrib.router.context.classifier import OUTSIDE, Classifier, Prediction, 
 from toolcrib.router.context.cues import Cues
 from toolcrib.router.context.entities import EntityFinder, head_of
 from toolcrib.router.context.labels import LabelSet
-from toolcrib.router.context.phrases import PhraseIndex, TextWords, language_of, split_words
+from toolcrib.router.context.phrases import PhraseIndex, TextWords, split_words
 from toolcrib.router.context.pii import PERSONAL, graded
 from toolcrib.router.context.rules import remainder_of
 

@@ -1,4 +1,4 @@
-"""Words of a text: the phrases in it, and its language.
+"""Words of a text, and the phrases in it.
 
 Phrases are found by their hash: a hundred thousand cost a turn what ten do.
 """
@@ -15,17 +15,14 @@ from typing import Any
 import yaml
 
 __all__ = [
-    "LANGUAGES",
     "MAX_WORDS",
     "Match",
     "PhraseIndex",
     "TextWords",
-    "language_of",
     "listed",
     "lists",
     "singular",
     "split_words",
-    "spoken_words",
 ]
 
 MAX_WORDS = 12
@@ -157,59 +154,3 @@ class PhraseIndex:
         return fold(words.bare[first]) + "".join(
             f" {fold(word[1:])}" if word[0] == " " else fold(word) for word in rest
         )
-
-
-LANGUAGES = (
-    *("ar", "bg", "bn", "ca", "cs", "da", "de", "el", "en", "es", "et", "fa", "fi", "fr", "he"),
-    *("hi", "hr", "hu", "id", "it", "ja", "ko", "lt", "lv", "ms", "nl", "no", "pl", "pt", "ro"),
-    *("ru", "sk", "sl", "sr", "sv", "th", "tr", "uk", "ur", "vi", "zh"),
-)
-"""Those that are told apart, ISO 639-1; of all that the model knows many differ by a word."""
-
-MIN_PROSE_WORDS = 3
-MIN_PROBABILITY = 0.7
-MAX_LANGUAGE_CHARS = 1_000
-
-_PROSE_WORD = re.compile(r"[^\W\d_]{2,}")
-_SPACELESS = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
-_NO_PROSE = re.compile(r"`[^`]{0,500}`|(?<!\S)(?=\S*[/\\@_=<>{}\d])\S+")
-"""Code, addresses and numbers, which are of no language."""
-
-
-SIGNS_A_WORD = 2
-
-
-def spoken_words(word: str) -> int:
-    """How many words stand in one: more than one in a script without spaces."""
-    return max(1, len(_SPACELESS.findall(word)) // SIGNS_A_WORD)
-
-
-def language_of(text: str) -> str | None:
-    """The language as ISO 639-1; None for less than three words, or where it cannot be told.
-
-    Without the extra `context` it never can.
-    """
-    prose = _NO_PROSE.sub(" ", text[:MAX_LANGUAGE_CHARS])
-    if (
-        len(_PROSE_WORD.findall(prose)) < MIN_PROSE_WORDS
-        and len(_SPACELESS.findall(prose)) < MIN_PROSE_WORDS
-    ):
-        return None
-    identifier = _identifier()
-    if identifier is None:
-        return None
-    language, probability = identifier.classify(prose)
-    return language if probability >= MIN_PROBABILITY else None
-
-
-@cache
-def _identifier() -> Any:
-    from importlib import import_module
-
-    try:
-        langid: Any = import_module("py3langid.langid")
-    except ImportError:
-        return None
-    identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
-    identifier.set_languages(LANGUAGES)
-    return identifier

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from unicodedata import category
 
+from toolcrib.encoders.language import language_of, spoken_words
 from toolcrib.records import Context, Entity
 from toolcrib.records.scope import Sensitivity
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.cues import CueIndexes, Cues, load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.phrases import Match, TextWords, language_of, split_words, spoken_words
+from toolcrib.router.context.phrases import Match, TextWords, split_words
 from toolcrib.router.context.pii import graded
 
 __all__ = [

@@ -1,0 +1,63 @@
+"""Tokens of a tool's definition in an answer: as a provider's JSON, and as a signature.
+
+    python benchmarks/tokens.py CORPORA/*.jsonl.gz
+
+WordPiece tokens of compact JSON, over 3,000 tools of each corpus.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+from pathlib import Path
+from statistics import median
+
+from pydantic import ValidationError
+
+from toolcrib import ToolSpec
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
+from toolcrib.encoders.wordpiece import WordPiece
+from toolcrib.integrations.formats import export
+
+TOOLS, ANSWER = 3_000, 5
+FIELDS = ("id", "name", "description", "input_schema", "server")
+
+
+def main() -> None:
+    """Print a row a corpus."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("corpora", type=Path, nargs="+")
+    options = parser.parse_args()
+    tokenizer = WordPiece(
+        json.loads((MODELS / DEFAULT_MODEL / "tokenizer.json").read_bytes()), None
+    )
+
+    def tokens(tools: list[ToolSpec], format: str) -> int:
+        text = json.dumps(export(tools, format), ensure_ascii=False, separators=(",", ":"))
+        return len(tokenizer.encode(text.encode("utf-8", "replace").decode()).ids)
+
+    print("| corpus | five tools, median: openai | signature | saved in all |")
+    print("| --- | --: | --: | --: |")
+    for path in options.corpora:
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            rows = lines.readlines()
+        tools: list[ToolSpec] = []
+        for row in random.Random(0).sample(rows, TOOLS):
+            fields = json.loads(row)
+            try:
+                tools.append(
+                    ToolSpec.model_validate({k: fields[k] for k in FIELDS if fields.get(k)})
+                )
+            except ValidationError:
+                continue
+        answers = [tools[at : at + ANSWER] for at in range(0, len(tools), ANSWER)]
+        full = [tokens(each, "openai") for each in answers]
+        short = [tokens(each, "signature") for each in answers]
+        saved = 1 - sum(short) / sum(full)
+        print(f"| {path.name} | {median(full):.0f} | {median(short):.0f} | {saved:.0%} |")
+
+
+if __name__ == "__main__":
+    main()

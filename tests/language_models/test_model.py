@@ -1,0 +1,308 @@
+"""A language model gives an answer of the shape asked for, in time, or one of our errors."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+from contextlib import suppress
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from toolcrib import Message, Settings, build
+from toolcrib.errors import (
+    LanguageModelAnswerError,
+    LanguageModelError,
+    LanguageModelLateError,
+    LanguageModelRefusedError,
+    SettingsError,
+)
+from toolcrib.language_models import LanguageModel, metered
+from toolcrib.language_models.langchain import LangChainChatModel
+from toolcrib.language_models.model import read_answer
+from toolcrib.language_models.testing import FAULTS, ChatServer, faulty_share
+
+SECRET = "the-prompt-of-nobody-else"
+ASKED = [
+    Message(role="system", content="You sort mail."),
+    Message(content=f"Where does this belong? {SECRET}"),
+]
+
+
+class Label(BaseModel):
+    """Where a letter belongs."""
+
+    label: Literal["billing", "support"]
+    sure: bool = True
+
+
+ANSWER = {"label": "billing", "sure": False}
+
+
+def model_of(server, protocol="openai", **own):
+    settings = Settings.model_validate({"llm": {**server.settings, "protocol": protocol, **own}})
+    model = build.language_model(settings, "judge")
+    assert model is not None
+    return model
+
+
+def ask(model, **named):
+    return model.ask_sync("judge", ASKED, Label, **named)
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+@pytest.mark.parametrize(
+    ("refuses", "modes"),
+    [
+        ((), ["tool"]),
+        (("tool",), ["tool", "schema"]),
+        (("tool", "schema"), ["tool", "schema", "text"]),
+    ],
+)
+def test_the_first_way_of_asking_that_the_server_takes_is_kept(protocol, refuses, modes):
+    with ChatServer(ANSWER, refuses=refuses) as server:
+        model = model_of(server, protocol)
+        assert [ask(model).label, ask(model).label] == ["billing", "billing"]
+    assert [each.mode for each in server.requests] == [*modes, modes[-1]]
+    assert {each.key for each in server.requests} == {"key-of-the-double"}
+    assert server.requests[-1].messages[0] == ASKED[0]
+    assert server.requests[-1].schema == Label.model_json_schema()
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+@pytest.mark.parametrize(
+    "fault",
+    [each for each in FAULTS if each != "slow"],
+)
+def test_one_fault_costs_one_more_request(protocol, fault):
+    with ChatServer(ANSWER, [fault]) as server:
+        assert ask(model_of(server, protocol)).label == "billing"
+    assert len(server.requests) == 2
+
+
+def test_what_does_not_fit_is_asked_for_again_with_what_is_wrong_and_the_schema():
+    with ChatServer([{"label": "mail"}, ANSWER]) as server:
+        assert ask(model_of(server)).label == "billing"
+    before, again = server.requests[-1].messages[-2:]
+    assert before.content == '{"label": "mail"}'
+    assert "label: Input should be 'billing' or 'support'" in again.content
+    assert '"properties"' in again.content
+
+
+@pytest.mark.parametrize("fault", ["not-json", "wrong-schema", "made-up-labels"])
+def test_once_and_no_more(fault):
+    with (
+        ChatServer(ANSWER, lambda _: fault) as server,
+        pytest.raises(LanguageModelAnswerError, match="no Label"),
+    ):
+        ask(model_of(server))
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("fault", ["busy", "error", "cut", "garbage"])
+def test_what_may_pass_is_tried_so_often_and_no_more(fault):
+    with (
+        ChatServer(ANSWER, lambda _: fault) as server,
+        pytest.raises(LanguageModelRefusedError, match="double: it "),
+    ):
+        ask(model_of(server, attempts=2))
+    assert len(server.requests) == 2
+
+
+def test_a_wait_longer_than_the_time_is_not_begun():
+    with (
+        ChatServer(ANSWER, ["busy"], retry_after_s=60) as server,
+        pytest.raises(LanguageModelRefusedError, match="status 429"),
+    ):
+        ask(model_of(server), timeout_s=20)
+    assert len(server.requests) == 1
+
+
+def test_nobody_waits_longer_than_the_time_of_the_use():
+    with ChatServer(ANSWER, lambda _: "slow", slow_s=60) as server:
+        model = model_of(server, uses={"judge": {"timeout_s": 0.1}})
+        with pytest.raises(LanguageModelLateError, match=r"within 0.1 s; llm.uses.judge"):
+            ask(model)
+        with pytest.raises(LanguageModelLateError):
+            asyncio.run(model.ask("judge", ASKED, Label))
+
+
+def test_a_server_that_is_not_there_is_one_of_our_errors():
+    with ChatServer() as server:
+        pass
+    with pytest.raises(LanguageModelRefusedError, match="cannot be reached"):
+        ask(model_of(server, attempts=1))
+
+
+async def test_it_answers_with_a_loop_without_one_and_in_many_at_once():
+    with ChatServer(ANSWER) as server:
+        model = model_of(server)
+        answers = await asyncio.gather(
+            *(model.ask("judge", ASKED, Label) for _ in range(10)),
+            *(asyncio.to_thread(ask, model) for _ in range(10)),
+        )
+        # In a running loop, where nothing can be awaited.
+        assert ask(model) == Label.model_validate(ANSWER)
+    assert {each.label for each in answers} == {"billing"}
+
+
+def test_no_more_requests_than_allowed_are_under_way():
+    under_way, most, lock = 0, 0, threading.Lock()
+
+    def reply(_):
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        threading.Event().wait(0.01)
+        with lock:
+            under_way -= 1
+        return ANSWER
+
+    async def ask_all(model):
+        await asyncio.gather(*(model.ask("judge", ASKED, Label) for _ in range(12)))
+
+    with ChatServer(reply) as server:
+        asyncio.run(ask_all(model_of(server, parallel=3)))
+    assert most == 3
+
+
+def test_calls_tokens_and_cost_are_added_up_for_whoever_meters():
+    prices = {"double": {"input": 1_000_000, "output": 2_000_000}}
+    with ChatServer(ANSWER, ["error"]) as server, metered() as outer:
+        model = model_of(server, prices=prices)
+        ask(model)
+        with metered() as inner:
+            asyncio.run(model.ask("rerank", ASKED, Label))
+    judged, reranked = model.meter.usage
+    assert outer.usage == (judged, reranked)
+    assert inner.usage == (reranked,)
+    assert (judged.use, judged.model, judged.calls, judged.failed) == ("judge", "double", 2, 1)
+    assert judged.cost == judged.input_tokens + 2 * judged.output_tokens > 0
+
+
+@pytest.mark.parametrize("fault", [None, "error", "not-json", "wrong-schema", "refuses-tools"])
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+def test_no_prompt_and_no_key_is_logged_or_raised(protocol, fault, caplog):
+    caplog.set_level(logging.DEBUG)
+    said = ""
+    with ChatServer(lambda each: {"echo": each.text}, lambda _: fault) as server:
+        try:
+            ask(model_of(server, protocol, attempts=1))
+        except LanguageModelError as error:
+            logging.getLogger("anybody").warning("it failed", exc_info=True)
+            said = str(error)
+    told = caplog.text + said
+    assert SECRET not in told
+    assert "key-of-the-double" not in told
+    assert "it failed" in told
+
+
+def test_prompts_are_logged_for_who_wants_them(caplog):
+    caplog.set_level(logging.INFO)
+    with ChatServer(ANSWER) as server:
+        ask(model_of(server, log_text=True))
+    assert SECRET in caplog.text
+
+
+def test_a_temperature_that_the_model_refuses_is_left_out_from_then_on():
+    with ChatServer(ANSWER, refuses=["temperature"]) as server:
+        model = model_of(server)
+        ask(model)
+        ask(model)
+    assert [each.body.get("temperature") for each in server.requests] == [0.0, None, None]
+    assert {each.mode for each in server.requests} == {"tool"}
+
+
+@pytest.mark.parametrize("tools", [True, False])
+def test_a_chat_model_of_langchain_can_be_passed_in(tools):
+    from langchain_core.language_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage
+
+    class Fake(GenericFakeChatModel):
+        def bind_tools(self, given, **_named):
+            if not tools:
+                raise NotImplementedError
+            assert given[0]["function"]["name"] == "Label"
+            return self
+
+    call = {"name": "Label", "args": ANSWER, "id": "1", "type": "tool_call"}
+    usage = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
+    said = AIMessage(content="", tool_calls=[call], usage_metadata=usage)
+    words = AIMessage(content='Sure: {"label": "support"}.')
+    model = LanguageModel(LangChainChatModel(Fake(messages=iter([said if tools else words]))))
+    assert ask(model).label == ("billing" if tools else "support")
+    assert model.meter.usage[-1].output_tokens == (2 if tools else 0)
+
+
+def test_connections_are_closed_with_the_model():
+    with ChatServer(ANSWER) as server:
+        model = model_of(server)
+        ask(model)
+        model.close()
+        del model
+        gc.collect()
+
+
+def test_without_a_model_there_is_none_and_half_a_setting_is_an_error():
+    assert build.language_model(Settings(), "judge") is None
+    own = Settings.model_validate({"llm": {"uses": {"judge": {"model": "small"}}}})
+    assert build.language_model(own, "rerank") is None
+    judge = build.language_model(own, "judge")
+    assert judge is not None
+    assert judge.name == "small"
+    half = Settings.model_validate({"llm": {"base_url": "http://127.0.0.1:1/v1"}})
+    with pytest.raises(SettingsError, match=r"llm.model is not"):
+        build.language_model(half, "judge")
+
+
+def test_with_many_faults_every_question_is_answered_or_one_of_our_errors():
+    with ChatServer(ANSWER, faulty_share(0.5, seed=3), slow_s=0.05) as server:
+        model = model_of(server, attempts=2)
+
+        async def asked():
+            try:
+                return await model.ask("judge", ASKED, Label)
+            except LanguageModelError as error:
+                return error
+
+        async def ask_all():
+            return await asyncio.gather(*(asked() for _ in range(40)))
+
+        answers = asyncio.run(ask_all())
+    assert {type(each).__name__ for each in answers} >= {"Label"}
+    assert all(isinstance(each, Label | LanguageModelError) for each in answers)
+
+
+READABLE = [
+    '{"label": "billing"}',
+    'Here you are:\n```json\n{"label": "billing"}\n```\nAnything else?',
+    '"{\\"label\\": \\"billing\\"}"',
+    "{'label': 'billing', 'sure': True}",
+    "{“label”: “billing”}",
+    'I weighed {this} and {that}. {"label": "billing"} is what fits.',
+    'First {"label": "mail"}, no: {"label": "billing"}',
+]
+
+
+@pytest.mark.parametrize("text", READABLE)
+def test_an_answer_is_found_in_what_surrounds_it(text):
+    assert read_answer(text, Label).label == "billing"
+
+
+@given(st.text(), st.text())
+def test_whatever_stands_around_an_answer(before, after):
+    # Brackets of its own may take the answer in.
+    with suppress(ValueError):
+        assert read_answer(before + '{"label": "support"}' + after, Label).label == "support"
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, '{"a":' * 50_000, "{" * 100_000])
+def test_what_is_no_answer_is_unreadable_and_no_more(text):
+    with pytest.raises(ValueError, match=r"not JSON|Field required"):
+        read_answer(text, Label)

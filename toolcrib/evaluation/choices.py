@@ -1,0 +1,227 @@
+"""Choices: labelled turns, what was chosen for each, how often that was right, and how surely.
+
+One measure for whatever chooses labels for a turn: one of several (questions, agents), or any
+number of them (capabilities).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from pydantic import ConfigDict, ValidationError
+
+from toolcrib.errors import SourceError
+from toolcrib.evaluation.decisions import Reliability
+from toolcrib.evaluation.gate_measures import expected_error, reliability_bins
+from toolcrib.evaluation.rows import FileRow, Filled, read_rows
+from toolcrib.records import Refusal, Turn
+from toolcrib.records.validation import in_words
+
+__all__ = [
+    "NOTHING",
+    "Choice",
+    "ChoiceResult",
+    "LabelResult",
+    "LabelledTurn",
+    "measure_choices",
+    "read_labelled",
+]
+
+NOTHING = "(none)"
+"""Stands in a confusion matrix for no label."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTurn:
+    """A turn and the labels that are right for it; `config` is a file that its row names."""
+
+    id: str
+    turn: Turn
+    right: frozenset[str]
+    split: str = "test"
+    config: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was chosen for a turn.
+
+    `probabilities` by label, of being right: of the one chosen, or of all where there may be
+    several. Empty where none is known. `degraded` names what failed or was late.
+    """
+
+    labels: frozenset[str]
+    probabilities: Mapping[str, float] = field(default_factory=dict[str, float])
+    degraded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LabelResult:
+    """How well one label was told: of `turns` that have it; None where nothing can be divided."""
+
+    turns: int
+    precision: float | None
+    recall: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceResult:
+    """What the choices of a set are worth.
+
+    `accuracy`: share of turns with exactly the right labels. `f1`: over all pairs of turn and
+    label, 2 · right / (chosen + wanted). `confusion`: counts by right label, then by chosen one;
+    with several labels a turn, those that are right stand against themselves, and what is missing
+    against what is too much. `calibration`: None where no probability was given. `degraded`:
+    turns by what was missing. `wrong`: ids of turns that are not exactly right.
+    """
+
+    name: str
+    split: str
+    turns: int
+    accuracy: float
+    f1: float
+    labels: Mapping[str, LabelResult]
+    confusion: Mapping[str, Mapping[str, int]]
+    calibration: Reliability | None
+    brier: float | None
+    degraded: Mapping[str, int]
+    wrong: tuple[str, ...]
+
+
+class _TurnRow(FileRow):
+    """A labelled turn as it stands in a file: its labels by kind, and the fields of a turn."""
+
+    model_config = FileRow.model_config | ConfigDict(extra="allow")
+
+    id: Filled
+    split: str = "test"
+    config: str = ""
+    labels: dict[str, str | tuple[str, ...] | None]
+
+
+def read_labelled(path: Path, kind: str, split: str | None = None) -> tuple[LabelledTurn, ...]:
+    """The turns of a JSON Lines file that say what `kind` of label is right, of one split.
+
+    A row has the fields of a turn (`text`, `history`, `attachments`, ...), `id`, `split`,
+    `labels: {KIND: label or list of labels}`, and `config` where questions have several files.
+
+    Raises:
+        SourceError: the file cannot be read, a row is wrong, or no row has such a label.
+    """
+    found = [
+        _labelled(path, place, row, kind)
+        for place, row in _rows(path)
+        if kind in row.labels and split in (None, row.split)
+    ]
+    if not found:
+        of_split = "" if split is None else f" and the split {split!r}"
+        raise SourceError(str(path), "", f"no row has `labels: {{{kind}: ...}}`{of_split}")
+    return tuple(found)
+
+
+def _rows(path: Path) -> Iterator[tuple[str, _TurnRow]]:
+    for item in read_rows(path, _TurnRow):
+        if isinstance(item, Refusal):
+            raise SourceError(item.source, item.place, item.reason)
+        yield item
+
+
+def _labelled(path: Path, place: str, row: _TurnRow, kind: str) -> LabelledTurn:
+    given = row.labels[kind]
+    labels = (given,) if isinstance(given, str) else given or ()
+    said = {
+        name: value for name, value in (row.model_extra or {}).items() if name in Turn.model_fields
+    }
+    try:
+        turn = Turn.model_validate(said)
+    except ValidationError as error:
+        raise SourceError(str(path), place, in_words(error, "the turn")) from error
+    return LabelledTurn(row.id, turn, frozenset(labels), row.split, row.config)
+
+
+def measure_choices(
+    name: str,
+    turns: Sequence[LabelledTurn],
+    choose: Callable[[Turn], Choice],
+    *,
+    split: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> ChoiceResult:
+    """Ask for a choice for every turn, and measure what comes; `progress` hears done and all."""
+    made: list[Choice] = []
+    for number, each in enumerate(turns):
+        made.append(choose(each.turn))
+        if progress is not None:
+            progress(number + 1, len(turns))
+    pairs = list(zip(turns, made, strict=True))
+    right = sum(len(each.right & choice.labels) for each, choice in pairs)
+    named = sum(len(each.right) + len(choice.labels) for each, choice in pairs)
+    wrong = tuple(each.id for each, choice in pairs if each.right != choice.labels)
+    calibration, brier = _calibration(pairs)
+    return ChoiceResult(
+        name,
+        split,
+        len(turns),
+        1 - len(wrong) / len(turns),
+        2 * right / named if named else 1.0,
+        _by_label(pairs),
+        _confusion(pairs),
+        calibration,
+        brier,
+        dict(Counter(part for _, choice in pairs for part in choice.degraded)),
+        wrong,
+    )
+
+
+Pairs = Iterable[tuple[LabelledTurn, Choice]]
+
+
+def _by_label(pairs: Pairs) -> dict[str, LabelResult]:
+    wanted, chosen, right = Counter[str](), Counter[str](), Counter[str]()
+    for turn, choice in pairs:
+        wanted.update(turn.right)
+        chosen.update(choice.labels)
+        right.update(turn.right & choice.labels)
+    return {
+        label: LabelResult(
+            wanted[label],
+            right[label] / chosen[label] if chosen[label] else None,
+            right[label] / wanted[label] if wanted[label] else None,
+        )
+        for label in sorted(wanted | chosen)
+    }
+
+
+def _confusion(pairs: Pairs) -> dict[str, dict[str, int]]:
+    """Counts by right label, then by what was chosen in its place."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for turn, choice in pairs:
+        missed, extra = turn.right - choice.labels, choice.labels - turn.right
+        for label in turn.right & choice.labels:
+            counts[label][label] += 1
+        if not turn.right and not choice.labels:
+            counts[NOTHING][NOTHING] += 1
+        elif missed or extra:
+            for label in missed or {NOTHING}:
+                counts[label].update(extra or {NOTHING})
+    return {label: dict(sorted(row.items())) for label, row in sorted(counts.items())}
+
+
+def _calibration(pairs: Pairs) -> tuple[Reliability | None, float | None]:
+    """How far probabilities are from success, and their mean squared error (Brier)."""
+    known = [
+        (probability, label in turn.right)
+        for turn, choice in pairs
+        for label, probability in choice.probabilities.items()
+    ]
+    if not known:
+        return None, None
+    told = np.array([probability for probability, _ in known], dtype=np.float64)
+    success = np.array([success for _, success in known], dtype=np.bool_)
+    bins = reliability_bins(told, success)
+    brier = float(np.mean((told - success) ** 2))
+    return Reliability(bins, expected_error(bins), len(known)), brier

@@ -1,0 +1,203 @@
+"""Trajectories with alarms: whether guidance fires where a careful human would, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
+
+from toolcrib.errors import SourceError
+from toolcrib.guidance import (
+    ConsultationProvider,
+    DoomLoopClassifier,
+    ErrorStreakClassifier,
+    GuidanceClassifier,
+    GuidanceContext,
+    SearchLoopProvider,
+    TrajectoryBuilder,
+    TrajectoryEvent,
+    run_classifiers,
+)
+from toolcrib.records.codec import Score
+from toolcrib.records.validation import in_words
+
+__all__ = [
+    "ALARMS",
+    "AlarmMistake",
+    "AlarmScores",
+    "GuidanceEvaluation",
+    "LabelledTrajectory",
+    "evaluate_guidance",
+    "fired",
+    "load_trajectories",
+]
+
+AlarmName: TypeAlias = Literal["doom_loop", "error_streak", "stall", "search_loop"]
+
+ALARMS: Mapping[AlarmName, GuidanceClassifier] = {
+    "doom_loop": DoomLoopClassifier(),
+    "error_streak": ErrorStreakClassifier(),
+    "stall": ConsultationProvider(),
+    "search_loop": SearchLoopProvider(),
+}
+"""What decides each alarm, as it does for agents."""
+
+LATE = 2
+"""Events after the one at which a human would say so, up to which an alarm is in time."""
+
+
+class AlarmLabel(BaseModel):
+    """An alarm that should come: the places of the event where it began, and by which to say so."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pattern: AlarmName
+    begin: int = Field(alias="from", ge=0)
+    by: int = Field(ge=0)
+
+
+class LabelledTrajectory(BaseModel):
+    """One trajectory; a healthy one has no alarms."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str
+    kind: str = ""
+    split: str = "test"
+    events: tuple[TrajectoryEvent, ...]
+    alarms: tuple[AlarmLabel, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmScores:
+    """One alarm over a set: those that should come, those that came, and what was right of each."""
+
+    labelled: int = 0
+    found: int = 0
+    fired: int = 0
+    right: int = 0
+
+    @computed_field
+    @property
+    def recall(self) -> Score:
+        """The share of the labelled that was found in time."""
+        return self.found / self.labelled if self.labelled else 1.0
+
+    @computed_field
+    @property
+    def precision(self) -> Score:
+        """The share of those that came that was labelled."""
+        return self.right / self.fired if self.fired else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmMistake:
+    """An alarm that was missed, or came where none should; `at` is the place of an event."""
+
+    id: str
+    kind: str
+    pattern: str
+    mistake: Literal["missed", "false"]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class GuidanceEvaluation:
+    """What guidance does on labelled trajectories; hours are by their own times."""
+
+    split: str
+    trajectories: int
+    events: int
+    healthy: int
+    healthy_alarms: int
+    healthy_hours: Annotated[float, Field(ge=0)]
+    patterns: dict[str, AlarmScores] = field(default_factory=dict[str, AlarmScores])
+    mistakes: tuple[AlarmMistake, ...] = ()
+
+
+def load_trajectories(paths: Iterable[Path], split: str) -> Iterator[LabelledTrajectory]:
+    """The trajectories of a split (or of `all`), out of files and folders of JSON Lines.
+
+    Raises:
+        SourceError: a file cannot be read, or a line is none.
+    """
+    for path in paths:
+        for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
+            yield from (each for each in _read(file) if split in {"all", each.split})
+
+
+def _read(file: Path) -> Iterator[LabelledTrajectory]:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(str(file), "", f"cannot be read: {error}") from error
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                yield LabelledTrajectory.model_validate_json(line)
+            except ValidationError as error:
+                reason = in_words(error, "trajectory")
+                raise SourceError(str(file), f"line {number}", reason) from error
+
+
+def fired(events: Iterable[TrajectoryEvent]) -> list[tuple[AlarmName, int]]:
+    """The alarms that a trajectory sets off, each with the place where it begins."""
+    builder, standing = TrajectoryBuilder(), set[AlarmName]()
+    found: list[tuple[AlarmName, int]] = []
+    for place, event in enumerate(events):
+        context = GuidanceContext(builder.add(event).build())
+        now = {name for name, each in ALARMS.items() if run_classifiers([each], context)}
+        found.extend((name, place) for name in ALARMS if name in now - standing)
+        standing = now
+    return found
+
+
+def evaluate_guidance(trajectories: Sequence[LabelledTrajectory], split: str) -> GuidanceEvaluation:
+    """Compare the alarms that are set off with those that are labelled."""
+    counts = {name: [0, 0, 0, 0] for name in ALARMS}
+    mistakes: list[AlarmMistake] = []
+    healthy_alarms, healthy_s = 0, 0.0
+    for each in trajectories:
+        alarms = fired(each.events)
+        for label in each.alarms:
+            is_found = any(
+                name == label.pattern and label.begin <= at <= label.by + LATE
+                for name, at in alarms
+            )
+            counts[label.pattern][0] += 1
+            counts[label.pattern][1] += is_found
+            if not is_found:
+                mistakes.append(_mistake(each, label.pattern, "missed", label.by))
+        for name, at in alarms:
+            is_right = any(label.pattern == name and label.begin <= at for label in each.alarms)
+            counts[name][2] += 1
+            counts[name][3] += is_right
+            if not is_right:
+                mistakes.append(_mistake(each, name, "false", at))
+        if not each.alarms:
+            healthy_alarms += len(alarms)
+            healthy_s += _seconds(each)
+    return GuidanceEvaluation(
+        split,
+        trajectories=len(trajectories),
+        events=sum(len(each.events) for each in trajectories),
+        healthy=sum(1 for each in trajectories if not each.alarms),
+        healthy_alarms=healthy_alarms,
+        healthy_hours=round(healthy_s / 3600, 3),
+        patterns={name: AlarmScores(*numbers) for name, numbers in counts.items()},
+        mistakes=tuple(mistakes),
+    )
+
+
+def _mistake(
+    each: LabelledTrajectory, pattern: str, mistake: Literal["missed", "false"], at: int
+) -> AlarmMistake:
+    return AlarmMistake(each.id, each.kind, pattern, mistake, at)
+
+
+def _seconds(each: LabelledTrajectory) -> float:
+    times = [event.at for event in each.events if event.at is not None]
+    return max(times) - min(times) if times else 0.0

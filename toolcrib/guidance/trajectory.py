@@ -1,0 +1,290 @@
+"""Trajectory: what an agent did, taken in event by event, and what can be read of it."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Self
+
+from toolcrib.clock import Clock, SystemClock
+from toolcrib.guidance.actions import ToolCall, make_call, normal_error, topics
+from toolcrib.guidance.detectors import (
+    DETECTORS,
+    Event,
+    PatternDetector,
+    PatternType,
+    PromptExecuted,
+    SearchAsked,
+    repeats,
+    told_something,
+)
+from toolcrib.records import TrajectoryEvent, TrajectoryPattern
+
+__all__ = ["STREAK", "WINDOW", "TrajectoryAnalysis", "TrajectoryBuilder", "analyse"]
+
+WINDOW = 50
+MAX_NAMES = 1_000
+"""Tools, and errors, that are counted apart; further ones are in the totals alone."""
+
+LONG_S, SHORT_S = 20.0, 8.0
+"""Seconds that are a wait for anybody, and for those whose calls mostly come twice as fast."""
+
+TIMED = 0.02
+"""Nobody but a timer comes so exactly as long after the last time."""
+
+STREAK = 3
+"""Failures in a row that are no accident."""
+
+TROUBLES = frozenset({PatternType.DOOM_LOOP, PatternType.SEARCH_LOOP, PatternType.REPEATED_ERROR})
+
+NONE: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryAnalysis:
+    """A trajectory as it stood when it was built; counts are of all of it, calls of the window.
+
+    `duration` is in seconds, from the first event to the last. `calls` are oldest first, and
+    `since_prompt` says how many of them came after somebody last said something new,
+    `since_trouble` how many calls after a loop or a streak of errors last stood, None for never.
+    """
+
+    turn_count: int = 0
+    tool_call_count: int = 0
+    error_count: int = 0
+    consecutive_errors: int = 0
+    calls_without_progress: int = 0
+    unique_tools_used: int = 0
+    search_count: int = 0
+    duration: float = 0.0
+    calls: tuple[ToolCall, ...] = ()
+    since_prompt: int = 0
+    since_trouble: int | None = None
+    last_text: str = ""
+    found: tuple[TrajectoryPattern, ...] = ()
+    tools: Mapping[str, int] = field(default_factory=lambda: NONE)
+    errors: Mapping[str, int] = field(default_factory=lambda: NONE)
+
+    def recent_tool_calls(self, n: int) -> tuple[ToolCall, ...]:
+        """The last `n` calls, oldest first; none for `n` of 0 or less."""
+        return self.calls[-n:] if n > 0 else ()
+
+    def recent_errors(self, n: int) -> tuple[ToolCall, ...]:
+        """The last `n` calls that failed, oldest first; none for `n` of 0 or less."""
+        failed: list[ToolCall] = []
+        for call in reversed(self.calls):
+            if len(failed) >= n:
+                break
+            if not call.success:
+                failed.append(call)
+        return tuple(reversed(failed))
+
+    def tool_frequency(self) -> dict[str, int]:
+        """How often each tool was called."""
+        return dict(self.tools)
+
+    def error_frequency(self) -> dict[str, int]:
+        """How often each error came, by its message without what differs each time."""
+        return dict(self.errors)
+
+    def patterns(self) -> tuple[TrajectoryPattern, ...]:
+        """The patterns that stand now, in the order of the detectors."""
+        return self.found
+
+    def pattern(self, kind: str) -> TrajectoryPattern | None:
+        """The pattern of a type, if it stands now."""
+        return next((each for each in self.found if each.type == kind), None)
+
+    def has_pattern(self, kind: str) -> bool:
+        """Whether a pattern stands now."""
+        return self.pattern(kind) is not None
+
+    def current_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the window since somebody said something new."""
+        return self.calls[-self.since_prompt :] if self.since_prompt else ()
+
+
+class TrajectoryBuilder:
+    """Takes events one at a time and finds patterns as they come; keeps `window` calls.
+
+    An event without a time has that of `clock`. Not for several threads at once.
+    """
+
+    def __init__(
+        self,
+        window: int = WINDOW,
+        *,
+        detectors: Iterable[Callable[[], PatternDetector]] = DETECTORS,
+        clock: Clock | None = None,
+    ) -> None:
+        if window < 1:
+            raise ValueError(f"the window is {window}; it must hold at least one call")
+        self._clock = clock or SystemClock()
+        self._detectors = [make() for make in detectors]
+        self._standing: list[TrajectoryPattern | None] = [None] * len(self._detectors)
+        self._calls: deque[ToolCall] = deque(maxlen=window)
+        self._current: list[ToolCall] = []
+        self._window = window
+        self._tools: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter()
+        self._started: float | None = None
+        self._last = 0.0
+        self._number = 0
+        self._text = ""
+        self._turns = self._searches = self._total = self._failed = 0
+        self._gaps: deque[float] = deque(maxlen=20)
+        self._in_a_row = self._idle = 0
+        self._troubled: int | None = None
+
+    def tool_invoked(
+        self,
+        *,
+        name: str,
+        parameters: Mapping[str, Any] | None = None,
+        success: bool = True,
+        error: str | None = None,
+        result: Any = None,
+        at: float | None = None,
+    ) -> Self:
+        """A tool was called: whether that succeeded, and what came, as text or JSON values."""
+        at, waited = self._time(at)
+        call = make_call(
+            name,
+            parameters,
+            success=success,
+            error=error,
+            result=result,
+            at=at,
+            number=self._number,
+            paused=self._pauses(waited),
+        )
+        call = call if self._is_news(call) else replace(call, is_news=False)
+        self._calls.append(call)
+        self._current.append(call)
+        if len(self._current) > self._window:
+            del self._current[0]
+        self._count(call)
+        return self._observed(call)
+
+    def prompt_executed(self, text: str = "", *, at: float | None = None) -> Self:
+        """Somebody, or a program, said something to the model."""
+        at, _ = self._time(at)
+        self._turns += 1
+        told = " ".join(text.split())
+        is_new = bool(told) and told != self._text
+        if is_new:
+            self._text = told[:1_000]
+            self._current.clear()
+            self._idle = 0
+        return self._observed(PromptExecuted(text, at, self._number, is_new))
+
+    def search_asked(
+        self, text: str, *, found: Sequence[str] = (), at: float | None = None
+    ) -> Self:
+        """Tools were searched for; `found` are the names of those that came."""
+        at, _ = self._time(at)
+        self._searches += 1
+        return self._observed(
+            SearchAsked(text, at, self._number, tuple(found), topics(text[:1_000]))
+        )
+
+    def add(self, event: TrajectoryEvent | Mapping[str, Any]) -> Self:
+        """An event as it was handed in; one without a time came when the last one did."""
+        if not isinstance(event, TrajectoryEvent):
+            event = TrajectoryEvent.model_validate(event)
+        at = self._last if event.at is None else event.at
+        if event.type == "search":
+            return self.search_asked(event.text, found=event.found, at=at)
+        if event.type == "prompt":
+            return self.prompt_executed(event.text, at=at)
+        if event.type == "tool" and event.name:
+            return self.tool_invoked(
+                name=event.name,
+                parameters=event.parameters,
+                success=event.success,
+                error=event.error,
+                result=event.result,
+                at=at,
+            )
+        return self
+
+    def build(self) -> TrajectoryAnalysis:
+        """The trajectory as it stands now."""
+        return TrajectoryAnalysis(
+            turn_count=self._turns,
+            tool_call_count=self._total,
+            error_count=self._failed,
+            consecutive_errors=self._in_a_row,
+            calls_without_progress=self._idle,
+            unique_tools_used=len(self._tools),
+            search_count=self._searches,
+            duration=self._last - self._started if self._started is not None else 0.0,
+            calls=tuple(self._calls),
+            since_prompt=len(self._current),
+            since_trouble=None if self._troubled is None else self._total - self._troubled,
+            last_text=self._text,
+            found=tuple(each for each in self._standing if each is not None),
+            tools=MappingProxyType(dict(self._tools)),
+            errors=MappingProxyType(dict(self._errors)),
+        )
+
+    def _time(self, at: float | None) -> tuple[float, float]:
+        """When an event came, and how many seconds after the last one; time never goes back."""
+        now = self._clock() if at is None else at
+        if self._started is None:
+            self._started = self._last = now
+        waited = max(0.0, now - self._last)
+        self._last = max(self._last, now)
+        return now, waited
+
+    def _pauses(self, waited: float) -> bool:
+        """Whether so many seconds are a wait, by the pace of this agent."""
+        if waited >= LONG_S:
+            return True
+        gaps = self._gaps
+        usual = sorted(gaps)[len(gaps) // 2] if gaps else waited
+        is_timed = bool(gaps) and abs(waited - gaps[-1]) <= TIMED * waited
+        gaps.append(waited)
+        return waited >= SHORT_S and (waited >= 2 * usual or is_timed)
+
+    def _is_news(self, call: ToolCall) -> bool:
+        """Whether no call since somebody spoke asked the same with the same outcome."""
+        return not any(repeats(call, each) for each in self._current)
+
+    def _count(self, call: ToolCall) -> None:
+        self._total += 1
+        _add(self._tools, call.name)
+        if call.success:
+            self._in_a_row = 0
+        else:
+            self._failed += 1
+            self._in_a_row += 1
+            _add(self._errors, normal_error(call.error or call.result))
+        if call.success and (told_something(call) or call.waits or call.is_step):
+            self._idle = 0
+        else:
+            self._idle += 1
+
+    def _observed(self, event: Event) -> Self:
+        for place, detector in enumerate(self._detectors):
+            self._standing[place] = detector.observe(event, self._current)
+        types = {each.type for each in self._standing if each is not None}
+        if self._in_a_row >= STREAK or not types.isdisjoint(TROUBLES):
+            self._troubled = self._total
+        self._number += 1
+        return self
+
+
+def _add(counts: Counter[str], name: str) -> None:
+    if name in counts or len(counts) < MAX_NAMES:
+        counts[name] += 1
+
+
+def analyse(events: Iterable[TrajectoryEvent | Mapping[str, Any]]) -> TrajectoryAnalysis:
+    """What a whole trajectory shows at its end."""
+    builder = TrajectoryBuilder()
+    for event in events:
+        builder.add(event)
+    return builder.build()

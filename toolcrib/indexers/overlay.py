@@ -1,0 +1,117 @@
+"""Overlay: what an operator states of tools that are not theirs, by id or pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+from toolcrib.errors import SourceError
+from toolcrib.indexers.readers.base import Source, is_object
+from toolcrib.indexers.sync import Entry
+from toolcrib.records import Refusal, Sensitivity, ToolSpec
+from toolcrib.records.tools import Texts
+from toolcrib.records.validation import in_words
+
+__all__ = ["OVERLAY_NAME", "OverlayEntry", "ToolOverlay"]
+
+OVERLAY_NAME = "overlay.yaml"
+"""What it is called beside the sources."""
+
+
+class OverlayEntry(BaseModel):
+    """What is stated of the tools of one pattern; lists are added to what their source says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sensitivity: Sensitivity | None = None
+    tags: Texts = ()
+    safety_tags: Texts = ()
+    cost_estimate: float | None = Field(
+        default=None,
+        ge=0,
+        allow_inf_nan=False,
+        validation_alias=AliasChoices("cost", "cost_estimate"),
+    )
+    avg_latency_ms: float | None = Field(
+        default=None,
+        ge=0,
+        allow_inf_nan=False,
+        validation_alias=AliasChoices("latency_ms", "avg_latency_ms"),
+    )
+    success_examples: Annotated[
+        Texts, Field(validation_alias=AliasChoices("examples", "success_examples"))
+    ] = ()
+    anti_patterns: Annotated[
+        Texts, Field(validation_alias=AliasChoices("not_for", "anti_patterns"))
+    ] = ()
+
+    def over(self, spec: ToolSpec) -> ToolSpec:
+        """The tool with what is stated of it."""
+        fields: dict[str, Any] = {}
+        for name in type(self).model_fields:
+            value: Any = getattr(self, name)
+            if isinstance(value, tuple):
+                own: tuple[str, ...] = getattr(spec, name)
+                value = tuple(dict.fromkeys((*own, *cast("tuple[str, ...]", value)))) or None
+            if value is not None:
+                fields[name] = value
+        return spec.model_copy(update=fields)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOverlay:
+    """The entries of one file, by id or glob (`*`, `?`, `[...]`); where several fit, the last wins.
+
+    A star also stands for slashes: `github/*` are all tools of a server.
+    """
+
+    source: str
+    entries: Mapping[str, OverlayEntry]
+
+    @classmethod
+    def read(cls, path: str | Path) -> ToolOverlay:
+        """Read a YAML or JSON file: a mapping `tools` from patterns to what is stated.
+
+        Raises:
+            SourceError: it cannot be read, or states what no tool has.
+        """
+        source = Source.named(str(path))
+        if not cls.is_overlay(source):
+            reason = source.data and "needs a mapping `tools`, from ids or patterns to fields"
+            raise source.error(reason or "states nothing")
+        entries: dict[str, OverlayEntry] = {}
+        for pattern, said in source.data["tools"].items():
+            try:
+                entries[pattern] = OverlayEntry.model_validate(said or {})
+            except ValidationError as error:
+                wrong = in_words(error, "the entry", most=None)
+                raise SourceError(source.name, f"tools: {pattern}", wrong) from error
+        return cls(source.name, entries)
+
+    @staticmethod
+    def is_overlay(source: Source) -> bool:
+        """Whether a file is one; what has a list of `tools` is a source."""
+        sample = source.sample
+        return is_object(sample) and is_object(sample.get("tools"))
+
+    def over(self, entries: Iterable[Entry]) -> tuple[list[Entry], list[Refusal]]:
+        """The entries with what is stated of their tools, and the patterns that fit none."""
+        unmatched = dict.fromkeys(self.entries)
+        made: list[Entry] = []
+        for source, item in entries:
+            stated = item
+            # What is refused, or held back, may well be the tool that is meant.
+            for pattern in self._fitting(item.id if isinstance(item, ToolSpec) else item.place):
+                unmatched.pop(pattern, None)
+                if isinstance(stated, ToolSpec):
+                    stated = self.entries[pattern].over(stated)
+            made.append((source, stated))
+        return made, [Refusal(self.source, each, "fits no tool's id") for each in unmatched]
+
+    def _fitting(self, tool_id: str) -> Sequence[str]:
+        return [each for each in self.entries if each == tool_id or fnmatchcase(tool_id, each)]

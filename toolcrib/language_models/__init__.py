@@ -1,0 +1,14 @@
+"""Language models: one small protocol, clients for it, structured answers and their accounting."""
+
+from toolcrib.language_models.base import ChatFailure, ChatModel, ChatReply
+from toolcrib.language_models.model import LanguageModel, Price, UsageMeter, metered
+
+__all__ = [
+    "ChatFailure",
+    "ChatModel",
+    "ChatReply",
+    "LanguageModel",
+    "Price",
+    "UsageMeter",
+    "metered",
+]

@@ -1,0 +1,93 @@
+"""Anthropic's chat models, by its SDK."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from toolcrib.extras import import_extra
+from toolcrib.language_models.base import AnswerSchema, ChatReply, Mode, failure_of, role_of
+from toolcrib.records import Message
+
+__all__ = ["HOSTED", "AnthropicChatModel"]
+
+HOSTED = "https://api.anthropic.com"
+MAX_TOKENS = 4096
+"""The protocol wants a limit; no answer that is asked for here comes near it."""
+
+
+class AnthropicChatModel:
+    """A model behind `/v1/messages` of a base URL.
+
+    Raises:
+        MissingExtraError: the extra `llm` is not installed.
+    """
+
+    modes: Sequence[Mode] = ("tool", "schema", "text")
+
+    def __init__(
+        self, model: str, *, base_url: str | None = None, api_key: str | None = None
+    ) -> None:
+        self.name = model
+        library = import_extra("anthropic", "a language model", "llm")
+        # Named, so that the SDK looks for neither in the environment; it adds the version itself.
+        self._client: Any = library.AsyncAnthropic(
+            base_url=(base_url or HOSTED).rstrip("/").removesuffix("/v1"),
+            api_key=api_key or "none",
+            max_retries=0,
+        )
+
+    async def complete(
+        self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
+    ) -> ChatReply:
+        """One request.
+
+        Raises:
+            ChatFailure: there is no reply.
+        """
+        system = "\n\n".join(each.content for each in messages if role_of(each) == "system")
+        said = [
+            {"role": role, "content": each.content}
+            for each in messages
+            if (role := role_of(each)) != "system"
+        ]
+        body: dict[str, Any] = {
+            "model": self.name,
+            "max_tokens": MAX_TOKENS,
+            "messages": said,
+            **({"system": system} if system else {}),
+            **_asked(answer, mode),
+        }
+        try:
+            return _reply(await self._client.messages.create(**body), mode)
+        except Exception as error:  # noqa: BLE001 -- whatever it raises is a failure
+            raise failure_of(error) from None
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._client.close()
+
+
+def _asked(answer: AnswerSchema, mode: Mode) -> dict[str, Any]:
+    if mode == "tool":
+        tool = {
+            "name": answer.name,
+            "description": answer.description,
+            "input_schema": answer.schema,
+        }
+        return {"tools": [tool], "tool_choice": {"type": "tool", "name": answer.name}}
+    if mode == "schema":
+        return {"output_config": {"format": {"type": "json_schema", "schema": answer.schema}}}
+    return {}
+
+
+def _reply(message: Any, mode: Mode) -> ChatReply:
+    calls = [block for block in message.content if block.type == "tool_use"]
+    texts = [block.text for block in message.content if block.type == "text"]
+    return ChatReply(
+        json.dumps(calls[0].input) if calls else "\n".join(texts),
+        message.usage.input_tokens,
+        message.usage.output_tokens,
+        followed=mode != "tool" or bool(calls),
+    )

@@ -1,0 +1,74 @@
+"""LangChain chat models, passed in by who has one already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from toolcrib.language_models.base import (
+    AnswerSchema,
+    ChatFailure,
+    ChatReply,
+    Mode,
+    failure_of,
+    role_of,
+)
+from toolcrib.records import Message
+
+__all__ = ["LangChainChatModel"]
+
+
+class LangChainChatModel:
+    """A `BaseChatModel` of LangChain: by its tools, or in words where it has none.
+
+    It makes its calls again as it was told to; here they are not.
+    """
+
+    modes: Sequence[Mode] = ("tool", "text")
+
+    def __init__(self, chat: Any) -> None:
+        self._chat = chat
+        named = getattr(chat, "model_name", None) or getattr(chat, "model", None)
+        self.name = named if isinstance(named, str) else type(chat).__name__
+
+    async def complete(
+        self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
+    ) -> ChatReply:
+        """One request.
+
+        Raises:
+            ChatFailure: there is no reply.
+        """
+        try:
+            chat = self._chat
+            if mode == "tool":
+                function = {
+                    "name": answer.name,
+                    "description": answer.description,
+                    "parameters": answer.schema,
+                }
+                tool = {"type": "function", "function": function}
+                chat = chat.bind_tools([tool], tool_choice=answer.name)
+            said = [{"role": role_of(each), "content": each.content} for each in messages]
+            return _reply(await chat.ainvoke(said), mode)
+        except NotImplementedError:
+            raise ChatFailure("it takes no tools", mode_refused=True) from None
+        except Exception as error:  # noqa: BLE001 -- whatever it raises is a failure
+            failure = failure_of(error)
+            failure.passing = False
+            raise failure from None
+
+    async def aclose(self) -> None:
+        """Nothing: its connections are its owner's."""
+
+
+def _reply(message: Any, mode: Mode) -> ChatReply:
+    calls: Any = getattr(message, "tool_calls", None)
+    usage: Any = getattr(message, "usage_metadata", None)
+    return ChatReply(
+        json.dumps(calls[0]["args"]) if calls else str(message.text),
+        usage["input_tokens"] if usage else 0,
+        usage["output_tokens"] if usage else 0,
+        followed=mode != "tool" or bool(calls),
+    )

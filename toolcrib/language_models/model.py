@@ -1,0 +1,438 @@
+"""Language model: asked for an answer of a given shape, it gives one in time, or an error."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+
+from toolcrib.errors import (
+    LanguageModelAnswerError,
+    LanguageModelError,
+    LanguageModelLateError,
+    LanguageModelRefusedError,
+)
+from toolcrib.language_models.base import AnswerSchema, ChatFailure, ChatModel, ChatReply, Mode
+from toolcrib.records import Message
+from toolcrib.records.usage import ModelUsage, ModelUse
+from toolcrib.records.validation import in_words
+from toolcrib.retries import Retries
+
+__all__ = ["TIMEOUTS_S", "LanguageModel", "Price", "UsageMeter", "metered"]
+
+logger = logging.getLogger(__name__)
+
+_Shape = TypeVar("_Shape", bound=BaseModel)
+_Made = TypeVar("_Made")
+
+TIMEOUTS_S: Mapping[ModelUse, float] = {
+    "enrich": 30.0,
+    "judge": 30.0,
+    "rerank": 1.5,
+    "context": 1.5,
+    "conversation": 2.0,
+    "guidance": 2.0,
+    "agents": 3.0,
+    "capabilities": 3.0,
+    "questions": 3.0,
+}
+"""How long a use waits where neither the caller nor the settings say: whoever routes a turn has
+someone waiting, whoever indexes has not."""
+
+SCHEMA = (
+    "Answer with one JSON object and nothing else, neither words around it nor a code fence. It "
+    "must fit this JSON schema:\n{schema}"
+)
+REPAIR = "That answer does not fit: {wrong}. Answer again. " + SCHEMA
+MAX_QUOTED = 4_000
+"""Characters of a wrong answer that the model is shown again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a million tokens cost, in whatever currency the operator counts."""
+
+    input: float = 0.0
+    output: float = 0.0
+
+    def of(self, reply: ChatReply) -> float:
+        """What one reply cost."""
+        return (reply.input_tokens * self.input + reply.output_tokens * self.output) / 1e6
+
+
+class UsageMeter:
+    """Adds up what calls took, by use and model; for several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_use: dict[tuple[str, str], ModelUsage] = {}
+
+    @property
+    def usage(self) -> tuple[ModelUsage, ...]:
+        """What was added up so far."""
+        with self._lock:
+            return tuple(self._by_use.values())
+
+    def add(self, use: str, model: str, reply: ChatReply | None, cost: float | None) -> None:
+        """One more call; `reply` is None where it failed."""
+        with self._lock:
+            before = self._by_use.get((use, model), ModelUsage(use, model))
+            counted = replace(before, calls=before.calls + 1, failed=before.failed + (not reply))
+            if reply is not None:
+                counted = replace(
+                    counted,
+                    input_tokens=before.input_tokens + reply.input_tokens,
+                    output_tokens=before.output_tokens + reply.output_tokens,
+                    cost=before.cost if cost is None else (before.cost or 0.0) + cost,
+                )
+            self._by_use[use, model] = counted
+
+
+_METERS: ContextVar[tuple[UsageMeter, ...]] = ContextVar("toolcrib_usage_meters", default=())
+
+
+@contextmanager
+def metered() -> Generator[UsageMeter]:
+    """A meter of the calls that are made within, also by tasks and `asyncio.to_thread`."""
+    meter = UsageMeter()
+    token = _METERS.set((*_METERS.get(), meter))
+    try:
+        yield meter
+    finally:
+        _METERS.reset(token)
+
+
+@dataclass(eq=False)
+class LanguageModel:
+    """A chat model that is asked for answers of a given shape.
+
+    Calls of all callers, awaited or not, run in one event loop in a thread of its own: so they
+    share connections and the limit of `parallel` requests at once. `timeouts_s` hold where a
+    caller names no time. With `log_text` prompts and answers are logged, otherwise never.
+    """
+
+    chat: ChatModel
+    timeouts_s: Mapping[ModelUse, float] = field(default_factory=dict[ModelUse, float])
+    parallel: int = 5
+    attempts: int = 3
+    price: Price | None = None
+    log_text: bool = False
+    meter: UsageMeter = field(default_factory=UsageMeter)
+
+    def __post_init__(self) -> None:
+        self.free = asyncio.Semaphore(self.parallel)
+        self.retries = Retries(self.attempts, first_s=0.25, longest_s=8.0, spread_s=0.25)
+        self._mode: Mode = self.chat.modes[0]
+        self.close = weakref.finalize(self, _close, self.chat)
+        """Closes connections; happens by itself once nobody holds the model."""
+        self.close.atexit = False
+
+    @property
+    def name(self) -> str:
+        """Which model it is."""
+        return self.chat.name
+
+    async def ask(
+        self,
+        use: ModelUse,
+        messages: Sequence[Message],
+        shape: type[_Shape],
+        *,
+        timeout_s: float | None = None,
+    ) -> _Shape:
+        """The model's answer, of the given shape.
+
+        Raises:
+            LanguageModelLateError: it did not come within `timeout_s`.
+            LanguageModelRefusedError: the server does not answer, or refuses to.
+            LanguageModelAnswerError: it does not fit, also after one repair.
+        """
+        time_s = self._time(use, timeout_s)
+        asked = self._start(use, messages, shape, time_s)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(asked), time_s)
+        except TimeoutError:
+            raise self._late(use, time_s) from None
+
+    def ask_sync(
+        self,
+        use: ModelUse,
+        messages: Sequence[Message],
+        shape: type[_Shape],
+        *,
+        timeout_s: float | None = None,
+    ) -> _Shape:
+        """As `ask`, for who does not await: with or without an event loop in this thread."""
+        time_s = self._time(use, timeout_s)
+        asked = self._start(use, messages, shape, time_s)
+        try:
+            return asked.result(time_s)
+        except TimeoutError:
+            asked.cancel()
+            raise self._late(use, time_s) from None
+        except CancelledError:
+            raise LanguageModelRefusedError(f"{self.name} was closed while asked") from None
+
+    def _time(self, use: ModelUse, timeout_s: float | None) -> float:
+        return self.timeouts_s.get(use, TIMEOUTS_S[use]) if timeout_s is None else timeout_s
+
+    def _late(self, use: ModelUse, time_s: float) -> LanguageModelLateError:
+        return LanguageModelLateError(
+            f"{self.name} did not answer within {time_s:g} s; llm.uses.{use}.timeout_s is its time"
+        )
+
+    def _start(
+        self, use: ModelUse, messages: Sequence[Message], shape: type[_Shape], time_s: float
+    ) -> Future[_Shape]:
+        return _EVENT_LOOP.run(self._answer(use, messages, shape, time_s))
+
+    async def _answer(
+        self, use: ModelUse, messages: Sequence[Message], shape: type[_Shape], time_s: float
+    ) -> _Shape:
+        """What `ask` gives; whatever a foreign model raises, it is one of our errors here."""
+        call = _Call(self, use, asyncio.get_running_loop().time() + time_s)
+        try:
+            return await self._asked(call, messages, shape)
+        except LanguageModelError:
+            raise
+        except ChatFailure as failure:
+            raise LanguageModelRefusedError(f"{self.name}: {failure.reason}") from None
+        except Exception as error:  # noqa: BLE001 -- an answer without it is better than none
+            raise LanguageModelRefusedError(f"{self.name}: {type(error).__name__}") from None
+
+    async def _asked(self, call: _Call, messages: Sequence[Message], shape: type[_Shape]) -> _Shape:
+        schema = AnswerSchema(
+            "".join(each if each.isalnum() else "_" for each in shape.__name__)[:60],
+            (shape.__doc__ or "").strip().partition("\n")[0] or "The answer.",
+            shape.model_json_schema(),
+        )
+        reply, mode = await call.in_some_mode(messages, schema, self._mode)
+        try:
+            answer = read_answer(reply.text, shape)
+        except _UnreadableError as wrong:
+            asked_again = REPAIR.format(wrong=wrong, schema=json.dumps(schema.schema))
+            messages = (
+                *messages,
+                Message(role="assistant", content=reply.text[:MAX_QUOTED] or "(nothing)"),
+                Message(role="user", content=asked_again),
+            )
+            # Who ignores how it is asked is asked another way.
+            begin: Mode = mode if reply.followed else self._after(mode)
+            reply, mode = await call.in_some_mode(messages, schema, begin)
+            answer = self._repaired(call.use, reply, shape)
+        self._mode = mode
+        return answer
+
+    def _repaired(self, use: ModelUse, reply: ChatReply, shape: type[_Shape]) -> _Shape:
+        try:
+            return read_answer(reply.text, shape)
+        except _UnreadableError as wrong:
+            raise LanguageModelAnswerError(
+                f"{self.name}: what it answered for {use!r} is no {shape.__name__}, also "
+                f"when asked again ({wrong.place}); a larger model may do"
+            ) from None
+
+    def _after(self, mode: Mode) -> Mode:
+        modes = self.chat.modes
+        return modes[min(modes.index(mode) + 1, len(modes) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What is asked of a model at once: its requests share a time, `until` by the loop's clock."""
+
+    model: LanguageModel
+    use: ModelUse
+    until: float
+
+    async def in_some_mode(
+        self, messages: Sequence[Message], schema: AnswerSchema, begin: Mode
+    ) -> tuple[ChatReply, Mode]:
+        """The reply in the first mode from `begin` on that the server takes."""
+        modes = self.model.chat.modes
+        for mode in modes[modes.index(begin) :]:
+            try:
+                return await self._with_retries(messages, schema, mode), mode
+            except ChatFailure as failure:
+                if not failure.mode_refused or mode == modes[-1]:
+                    raise
+        raise AssertionError  # the last mode returns or raises
+
+    async def _with_retries(
+        self, messages: Sequence[Message], schema: AnswerSchema, mode: Mode
+    ) -> ChatReply:
+        if mode == "text":
+            words = SCHEMA.format(schema=json.dumps(schema.schema))
+            if not messages or words not in messages[-1].content:
+                messages = (*messages, Message(role="user", content=words))
+
+        def may_pass(error: Exception) -> bool | float:
+            if not isinstance(error, ChatFailure) or not error.passing:
+                return False
+            if error.retry_after_s is None:
+                return True
+            left = self.until - asyncio.get_running_loop().time()
+            return error.retry_after_s if error.retry_after_s < left else False
+
+        return await self.model.retries.awaited(
+            lambda: self._request(messages, schema, mode), may_pass
+        )
+
+    async def _request(
+        self, messages: Sequence[Message], schema: AnswerSchema, mode: Mode
+    ) -> ChatReply:
+        model = self.model
+        async with model.free:
+            try:
+                reply = await model.chat.complete(messages, schema, mode)
+            except BaseException:
+                self._meter(None)
+                raise
+        self._meter(reply)
+        if model.log_text:
+            said = [f"{each.role}: {each.content}" for each in messages]
+            logger.info("%s for %s: %s -> %s", model.name, self.use, said, reply.text)
+        return reply
+
+    def _meter(self, reply: ChatReply | None) -> None:
+        model = self.model
+        cost = model.price.of(reply) if model.price and reply else None
+        for meter in (model.meter, *_METERS.get()):
+            meter.add(self.use, model.name, reply, cost)
+
+
+# -- reading answers -------------------------------------------------------------------------
+
+MAX_ANSWER = 200_000
+MAX_STARTS = 50
+"""Places of a text at which JSON is looked for."""
+
+QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
+
+
+class _UnreadableError(ValueError):
+    """A text holds no answer of the shape; `place` says where, without what stood there."""
+
+    def __init__(self, wrong: str, place: str) -> None:
+        self.place = place
+        super().__init__(wrong)
+
+
+def read_answer(text: str, shape: type[_Shape]) -> _Shape:
+    """The answer in a text: JSON, also in a fence, in quotes, with words around, or as Python.
+
+    Raises:
+        ValueError: there is none of this shape; the message says what is wrong with the first.
+    """
+    first: ValidationError | None = None
+    for value in _values(text[:MAX_ANSWER]):
+        try:
+            return shape.model_validate(value)
+        except ValidationError as error:
+            first = first or error
+    if first is None:
+        raise _UnreadableError("it is not JSON", "it is not JSON")
+    places = {".".join(map(str, each["loc"])) or "the whole" for each in first.errors()}
+    raise _UnreadableError(in_words(first, most=5), f"wrong: {', '.join(sorted(places)[:5])}")
+
+
+def _values(text: str) -> Iterator[Any]:
+    """What a text may mean as JSON, the likeliest first."""
+    for whole in dict.fromkeys((text, text.translate(QUOTES))):
+        yield from _whole(whole)
+        yield from _within(whole)
+
+
+def _whole(text: str) -> Iterator[Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(value, str):
+        yield from _whole(value)
+    else:
+        yield value
+
+
+def _within(text: str) -> Iterator[Any]:
+    """The JSON or Python values that begin somewhere in a text, from its start."""
+    decode, at = json.JSONDecoder().raw_decode, 0
+    for _ in range(MAX_STARTS):
+        begin = min((found for each in "{[" if (found := text.find(each, at)) >= 0), default=-1)
+        if begin < 0:
+            break
+        try:
+            value, at = decode(text, begin)
+        except (ValueError, RecursionError):
+            at = begin + 1
+        else:
+            yield value
+    begin, end = text.find("{"), text.rfind("}")
+    if 0 <= begin < end:
+        try:
+            yield cast("object", ast.literal_eval(text[begin : end + 1]))
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            return
+
+
+# -- the event loop of all models ------------------------------------------------------------
+
+
+class _EventLoop:
+    """An event loop in a thread of its own, begun when first used."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0
+        self.thread: int | None = None
+
+    def run(self, work: Coroutine[Any, Any, _Made]) -> Future[_Made]:
+        """Begin to do what is to be awaited."""
+        with self._lock:
+            # A forked child has the loop's memory, and not its thread.
+            if self._loop is None or self._process != os.getpid():
+                self._loop, self._process = asyncio.new_event_loop(), os.getpid()
+                name = "toolcrib-language-models"
+                thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+                thread.start()
+                self.thread = thread.ident
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether anything was ever run in this process."""
+        return self._loop is not None and self._process == os.getpid()
+
+
+_EVENT_LOOP = _EventLoop()
+
+
+def _close(chat: ChatModel) -> None:
+    """Close connections, if there may be any; nobody waits for that."""
+    if _EVENT_LOOP.is_running:
+        _EVENT_LOOP.run(chat.aclose())
+
+
+class _NoPrompts(logging.Filter):
+    """Keeps from the logs of providers' clients what they say of our requests when debugging."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record may pass: those of other requests, and those that need attention."""
+        return record.levelno > logging.DEBUG or record.thread != _EVENT_LOOP.thread
+
+
+for _name in ("openai._base_client", "anthropic._base_client"):
+    logging.getLogger(_name).addFilter(_NoPrompts())

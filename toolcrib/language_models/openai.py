@@ -1,0 +1,102 @@
+"""OpenAI-compatible chat models, by the `openai` SDK: hosted, vLLM, Ollama, llama.cpp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolcrib.extras import import_extra
+from toolcrib.language_models.base import AnswerSchema, ChatReply, Mode, failure_of, role_of
+from toolcrib.records import Message
+
+__all__ = ["HOSTED", "OpenAIChatModel"]
+
+HOSTED = "https://api.openai.com/v1"
+
+
+class OpenAIChatModel:
+    """A model behind `/chat/completions` of a base URL.
+
+    `temperature` is left out from then on where the model takes none.
+
+    Raises:
+        MissingExtraError: the extra `llm` is not installed.
+    """
+
+    modes: Sequence[Mode] = ("tool", "schema", "text")
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        temperature: float | None = 0.0,
+        max_tokens: int | None = None,
+    ) -> None:
+        self.name = model
+        self._temperature = temperature
+        self._max_tokens = max_tokens
+        library = import_extra("openai", "a language model", "llm")
+        # Named, so that the SDK looks for neither in the environment; local servers want no key.
+        self._client: Any = library.AsyncOpenAI(
+            base_url=base_url or HOSTED, api_key=api_key or "none", max_retries=0
+        )
+
+    async def complete(
+        self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
+    ) -> ChatReply:
+        """One request.
+
+        Raises:
+            ChatFailure: there is no reply.
+        """
+        body: dict[str, Any] = {
+            "model": self.name,
+            "messages": [{"role": role_of(each), "content": each.content} for each in messages],
+            **_asked(answer, mode),
+        }
+        if self._temperature is not None:
+            body["temperature"] = self._temperature
+        if self._max_tokens is not None:
+            body["max_tokens"] = self._max_tokens
+        try:
+            return _reply(await self._client.chat.completions.create(**body), mode)
+        except Exception as error:  # noqa: BLE001 -- whatever the SDK raises is a failure
+            failure = failure_of(error)
+            if failure.mode_refused and "temperature" in body and "temperature" in str(error):
+                self._temperature = None
+                return await self.complete(messages, answer, mode)
+            raise failure from None
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._client.close()
+
+
+def _asked(answer: AnswerSchema, mode: Mode) -> dict[str, Any]:
+    if mode == "tool":
+        function = {
+            "name": answer.name,
+            "description": answer.description,
+            "parameters": answer.schema,
+        }
+        return {
+            "tools": [{"type": "function", "function": function}],
+            "tool_choice": {"type": "function", "function": {"name": answer.name}},
+        }
+    if mode == "schema":
+        schema = {"name": answer.name, "schema": answer.schema}
+        return {"response_format": {"type": "json_schema", "json_schema": schema}}
+    return {}
+
+
+def _reply(completion: Any, mode: Mode) -> ChatReply:
+    said, usage = completion.choices[0].message, completion.usage
+    calls = said.tool_calls or ()
+    return ChatReply(
+        calls[0].function.arguments if calls else said.content or "",
+        getattr(usage, "prompt_tokens", None) or 0,
+        getattr(usage, "completion_tokens", None) or 0,
+        followed=mode != "tool" or bool(calls),
+    )

@@ -1,0 +1,482 @@
+"""Chat server: a double of a language model's server on this machine, that misbehaves on demand.
+
+It speaks OpenAI's `/v1/chat/completions` and Anthropic's `/v1/messages`, also streamed:
+
+    with ChatServer({"label": "billing"}, faults=["busy"]) as server:
+        settings = Settings.model_validate({"llm": server.settings})
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal, Self, TypeAlias, cast, get_args
+
+from pydantic import BaseModel
+
+from toolcrib.language_models.base import Mode
+from toolcrib.records import Message
+
+__all__ = ["FAULTS", "ChatAnswer", "ChatFault", "ChatRequest", "ChatServer", "faulty_share"]
+
+ChatFault: TypeAlias = Literal[
+    "slow",
+    "busy",
+    "error",
+    "cut",
+    "garbage",
+    "not-json",
+    "wrong-schema",
+    "made-up-labels",
+    "refuses-tools",
+]
+"""What may go wrong with one request: the answer takes `slow_s`; status 429 with Retry-After;
+status 500; the answer breaks off; it is a web page; the model says prose, or JSON of another
+shape, or words that were not to choose from; the server takes no tools."""
+
+FAULTS: tuple[ChatFault, ...] = get_args(ChatFault)
+
+ChatAnswer: TypeAlias = "str | Mapping[str, Any] | BaseModel"
+"""What the model says: words, or a structured answer, given the way that it was asked for."""
+
+PROSE = "I would be glad to help with that! Could you tell me a little more first?"
+PAGE = b"<!doctype html><title>502 Bad Gateway</title><h1>502 Bad Gateway</h1>"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A request as the server got it; `schema` is that of the answer asked for, if any."""
+
+    number: int
+    protocol: Literal["openai", "anthropic"]
+    key: str
+    body: Mapping[str, Any]
+    messages: tuple[Message, ...]
+    mode: Mode
+    schema: Mapping[str, Any] | None
+
+    @property
+    def text(self) -> str:
+        """All that was said, system prompt and all."""
+        return "\n".join(each.content for each in self.messages)
+
+
+def faulty_share(
+    share: float, *, seed: int = 0, kinds: Sequence[ChatFault] = FAULTS
+) -> Callable[[ChatRequest], ChatFault | None]:
+    """Faults for a share of all requests, the same ones for the same seed."""
+
+    def fault(request: ChatRequest) -> ChatFault | None:
+        drawn = random.Random(f"{seed}:{request.number}")  # noqa: S311 -- it is no secret
+        return drawn.choice(kinds) if drawn.random() < share else None
+
+    return fault
+
+
+class ChatServer:
+    """Serves on a free port of this machine while it is a context.
+
+    `replies`: one for all requests, or one after the other, the last for all that follow, or a
+    function of the request; None makes an answer up that fits the schema. `faults`: one for each
+    request in their order, None for a good one, or a function of the request. `refuses`: ways of
+    asking, or `temperature`, that get status 400. `requests` keeps what came.
+    """
+
+    def __init__(
+        self,
+        replies: ChatAnswer
+        | Sequence[ChatAnswer]
+        | Callable[[ChatRequest], ChatAnswer]
+        | None = None,
+        faults: Sequence[ChatFault | None] | Callable[[ChatRequest], ChatFault | None] = (),
+        *,
+        refuses: Collection[Mode | Literal["temperature"]] = (),
+        slow_s: float = 2.0,
+        retry_after_s: float = 0.0,
+        port: int = 0,
+    ) -> None:
+        self.requests: list[ChatRequest] = []
+        self.refuses = refuses
+        self.slow_s = slow_s
+        self.retry_after_s = retry_after_s
+        self.closing = threading.Event()
+        self._replies = replies
+        self._faults = faults
+        self._replied = 0
+        self._lock = threading.Lock()
+        self._server = _Listener(self, port)
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        """The base URL, for `llm.base_url`; Anthropic's protocol is at the same one."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """A section `llm` of the settings that uses this server."""
+        return {"base_url": self.url, "model": "double", "api_key": "key-of-the-double"}
+
+    def received(self, protocol: Literal["openai", "anthropic"], body: Any, key: str) -> _Planned:
+        """Keep a request, and say what becomes of it."""
+        with self._lock:
+            request = _request(len(self.requests), protocol, body, key)
+            self.requests.append(request)
+        fault = self._fault(request)
+        refused = {request.mode, *(["temperature"] if "temperature" in body else [])}
+        if refused & set(self.refuses) or (fault == "refuses-tools" and request.mode == "tool"):
+            return _Planned(request, fault, None)
+        if fault in {"busy", "error", "garbage"}:
+            return _Planned(request, fault, "")
+        return _Planned(request, fault, _spoiled(self._reply(request), fault))
+
+    def _fault(self, request: ChatRequest) -> ChatFault | None:
+        faults = self._faults
+        if callable(faults):
+            return faults(request)
+        return faults[request.number] if request.number < len(faults) else None
+
+    def _reply(self, request: ChatRequest) -> ChatAnswer:
+        replies = self._replies
+        if replies is None:
+            return PROSE if request.schema is None else _sample(request.schema)
+        if callable(replies):
+            return replies(request)
+        if isinstance(replies, str | Mapping | BaseModel):
+            return replies
+        with self._lock:
+            reply = replies[min(self._replied, len(replies) - 1)]
+            self._replied += 1
+        return reply
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What becomes of a request; without a reply it is refused."""
+
+    request: ChatRequest
+    fault: ChatFault | None
+    reply: str | Mapping[str, Any] | None
+
+    @property
+    def arguments(self) -> Mapping[str, Any] | None:
+        """The reply as arguments of the tool that was offered."""
+        in_tool = self.request.mode == "tool" and isinstance(self.reply, Mapping)
+        return cast("Mapping[str, Any]", self.reply) if in_tool else None
+
+    @property
+    def words(self) -> str:
+        """The reply as text."""
+        return self.reply if isinstance(self.reply, str) else json.dumps(self.reply)
+
+
+def _request(
+    number: int, protocol: Literal["openai", "anthropic"], body: Any, key: str
+) -> ChatRequest:
+    said = [{"role": "system", "content": body["system"]}] if "system" in body else []
+    mode, schema = _asked(protocol, body)
+    messages = tuple(Message.model_validate(each) for each in [*said, *body["messages"]])
+    return ChatRequest(number, protocol, key, body, messages, mode, schema)
+
+
+def _asked(protocol: str, body: Any) -> tuple[Mode, Any]:
+    """How a structured answer is asked for, and its schema where that is not in the words."""
+    if tools := body.get("tools"):
+        function = tools[0] if protocol == "anthropic" else tools[0]["function"]
+        return "tool", function.get("input_schema", function.get("parameters"))
+    if "response_format" in body:
+        return "schema", body["response_format"].get("json_schema", {}).get("schema")
+    if "output_config" in body:
+        return "schema", body["output_config"].get("format", {}).get("schema")
+    words = body["messages"][-1]["content"] if body["messages"] else ""
+    if isinstance(words, str) and "JSON schema:\n" in words:
+        with suppress(ValueError):
+            return "text", json.loads(words.rpartition("JSON schema:\n")[2])
+    return "text", None
+
+
+# -- what is said ----------------------------------------------------------------------------
+
+
+def _spoiled(reply: ChatAnswer, fault: ChatFault | None) -> str | Mapping[str, Any]:
+    said = reply.model_dump(mode="json") if isinstance(reply, BaseModel) else reply
+    match fault:
+        case "not-json":
+            return PROSE
+        case "wrong-schema":
+            known = list(said) if isinstance(said, Mapping) else ["answer"]
+            return {each: {"unexpected": True} for each in known} or {"unexpected": True}
+        case "made-up-labels":
+            return _made_up(said)
+        case _:
+            return said
+
+
+def _made_up(value: Any) -> Any:
+    """The same with words that nobody offered in place of all words."""
+    if isinstance(value, str):
+        return f"made-up-{len(value)}"
+    if isinstance(value, Mapping):
+        return {key: _made_up(inner) for key, inner in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_made_up(inner) for inner in cast("Sequence[Any]", value)]
+    return value
+
+
+def _sample(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer that fits a schema of an object, as plain as can be."""
+    return _example(schema, schema.get("$defs", {}))
+
+
+def _example(schema: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+    if "$ref" in schema:
+        return _example(known[schema["$ref"].rpartition("/")[2]], known)
+    for choice in ("anyOf", "oneOf", "allOf"):
+        if choice in schema:
+            return _example(schema[choice][0], known)
+    if "const" in schema or "enum" in schema:
+        return schema.get("const", schema.get("enum", [None])[0])
+    if schema.get("type") == "object":
+        fields = schema.get("properties", {})
+        return {name: _example(each, known) for name, each in fields.items()}
+    if schema.get("type") == "array" and schema.get("minItems"):
+        return [_example(schema["items"], known)] * schema["minItems"]
+    return _plain(schema)
+
+
+def _plain(schema: Mapping[str, Any]) -> Any:
+    least = schema.get("minimum", schema.get("exclusiveMinimum", 0))
+    words = "words ".ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength", 60)]
+    plain: dict[str, Any] = {
+        "array": [],
+        "string": words,
+        "integer": least,
+        "number": least,
+        "boolean": False,
+    }
+    return plain.get(schema.get("type", ""))
+
+
+# -- the two protocols -----------------------------------------------------------------------
+
+
+def _openai(planned: _Planned) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": None}
+    if planned.arguments is not None:
+        name = planned.request.body["tools"][0]["function"]["name"]
+        call = {"name": name, "arguments": json.dumps(planned.arguments)}
+        message["tool_calls"] = [{"id": "call_1", "type": "function", "function": call}]
+    else:
+        message["content"] = planned.words
+    reason = "stop" if planned.arguments is None else "tool_calls"
+    asked, said = _tokens(planned)
+    return {
+        "id": f"chatcmpl-{planned.request.number}",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": planned.request.body.get("model", "double"),
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+        "usage": {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said},
+    }
+
+
+def _openai_events(whole: dict[str, Any]) -> Iterator[str]:
+    """The same, as the events of a stream."""
+    (choice,) = whole.pop("choices")
+    usage, delta = whole.pop("usage"), choice["message"]
+    for number, call in enumerate(delta.get("tool_calls", ())):
+        call["index"] = number
+    whole["object"] = "chat.completion.chunk"
+    parts: list[dict[str, Any]] = [
+        {"delta": {"role": "assistant", "content": ""}, "finish_reason": None},
+        {"delta": delta, "finish_reason": None},
+        {"delta": {}, "finish_reason": choice["finish_reason"]},
+    ]
+    for part in parts:
+        yield f"data: {json.dumps({**whole, 'choices': [{'index': 0, **part}]})}\n\n"
+    yield f"data: {json.dumps({**whole, 'choices': [], 'usage': usage})}\n\n"
+    yield "data: [DONE]\n\n"
+
+
+def _anthropic(planned: _Planned) -> dict[str, Any]:
+    block: Mapping[str, Any]
+    if planned.arguments is not None:
+        name = planned.request.body["tools"][0]["name"]
+        block = {"type": "tool_use", "id": "toolu_1", "name": name, "input": planned.arguments}
+    else:
+        block = {"type": "text", "text": planned.words}
+    asked, said = _tokens(planned)
+    return {
+        "id": f"msg_{planned.request.number}",
+        "type": "message",
+        "role": "assistant",
+        "model": planned.request.body.get("model", "double"),
+        "content": [block],
+        "stop_reason": "end_turn" if planned.arguments is None else "tool_use",
+        "stop_sequence": None,
+        "usage": {"input_tokens": asked, "output_tokens": said},
+    }
+
+
+def _anthropic_events(whole: dict[str, Any]) -> Iterator[str]:
+    content: list[dict[str, Any]] = whole.pop("content")
+    (block,), reason = content, whole.pop("stop_reason")
+    if block["type"] == "text":
+        delta = {"type": "text_delta", "text": block["text"]}
+        block["text"] = ""
+    else:
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        block["input"] = {}
+    usage = whole["usage"]
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage},
+        {"type": "message_stop"},
+    ]
+    for each in events:
+        yield f"event: {each['type']}\ndata: {json.dumps(each)}\n\n"
+
+
+def _tokens(planned: _Planned) -> tuple[int, int]:
+    """Words, which stand for tokens."""
+    return len(planned.request.text.split()), len(planned.words.split())
+
+
+# -- HTTP ------------------------------------------------------------------------------------
+
+PATHS: Mapping[str, Literal["openai", "anthropic"]] = {
+    "/v1/chat/completions": "openai",
+    "/v1/messages": "anthropic",
+}
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, chat: ChatServer, port: int) -> None:
+        self.chat = chat
+        self._open: set[socket.socket] = set()
+        super().__init__(("127.0.0.1", port), _Handler)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """The next connection."""
+        accepted = super().get_request()
+        self._open.add(accepted[0])
+        return accepted
+
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection."""
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """End all of them: clients keep theirs for the next request."""
+        for each in list(self._open):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        super().server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    @property
+    def _chat(self) -> ChatServer:
+        return cast("_Listener", self.server).chat
+
+    def do_POST(self) -> None:
+        """Answer a request, or do not."""
+        with suppress(ConnectionError, TimeoutError):
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            protocol = PATHS.get(self.path.partition("?")[0])
+            if protocol is None:
+                self._send(404, _error("not_found_error", f"there is nothing at {self.path}"))
+                return
+            key = self.headers.get("x-api-key") or self.headers.get("authorization", "")
+            planned = self._chat.received(protocol, json.loads(body), key.removeprefix("Bearer "))
+            self._answer(planned)
+
+    def _answer(self, planned: _Planned) -> None:
+        chat = self._chat
+        if planned.reply is None:
+            refused = "temperature" if "temperature" in chat.refuses else "tools"
+            told = f"this model does not support {refused}"
+            self._send(400, _error("invalid_request_error", told))
+        elif planned.fault == "busy":
+            after = {"Retry-After": f"{chat.retry_after_s:g}"}
+            self._send(429, _error("rate_limit_error", "too many requests"), after)
+        elif planned.fault == "error":
+            self._send(500, _error("api_error", "something went wrong"))
+        elif planned.fault == "garbage":
+            self._send(200, PAGE, kind="text/html")
+        else:
+            if planned.fault == "slow":
+                chat.closing.wait(chat.slow_s)
+            self._say(planned)
+
+    def _say(self, planned: _Planned) -> None:
+        is_openai = planned.request.protocol == "openai"
+        whole = _openai(planned) if is_openai else _anthropic(planned)
+        if planned.request.body.get("stream"):
+            events = list(_openai_events(whole) if is_openai else _anthropic_events(whole))
+            self._stream(events, cut=planned.fault == "cut")
+            return
+        body = json.dumps(whole).encode()
+        self._send(200, body, cut=planned.fault == "cut")
+
+    def _send(
+        self,
+        status: int,
+        body: bytes,
+        headers: Mapping[str, str] | None = None,
+        *,
+        kind: str = "application/json",
+        cut: bool = False,
+    ) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, **(headers or {})}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: len(body) // 2] if cut else body)
+        self.close_connection = self.close_connection or cut
+
+    def _stream(self, events: Sequence[str], *, cut: bool) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for event in events[: len(events) // 2] if cut else events:
+            data = event.encode()
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+        if not cut:
+            self.wfile.write(b"0\r\n\r\n")
+        self.close_connection = self.close_connection or cut
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: `requests` of the server tells."""
+
+
+def _error(kind: str, message: str) -> bytes:
+    # Both protocols write errors alike.
+    return json.dumps({"type": "error", "error": {"type": kind, "message": message}}).encode()

@@ -1,0 +1,117 @@
+"""Guidance: what an agent did, as events, and the short hints that are given for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self, TypeAlias, cast, get_args
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+
+from toolcrib.records.codec import Score
+
+__all__ = [
+    "EventKind",
+    "Guidance",
+    "GuidanceInjection",
+    "TrajectoryEvent",
+    "TrajectoryPattern",
+]
+
+EventKind: TypeAlias = Literal["tool", "prompt", "search", "other"]
+"""A tool was called; somebody said something; tools were searched for; what nobody can read."""
+
+NAMES = {
+    "name": ("tool", "tool_name"),
+    "parameters": ("arguments", "args", "input", "tool_input"),
+    "success": ("ok",),
+    "text": ("content",),
+    "result": ("output", "tool_response"),
+}
+"""How others call the fields of an event."""
+
+
+class TrajectoryEvent(BaseModel):
+    """One event of an agent's work; `at` is in seconds of any clock, None where nobody knows.
+
+    `found` are the names of the tools that a search gave. What else a dictionary holds is kept;
+    one that says neither what was called nor what was said is of the kind `other`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    type: EventKind = "tool"
+    at: float | None = Field(default=None, allow_inf_nan=False)
+    name: str = ""
+    parameters: dict[str, Any] = Field(default_factory=dict[str, Any])
+    success: bool = True
+    error: str | None = None
+    result: Any = None
+    text: str = ""
+    found: tuple[str, ...] = ()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_any_dictionary(cls, given: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(given, Mapping):
+            return read(given)
+        told = cast("Mapping[str, Any]", given)
+        if told.get("type") in get_args(EventKind):
+            return read(given)
+        try:
+            return read(_in_our_words(told))
+        except ValidationError:
+            return read({"type": "other", "given": dict(told)})
+
+
+def _in_our_words(told: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {key: value for key, value in told.items() if key != "type"}
+    for ours, others in NAMES.items():
+        for theirs in others:
+            if ours not in fields and theirs in fields:
+                fields[ours] = fields.pop(theirs)
+    if fields.get("error") is not None:
+        fields.setdefault("success", False)
+    kind = "tool" if fields.get("name") else "prompt" if "text" in fields else "other"
+    return {**fields, "type": kind}
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryPattern:
+    """Something that a trajectory shows; detectors add fields of their own.
+
+    `confidence` is how sure it is, from 0 to 1; no probability. `first_seen` is the time of the
+    event where it began, `occurrences` how often it was seen, `evidence` says so in short words.
+    """
+
+    type: str
+    confidence: Score
+    evidence: str
+    first_seen: float
+    occurrences: int
+
+
+class GuidanceInjection(BaseModel):
+    """One short hint; the least `priority` comes first."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    content: str = Field(min_length=1, max_length=500)
+    priority: int = 100
+    category: str = "recovery"
+
+
+@dataclass(frozen=True, slots=True)
+class Guidance:
+    """The hints for a trajectory, and the patterns that it shows."""
+
+    injections: tuple[GuidanceInjection, ...] = ()
+    patterns: tuple[TrajectoryPattern, ...] = ()

@@ -1,0 +1,42 @@
+"""Usage of language models: what they are used for, and what that took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import PlainSerializer
+
+__all__ = ["ModelUsage", "ModelUse"]
+
+ModelUse: TypeAlias = Literal[
+    "enrich",
+    "rerank",
+    "judge",
+    "context",
+    "agents",
+    "capabilities",
+    "questions",
+    "conversation",
+    "guidance",
+]
+"""What a language model is asked for; each may have a model and a time of its own."""
+
+Cost = Annotated[float, PlainSerializer(lambda value: round(value, 8), return_type=float)]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUsage:
+    """What the calls for one use took.
+
+    `calls` counts requests, `failed` those of them without an answer. Tokens are those that the
+    server reported. `cost` is in the currency of the settings' prices, None where there are none.
+    """
+
+    use: str
+    model: str
+    calls: int = 0
+    failed: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: Cost | None = None
