@@ -6,7 +6,7 @@ import base64
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -46,13 +46,12 @@ if TYPE_CHECKING:
     from toolcrib.router.context.model import ContextModel, Detector
     from toolcrib.router.knowledge import KnowledgeRouter
     from toolcrib.router.router import Router
-    from toolcrib.settings import ContextSettings, Settings
+    from toolcrib.settings import ContextSettings
 
 __all__ = [
     "META_KEY",
     "TurnRouter",
     "is_shipped",
-    "make_agents",
     "make_context_model",
     "make_detector",
 ]
@@ -84,6 +83,7 @@ class TurnRouter:
         clock: Clock | None = None,
         log: DecisionLog | None = None,
         learner: UsageLearner | None = None,
+        agents: Callable[[], AgentRouter] | None = None,
     ) -> None:
         self.learner = learner
         self._tools = tools
@@ -95,6 +95,7 @@ class TurnRouter:
         self._making = threading.Lock()
         self._made: tuple[object, Router] | None = None
         self._agents: AgentRouter | None = None
+        self._make_agents = agents
         self._fitted: tuple[str | None, ContextModel | None] | None = None
 
     # -- turns -------------------------------------------------------------------------------
@@ -280,7 +281,7 @@ class TurnRouter:
             # Read before they are looked at: what changes meanwhile must be seen next time.
             version = self._tools.version, self._knowledge and self._knowledge.version
             if self._made is None or self._made[0] != version:
-                self._made = version, self._make_router()
+                self._made = version, replace(self._make_router(), version=version)
             return self._made[1]
 
     def _make_router(self) -> Router:
@@ -308,8 +309,8 @@ class TurnRouter:
 
     def _agent_router(self) -> AgentRouter | None:
         """What chooses targets, made once; None where no targets are configured."""
-        if self._agents is None and self._settings.agents.targets is not None:
-            self._agents = make_agents(self._settings)
+        if self._agents is None and self._make_agents is not None:
+            self._agents = self._make_agents()
         return self._agents
 
     def _knowledge_router(self, detector: Detector) -> KnowledgeRouter | None:
@@ -381,19 +382,6 @@ def make_context_model(
         if own.identity == identity_of(sets, cues, dense):
             return own
     return fit_context(sets, cues, EntityFinder(settings.gazetteers), dense, shipped)
-
-
-def make_agents(settings: Settings) -> AgentRouter:
-    """What chooses the target of an agent, without any index.
-
-    Raises:
-        SettingsError: the targets, the allowlist or the cues cannot be read.
-    """
-    from toolcrib.router.agents.router import make_agent_router
-    from toolcrib.router.context.cues import load_cues
-
-    cues = settings.context.cues
-    return make_agent_router(settings.agents, load_cues(Path(cues) if cues else None))
 
 
 def is_shipped(model: ContextModel) -> bool:
