@@ -22,6 +22,7 @@ from toolcrib.records import (
     Decision,
     Facets,
     FindResult,
+    Guidance,
     IndexReport,
     KnowledgeResult,
     Outcome,
@@ -356,6 +357,14 @@ class Crib:
         """
         return self.turns.alternates(failed_tool, _turn(turn), decision_id=decision_id, k=k)
 
+    def guidance(self, turn: Turn | str, *, given: Sequence[str] = ()) -> Guidance:
+        """The one useful hint for an agent that is stuck, by the turn's trajectory; mostly none.
+
+        `given` are the keys of hints that the conversation had before. It is for this turn
+        alone, and belongs into no history.
+        """
+        return self.turns.guidance(_turn(turn), given=given)
+
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
     ) -> None:
@@ -436,6 +445,7 @@ class Crib:
     alearn_labels = in_thread(learn_labels)
     aroute = in_thread(route)
     aalternates = in_thread(alternates)
+    aguidance = in_thread(guidance)
     areport_outcome = in_thread(report_outcome)
     afeedback = in_thread(feedback)
     arefresh = in_thread(refresh)

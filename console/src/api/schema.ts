@@ -76,6 +76,7 @@ export interface DecisionRecord {
   signals: readonly string[];
   took_ms: Readonly<Record<string, number>>;
   degraded: readonly string[];
+  guidance?: readonly string[];
   text?: TextRecord;
   by?: string;
   kind: "decision";
@@ -141,6 +142,18 @@ export interface FoundTools {
   unmatched_terms?: readonly string[];
   needs?: readonly NeedResult[];
   names?: Readonly<Record<string, string>>;
+}
+
+export interface Guidance {
+  injections: readonly GuidanceInjection[];
+  patterns: readonly TrajectoryPattern[];
+}
+
+export interface GuidanceInjection {
+  key: string;
+  content: string;
+  priority: number;
+  category: string;
 }
 
 export interface Held {
@@ -307,6 +320,7 @@ export interface RoutedTurn {
   degraded: readonly string[];
   max_tool_calls: number;
   tool_timeout_s: number;
+  guidance?: readonly GuidanceInjection[];
 }
 
 export interface Scope {
@@ -436,6 +450,14 @@ export interface ToolsRecord {
   threshold: number | null;
   fallback: boolean;
   items: readonly ToolRecord[];
+}
+
+export interface TrajectoryPattern {
+  type: string;
+  confidence: number;
+  evidence: string;
+  first_seen: number;
+  occurrences: number;
 }
 
 export interface Undone {
