@@ -571,9 +571,9 @@ def _lost(call: ToolCall, calls: Sequence[ToolCall]) -> str:
     if not call.success or call.waits or call.is_step or not same:
         return ""
     if call.effect == "looks":
-        known = (each for each in same if call.number - each.number >= FORGOTTEN)
-        again = any(each.words == call.words and each.outcome == call.outcome for each in known)
-        return "forgets" if again and not repeats(call, same[-1]) else ""
+        last = same[-1]
+        is_late = call.number - last.number >= FORGOTTEN
+        return "forgets" if is_late and repeats(call, last) else ""
     target = [each for each in same if _same_target(call, each)]
     undone = len(target) > 1 and target[-1].words != call.words == target[-2].words
     return "contradicts" if undone else ""
