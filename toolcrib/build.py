@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
@@ -19,7 +19,7 @@ from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.observations import ObservationTable
 from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers
 from toolcrib.router.decision_log import DecisionLog
-from toolcrib.settings import Settings
+from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Layout, Store
 from toolcrib.store.folder import holds_store
 from toolcrib.store.lazy import LazyStore
@@ -30,6 +30,8 @@ from toolcrib.turn_router import TurnRouter
 if TYPE_CHECKING:
     from toolcrib.language_models import LanguageModel
     from toolcrib.records.usage import ModelUse
+    from toolcrib.router.questions.classifier import QuestionClassifier
+    from toolcrib.router.questions.question import QuestionConfig
     from toolcrib.store.records_db.base import RecordsDb
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "open_passages",
     "open_records_db",
     "open_store",
+    "question_classifier",
     "tenants_place",
 ]
 
@@ -356,7 +359,12 @@ class _LoadingReranker:
         return self._reranker.score(query, texts)
 
 
-def language_model(settings: Settings, use: ModelUse) -> LanguageModel | None:
+# -- language models ------------------------------------------------------------------------
+
+
+def language_model(
+    settings: Settings, use: ModelUse, *, max_tokens: int | None = None
+) -> LanguageModel | None:
     """The language model that the settings have for a use, if they have one.
 
     Raises:
@@ -378,7 +386,13 @@ def language_model(settings: Settings, use: ModelUse) -> LanguageModel | None:
     if llm.protocol == "anthropic":
         chat = AnthropicChatModel(model, base_url=url, api_key=key)
     else:
-        chat = OpenAIChatModel(model, base_url=url, api_key=key, temperature=llm.temperature)
+        chat = OpenAIChatModel(
+            model,
+            base_url=url,
+            api_key=key,
+            temperature=llm.temperature,
+            max_tokens=max_tokens,
+        )
     price = llm.prices.get(model)
     return LanguageModel(
         chat,
@@ -388,6 +402,50 @@ def language_model(settings: Settings, use: ModelUse) -> LanguageModel | None:
         price=Price(price.input, price.output) if price else None,
         log_text=llm.log_text,
     )
+
+
+# -- choices ---------------------------------------------------------------------------------
+
+
+def question_classifier(
+    source: str | Path | Mapping[str, Any] | QuestionConfig,
+    settings: Settings | None = None,
+    *,
+    dense: DenseEncoder | None = None,
+) -> QuestionClassifier:
+    """What classifies turns by a question: that of a file, of a mapping, or one that is made.
+
+    Raises:
+        QuestionError: something in it is wrong.
+        MissingExtraError: an extra is not installed: `questions`, or `llm` where a model is set.
+    """
+    from toolcrib.router.questions.classifier import QuestionClassifier
+    from toolcrib.router.questions.question import load_question
+
+    question = load_question(source)
+    settings = settings or load_settings()
+    model = _model_of(question, settings)
+    return QuestionClassifier(question, dense or make_dense(settings), model)
+
+
+def _model_of(question: QuestionConfig, settings: Settings) -> LanguageModel | None:
+    """The model that a question names, behind its own server or that of the settings.
+
+    None where neither has a server or a key. What the settings name for questions comes first.
+    """
+    llm = settings.llm
+    use = llm.uses.get("questions")
+    changed: dict[str, Any] = {"temperature": question.temperature}
+    if question.api_base is not None:
+        # The key of the settings is for another server.
+        changed |= {"protocol": "openai", "base_url": question.api_base, "api_key_file": None}
+    if question.api_base is not None or question.api_key is not None:
+        changed |= {"api_key": question.api_key, "api_key_file": None}
+    elif llm.base_url is None and llm.model is None and (use is None or use.model is None):
+        return None
+    own = llm.model_copy(update={**changed, "model": question.model})
+    told = settings.model_copy(update={"llm": own})
+    return language_model(told, "questions", max_tokens=question.max_tokens)
 
 
 def _bundled(model: str, threads: int) -> DenseEncoder:

@@ -31,6 +31,7 @@ from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.settings import (
+    AgentSettings,
     KnowledgeSettings,
     Limits,
     RecoverySettings,
@@ -294,7 +295,8 @@ class Settings(BaseSettings):
     `store`: where the index is, a folder or a Qdrant server's URL. `audit`: hold back tools whose
     text is dangerous to a model, and what a server behind the gateway changes after it was met.
     `durability`: what a write to a folder survives once it is acknowledged: with `disk` also a
-    power cut, with `system` the end of the process alone. With `url` the commands work through
+    power cut, with `system` the end of the process alone. `questions`: files of questions that
+    turns are classified by, by name. With `url` the commands work through
     the service there, by `api_key` and in `namespace`.
     """
 
@@ -324,6 +326,8 @@ class Settings(BaseSettings):
     knowledge: KnowledgeSettings = KnowledgeSettings()
     collections: tuple[Collection, ...] = ()
     context: ContextSettings = ContextSettings()
+    questions: dict[str, str] = Field(default_factory=dict[str, str])
+    agents: AgentSettings = AgentSettings()
     limits: Limits = Limits()
     recovery: RecoverySettings = RecoverySettings()
     telemetry: TelemetrySettings = TelemetrySettings()

@@ -42,12 +42,20 @@ from toolcrib.router.decision_log import (
 from toolcrib.tool_index import ToolIndex
 
 if TYPE_CHECKING:
+    from toolcrib.router.agents.router import AgentRouter
     from toolcrib.router.context.model import ContextModel, Detector
     from toolcrib.router.knowledge import KnowledgeRouter
     from toolcrib.router.router import Router
-    from toolcrib.settings import ContextSettings
+    from toolcrib.settings import ContextSettings, Settings
 
-__all__ = ["META_KEY", "TurnRouter", "is_shipped", "make_context_model", "make_detector"]
+__all__ = [
+    "META_KEY",
+    "TurnRouter",
+    "is_shipped",
+    "make_agents",
+    "make_context_model",
+    "make_detector",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +94,7 @@ class TurnRouter:
         self._failures = Failures()
         self._making = threading.Lock()
         self._made: tuple[object, Router] | None = None
+        self._agents: AgentRouter | None = None
         self._fitted: tuple[str | None, ContextModel | None] | None = None
 
     # -- turns -------------------------------------------------------------------------------
@@ -294,7 +303,14 @@ class TurnRouter:
             knowledge=self._knowledge_router(detector),
             gate_decides=settings.gate.decides,
             costs=self._made[1].costs if self._made else Costs(),
+            agents=self._agent_router(),
         )
+
+    def _agent_router(self) -> AgentRouter | None:
+        """What chooses targets, made once; None where no targets are configured."""
+        if self._agents is None and self._settings.agents.targets is not None:
+            self._agents = make_agents(self._settings)
+        return self._agents
 
     def _knowledge_router(self, detector: Detector) -> KnowledgeRouter | None:
         knowledge, settings, reranker = self._knowledge, self._settings, self._tools.reranker
@@ -365,6 +381,19 @@ def make_context_model(
         if own.identity == identity_of(sets, cues, dense):
             return own
     return fit_context(sets, cues, EntityFinder(settings.gazetteers), dense, shipped)
+
+
+def make_agents(settings: Settings) -> AgentRouter:
+    """What chooses the target of an agent, without any index.
+
+    Raises:
+        SettingsError: the targets, the allowlist or the cues cannot be read.
+    """
+    from toolcrib.router.agents.router import make_agent_router
+    from toolcrib.router.context.cues import load_cues
+
+    cues = settings.context.cues
+    return make_agent_router(settings.agents, load_cues(Path(cues) if cues else None))
 
 
 def is_shipped(model: ContextModel) -> bool:

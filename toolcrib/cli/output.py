@@ -273,6 +273,10 @@ def print_decision(decision: Decision) -> None:
     corrected = f" [dim](first guess: {route.corrected_from})[/]" if route.corrected_from else ""
     out.print(f"[bold]{route.kind}[/]{corrected}  [dim]{escape(route.reason)}[/]")
     out.print(_context(decision.context))
+    if (agent := decision.agent) is not None:
+        named = f" [dim]tables[/] {escape(', '.join(agent.tables))}" if agent.tables else ""
+        sure = f"[dim]{agent.confidence:.2f} {escape(agent.reason)}[/]"
+        out.print(f"[dim]agent[/] {escape(agent.target)} {sure}{named}")
     if route.kind in ("tools", "both", "general"):
         _print_doubt(decision.tools)
     if decision.tools.tools:

@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -338,6 +338,9 @@ def read_answer(text: str, shape: type[_Shape]) -> _Shape:
             return shape.model_validate(value)
         except ValidationError as error:
             first = first or error
+    of_words: Callable[[str], _Shape | None] | None = getattr(shape, "of_words", None)
+    if of_words is not None and (worded := of_words(text[:MAX_ANSWER])) is not None:
+        return worded
     if first is None:
         raise _UnreadableError("it is not JSON", "it is not JSON")
     places = {".".join(map(str, each["loc"])) or "the whole" for each in first.errors()}

@@ -22,10 +22,19 @@ from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder, FloatArray, SparseVector
 from toolcrib.encoders.onnx import clauses
 from toolcrib.errors import QueryError, ToolcribError
-from toolcrib.records import Collection, Context, Decision, KnowledgeResult, Route, Turn
+from toolcrib.records import (
+    AgentDecision,
+    Collection,
+    Context,
+    Decision,
+    KnowledgeResult,
+    Route,
+    Turn,
+)
 from toolcrib.records.scope import is_above
 from toolcrib.retrieval.hybrid import has_words
 from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.router.agents.router import AgentRouter
 from toolcrib.router.context.model import Detector
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.route import Reason, RouteEvidence, choose_route
@@ -282,6 +291,8 @@ REMEMBERED = 512
 class Router:
     """Decides turns; reads stores, writes none. `knowledge` is None where there are no collections.
 
+    `agents` is None where no targets are configured.
+
     `stranger` reads turns like `detector`, but knows no names of the registry: it is for callers
     who may not use all of it. `gate_decides`: a user has said when tools are good enough, or
     withholds them, and no turn goes to others alone.
@@ -296,6 +307,7 @@ class Router:
     knowledge: KnowledgeRouter | None = None
     gate_decides: bool = False
     costs: Costs = field(default_factory=Costs)
+    agents: AgentRouter | None = None
 
     def __post_init__(self) -> None:
         self._known: dict[str, FloatArray] = {}
@@ -372,6 +384,7 @@ class Router:
             tools=self.tools.judged(turn, route, selection),
             knowledge=_kept(route, knowledge),
             search_text=searched.text,
+            agent=self._agent(turn, knowledge, budget),
             signals=_once(
                 searched.signals,
                 signals,
@@ -397,12 +410,22 @@ class Router:
             tools=selection.result,
             knowledge=KnowledgeResult(reason=reason),
             search_text="",
+            agent=self._agent(turn, None, budget),
             signals=_once(text_signals(turn), _ceilings(turn, context), selection.signals),
             took_ms={"total": budget.spent_ms},
             degraded=("no-words",),
             max_tool_calls=self.limits.max_tool_calls,
             tool_timeout_s=self.limits.tool_timeout_s,
         )
+
+    def _agent(
+        self, turn: Turn, knowledge: KnowledgeResult | None, budget: Budget
+    ) -> AgentDecision | None:
+        """The target of a turn: less than a millisecond, so that it is never left out."""
+        agents = self.agents
+        if agents is None:
+            return None
+        return budget.timed("agents", lambda: agents.route(turn, knowledge))
 
     def _context(self, turn: Turn, query: EncodedQuery, budget: Budget) -> Context:
         detector, text = self._detector(turn), turn.text

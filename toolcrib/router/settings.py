@@ -13,8 +13,10 @@ from toolcrib.retrieval.gate import COVERAGE
 
 __all__ = [
     "LIKENESS",
+    "PRESET",
     "SQLITE",
     "STAGES",
+    "AgentSettings",
     "KnowledgeSettings",
     "Limits",
     "MapEntry",
@@ -136,6 +138,26 @@ class RecoverySettings:
                 f"recovery.base_s is {self.base_s:g}, above recovery.cap_s ({self.cap_s:g}); "
                 "the first wait cannot be longer than the longest"
             )
+
+
+PRESET = "preset"
+"""Stands for the targets that come with the package."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """Which target of an agent a turn is for.
+
+    `targets`: `preset` (analytics, knowledge, commerce, triage) or a YAML file of the same shape;
+    None chooses none. `allowlist`: a YAML file of tables with their columns, in place of the
+    embedded example. The first `hits` passages count as evidence, where the probability that any
+    collection fits is `least_hit` or more.
+    """
+
+    targets: str | None = None
+    allowlist: str | None = None
+    hits: Annotated[int, Field(ge=1)] = 5
+    least_hit: _Probability = 0.5
 
 
 JSON_LINES = (".jsonl",)

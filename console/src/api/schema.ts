@@ -1,11 +1,35 @@
 /** What the service answers. Written by scripts/console_types.py; do not edit. */
 
+export interface AgentDecision {
+  target: string;
+  confidence: number;
+  reason: string;
+  tables: readonly string[];
+  columns: readonly string[];
+  signals: readonly string[];
+  thread_id: string | null;
+}
+
+export interface AgentRecord {
+  target: string;
+  confidence: number;
+  signals: readonly string[];
+}
+
 export interface Alive {
   status: "ok";
 }
 
 export interface Alternates {
   tools: readonly ToolHit[];
+}
+
+export interface Classification {
+  branch: string | null;
+  matched: boolean;
+  confidence: number | null;
+  degraded: readonly string[];
+  skipped?: boolean;
 }
 
 export interface CollectionHit {
@@ -77,6 +101,7 @@ export interface DecisionRecord {
   took_ms: Readonly<Record<string, number>>;
   degraded: readonly string[];
   usage?: readonly ModelUsage[];
+  agent?: AgentRecord;
   text?: TextRecord;
   by?: string;
   kind: "decision";
@@ -320,6 +345,7 @@ export interface RoutedTurn {
   tools: ShapedSelection;
   knowledge: KnowledgeResult;
   search_text: string;
+  agent: AgentDecision | null;
   signals: readonly string[];
   took_ms: Readonly<Record<string, number>>;
   degraded: readonly string[];
