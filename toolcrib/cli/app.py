@@ -40,6 +40,7 @@ COMMANDS = {
     "doctor": ".doctor:doctor",
     "calibrate": ".evaluate:calibrate",
     "eval": ".evaluate:app",
+    "judge": ".judge:judge",
     "train": ".train:train",
     "serve": "toolcrib.serve:serve",
     "keys": ".admin:app",
