@@ -31,6 +31,7 @@ from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.settings import (
+    AgentSettings,
     KnowledgeSettings,
     Limits,
     RecoverySettings,
@@ -240,7 +241,7 @@ class GatewaySettings(BaseModel):
     Below or at `pass_through` tools all are shown. `pinned` are ids of tools that are shown
     always. `k` tools a search. A call has `call_timeout_s`; at most `max_calls` follow one
     `find_tools`. A server that died is tried again after `retry_s`. `lock`: the file of
-    approved digests.
+    approved digests. `guidance`: append a hint to a result where the agent is stuck.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -253,6 +254,7 @@ class GatewaySettings(BaseModel):
     connect_timeout_s: float = Field(default=20.0, gt=0)
     retry_s: float = Field(default=5.0, gt=0)
     lock: str = "toolcrib.lock"
+    guidance: bool = True
 
 
 class _SettingsFile(YamlConfigSettingsSource):
@@ -326,6 +328,7 @@ class Settings(BaseSettings):
     collections: tuple[Collection, ...] = ()
     context: ContextSettings = ContextSettings()
     questions: dict[str, str] = Field(default_factory=dict[str, str])
+    agents: AgentSettings = AgentSettings()
     limits: Limits = Limits()
     recovery: RecoverySettings = RecoverySettings()
     telemetry: TelemetrySettings = TelemetrySettings()

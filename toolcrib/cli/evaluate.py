@@ -17,6 +17,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from toolcrib.cli.agents import agents, routing
 from toolcrib.cli.choices import questions
 from toolcrib.cli.completion import complete_systems
 from toolcrib.cli.options import (
@@ -36,6 +37,7 @@ from toolcrib.cli.progress import counting
 from toolcrib.crib import Crib
 from toolcrib.errors import SourceError, StoreWriteError
 from toolcrib.problems import EXIT_NOT_CLEAN
+from toolcrib.records.codec import as_json as record_json
 from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:
@@ -78,6 +80,20 @@ Split: TypeAlias = Annotated[str, typer.Option(help="Which queries: train, dev o
 Limit: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="At most so many queries a set, at random.")
 ]
+EnrichmentFiles: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE,FILE", help="Also measure ours with each of these files of enrichments."
+    ),
+]
+Systems: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        autocompletion=complete_systems,
+        help="What to measure, or module:factory; may be repeated. `ours`, `baselines`, `all` "
+        "are groups.",
+    ),
+]
 Learn: TypeAlias = Annotated[
     str | None,
     typer.Option(help="First let systems that can learn do so from this split, as from dev."),
@@ -98,20 +114,8 @@ def run(
     store: StoreOption = None,
     tools: Tools = None,
     queries: Queries = None,
-    system: Annotated[
-        list[str] | None,
-        typer.Option(
-            autocompletion=complete_systems,
-            help="What to measure, or module:factory; may be repeated. `ours`, `baselines`, `all` "
-            "are groups.",
-        ),
-    ] = None,
-    enrichment: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE,FILE", help="Also measure ours with each of these files of enrichments."
-        ),
-    ] = None,
+    system: Systems = None,
+    enrichment: EnrichmentFiles = None,
     split: Split = "test",
     k: Annotated[str, typer.Option("--k", "-k", help="Ranks to measure at.")] = "1,3,5,10",
     learn: Learn = None,
@@ -241,6 +245,38 @@ def mistakes(
                 print_json(about | asdict(made))
             else:
                 print_mistakes(f"{data.name}: {name}", made)
+
+
+app.command("agents")(agents)
+app.command("routing")(routing)
+
+
+TRAJECTORIES = Path("data/trajectories")
+
+
+@app.command("guidance")
+def guidance(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help=f"Labelled trajectories, JSONL files or folders [{TRAJECTORIES}]."),
+    ] = None,
+    split: Annotated[str, typer.Option(help="Which trajectories: dev, test or all.")] = "test",
+    json: Json = False,
+) -> None:
+    """Measure whether guidance fires where it should, and list every mistake."""
+    from toolcrib.cli.output import print_guidance
+    from toolcrib.evaluation.trajectories import evaluate_guidance, load_trajectories
+
+    chosen = paths or [TRAJECTORIES]
+    trajectories = list(load_trajectories(chosen, split))
+    if not trajectories:
+        named = ", ".join(map(str, chosen))
+        raise SourceError(named, "", f"holds no trajectory of the split {split!r}")
+    found = evaluate_guidance(trajectories, split)
+    if json:
+        print_json(record_json(found))
+    else:
+        print_guidance(found)
 
 
 @contextmanager

@@ -101,6 +101,15 @@ class KnowledgeRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentRecord:
+    """The target that was chosen; of signals those that are no user's words."""
+
+    target: str
+    confidence: Score
+    signals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TextRecord:
     """What the user wrote, and all that may quote it."""
 
@@ -113,7 +122,10 @@ class TextRecord:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """A decision as it is logged; `by` is the id of the key that asked."""
+    """A decision as it is logged; `by` is the id of the key that asked.
+
+    `guidance` are the keys of the hints that were given.
+    """
 
     id: str
     at: str
@@ -125,6 +137,8 @@ class DecisionRecord:
     took_ms: dict[str, Milliseconds]
     degraded: tuple[str, ...]
     usage: Annotated[tuple[ModelUsage, ...], UNLESS_EMPTY] = ()
+    agent: Annotated[AgentRecord | None, UNLESS_NONE] = None
+    guidance: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
     text: Annotated[TextRecord | None, UNLESS_NONE] = None
     by: Annotated[str | None, UNLESS_NONE] = None
     kind: Literal["decision"] = "decision"

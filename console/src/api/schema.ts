@@ -1,5 +1,21 @@
 /** What the service answers. Written by scripts/console_types.py; do not edit. */
 
+export interface AgentDecision {
+  target: string;
+  confidence: number;
+  reason: string;
+  tables: readonly string[];
+  columns: readonly string[];
+  signals: readonly string[];
+  thread_id: string | null;
+}
+
+export interface AgentRecord {
+  target: string;
+  confidence: number;
+  signals: readonly string[];
+}
+
 export interface Alive {
   status: "ok";
 }
@@ -85,6 +101,8 @@ export interface DecisionRecord {
   took_ms: Readonly<Record<string, number>>;
   degraded: readonly string[];
   usage?: readonly ModelUsage[];
+  agent?: AgentRecord;
+  guidance?: readonly string[];
   text?: TextRecord;
   by?: string;
   kind: "decision";
@@ -150,6 +168,11 @@ export interface FoundTools {
   unmatched_terms?: readonly string[];
   needs?: readonly NeedResult[];
   names?: Readonly<Record<string, string>>;
+}
+
+export interface Guidance {
+  injections: readonly GuidanceInjection[];
+  patterns: readonly TrajectoryPattern[];
 }
 
 export interface GuidanceInjection {
@@ -328,6 +351,7 @@ export interface RoutedTurn {
   tools: ShapedSelection;
   knowledge: KnowledgeResult;
   search_text: string;
+  agent: AgentDecision | null;
   signals: readonly string[];
   took_ms: Readonly<Record<string, number>>;
   degraded: readonly string[];
@@ -464,6 +488,14 @@ export interface ToolsRecord {
   threshold: number | null;
   fallback: boolean;
   items: readonly ToolRecord[];
+}
+
+export interface TrajectoryPattern {
+  type: string;
+  confidence: number;
+  evidence: string;
+  first_seen: number;
+  occurrences: number;
 }
 
 export interface Undone {
