@@ -43,7 +43,9 @@ def needs(*names: str):
 
 
 def by_model(server: ChatServer, dense, **changed) -> CapabilitySelector:
-    settings = Settings.model_validate({"llm": {**server.settings, "attempts": 1}, **changed})
+    # However busy this machine is, no answer is late.
+    llm = {**server.settings, "attempts": 1, "uses": {"capabilities": {"timeout_s": 60.0}}}
+    settings = Settings.model_validate({"llm": llm, **changed})
     return capability_selector(FILE, settings, dense=dense)
 
 
