@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from toolcrib.language_models import LanguageModel
     from toolcrib.records.usage import ModelUse
     from toolcrib.router.agents.router import AgentRouter
+    from toolcrib.router.capabilities.registry import CapabilityRegistry
+    from toolcrib.router.capabilities.selector import CapabilitySelector
     from toolcrib.router.questions.classifier import QuestionClassifier
     from toolcrib.router.questions.question import QuestionConfig
     from toolcrib.store.records_db.base import RecordsDb
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MEMORY",
     "Parts",
+    "capability_selector",
     "has_index",
     "has_passages",
     "has_tools",
@@ -477,6 +480,41 @@ def question_classifier(
     settings = settings or load_settings()
     model = _model_of(question, settings)
     return QuestionClassifier(question, dense or make_dense(settings), model)
+
+
+def capability_selector(
+    source: str | Path | CapabilityRegistry | None = None,
+    settings: Settings | None = None,
+    *,
+    dense: DenseEncoder | None = None,
+) -> CapabilitySelector:
+    """What selects capabilities for turns.
+
+    They are those of a file or a registry; by default those of `capabilities.file`, and without
+    that those of installed packages.
+
+    Raises:
+        CapabilityError: something in them is wrong.
+        MissingExtraError: a model is set, and the extra `llm` is not installed.
+    """
+    from toolcrib.router.capabilities.registry import CapabilityRegistry
+    from toolcrib.router.capabilities.selector import CapabilitySelector
+
+    settings = settings or load_settings()
+    source = source or settings.capabilities.file
+    if source is None:
+        registry = CapabilityRegistry.installed()
+    elif isinstance(source, CapabilityRegistry):
+        registry = source
+    else:
+        registry = CapabilityRegistry.load(source)
+    return CapabilitySelector(
+        registry,
+        dense or make_dense(settings),
+        language_model(settings, "capabilities"),
+        settings=settings.capabilities,
+        limits=settings.recovery,
+    )
 
 
 def _model_of(question: QuestionConfig, settings: Settings) -> LanguageModel | None:

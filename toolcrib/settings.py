@@ -32,8 +32,10 @@ from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.settings import (
     AgentSettings,
+    CapabilitySettings,
     KnowledgeSettings,
     Limits,
+    OrchestrationMode,
     RecoverySettings,
     TelemetrySettings,
     ToolSettings,
@@ -297,7 +299,8 @@ class Settings(BaseSettings):
     text is dangerous to a model, and what a server behind the gateway changes after it was met.
     `durability`: what a write to a folder survives once it is acknowledged: with `disk` also a
     power cut, with `system` the end of the process alone. `questions`: files of questions that
-    turns are classified by, by name. With `url` the commands work through
+    turns are classified by, by name. `orchestration_mode`: how `router.flow` leads an agent's
+    loop. With `url` the commands work through
     the service there, by `api_key` and in `namespace`.
     """
 
@@ -329,6 +332,8 @@ class Settings(BaseSettings):
     context: ContextSettings = ContextSettings()
     questions: dict[str, str] = Field(default_factory=dict[str, str])
     agents: AgentSettings = AgentSettings()
+    capabilities: CapabilitySettings = CapabilitySettings()
+    orchestration_mode: OrchestrationMode = "plan_first"
     limits: Limits = Limits()
     recovery: RecoverySettings = RecoverySettings()
     telemetry: TelemetrySettings = TelemetrySettings()
