@@ -31,6 +31,7 @@ from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.settings import (
+    AgentSettings,
     KnowledgeSettings,
     Limits,
     RecoverySettings,
@@ -76,7 +77,7 @@ class EncoderSettings(BaseModel):
     """Which models are used.
 
     `dense`: `bundled`, `deterministic`, `fastembed:NAME` or `sentence-transformers:NAME`.
-    `reranker`: none, `bundled:FOLDER`, `fastembed:NAME` or `sentence-transformers:NAME`.
+    `reranker`: none, `llm`, `bundled:FOLDER`, `fastembed:NAME` or `sentence-transformers:NAME`.
     `threads`: for encoding documents; 0 means all cores.
     """
 
@@ -295,7 +296,8 @@ class Settings(BaseSettings):
     `store`: where the index is, a folder or a Qdrant server's URL. `audit`: hold back tools whose
     text is dangerous to a model, and what a server behind the gateway changes after it was met.
     `durability`: what a write to a folder survives once it is acknowledged: with `disk` also a
-    power cut, with `system` the end of the process alone. With `url` the commands work through
+    power cut, with `system` the end of the process alone. `questions`: files of questions that
+    turns are classified by, by name. With `url` the commands work through
     the service there, by `api_key` and in `namespace`.
     """
 
@@ -325,6 +327,8 @@ class Settings(BaseSettings):
     knowledge: KnowledgeSettings = KnowledgeSettings()
     collections: tuple[Collection, ...] = ()
     context: ContextSettings = ContextSettings()
+    questions: dict[str, str] = Field(default_factory=dict[str, str])
+    agents: AgentSettings = AgentSettings()
     limits: Limits = Limits()
     recovery: RecoverySettings = RecoverySettings()
     telemetry: TelemetrySettings = TelemetrySettings()
@@ -333,6 +337,18 @@ class Settings(BaseSettings):
     server: ServerSettings = ServerSettings()
     service: ServiceSettings = ServiceSettings()
     gateway: GatewaySettings = GatewaySettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rerank_may_name_the_reranker(cls, given: Any) -> Any:
+        """`rerank: llm` is short for `encoder.reranker: llm`."""
+        said = cast("dict[str, Any]", given)
+        if not isinstance(given, dict) or not isinstance(name := said.get("rerank"), str):
+            return said
+        encoder: Any = said.get("encoder", {})
+        fields = encoder.model_dump() if isinstance(encoder, EncoderSettings) else encoder
+        rest = {key: value for key, value in said.items() if key != "rerank"}
+        return {**rest, "encoder": {**fields, "reranker": name}}
 
     @model_validator(mode="after")
     def _maps_speak_of_labels(self) -> Self:

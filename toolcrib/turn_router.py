@@ -6,7 +6,7 @@ import base64
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +23,7 @@ from toolcrib.errors import (
     UnknownDecisionError,
 )
 from toolcrib.knowledge_base import KnowledgeBase
+from toolcrib.language_models import metered
 from toolcrib.learning.learner import UsageLearner
 from toolcrib.records import (
     Context,
@@ -53,12 +54,19 @@ from toolcrib.tool_index import ToolIndex
 
 if TYPE_CHECKING:
     from toolcrib.guidance.turns import TurnGuidance
+    from toolcrib.router.agents.router import AgentRouter
     from toolcrib.router.context.model import ContextModel, Detector
     from toolcrib.router.knowledge import KnowledgeRouter
     from toolcrib.router.router import Router
     from toolcrib.settings import ContextSettings
 
-__all__ = ["META_KEY", "TurnRouter", "is_shipped", "make_context_model", "make_detector"]
+__all__ = [
+    "META_KEY",
+    "TurnRouter",
+    "is_shipped",
+    "make_context_model",
+    "make_detector",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +95,7 @@ class TurnRouter:
         clock: Clock | None = None,
         log: DecisionLog | None = None,
         learner: UsageLearner | None = None,
+        agents: Callable[[], AgentRouter] | None = None,
     ) -> None:
         self.learner = learner
         self._tools = tools
@@ -97,6 +106,8 @@ class TurnRouter:
         self._failures = Failures()
         self._making = threading.Lock()
         self._made: tuple[object, Router] | None = None
+        self._agents: AgentRouter | None = None
+        self._make_agents = agents
         self._fitted: tuple[str | None, ContextModel | None] | None = None
 
     # -- turns -------------------------------------------------------------------------------
@@ -124,10 +135,12 @@ class TurnRouter:
         by: str | None = None,
     ) -> Decision:
         """Decide a turn and log the decision, as `Crib.route`; `by` says in the log who asked."""
-        decision = self._router().route(turn, k=k, budget_ms=budget_ms, shown=shown)
-        if turn.trajectory:
-            at_end = self._settings.tools.append_only
-            decision = self._guided(turn).applied(decision, at_end=at_end)
+        with metered() as meter:
+            decision = self._router().route(turn, k=k, budget_ms=budget_ms, shown=shown)
+            if turn.trajectory:
+                at_end = self._settings.tools.append_only
+                decision = self._guided(turn).applied(decision, at_end=at_end)
+        decision = replace(decision, usage=meter.usage) if meter.usage else decision
         if self._log is not None:
             text = self._settings.telemetry.text
             made = decision_record(decision, text=text, at=time.time())
@@ -301,7 +314,7 @@ class TurnRouter:
             # Read before they are looked at: what changes meanwhile must be seen next time.
             version = self._tools.version, self._knowledge and self._knowledge.version
             if self._made is None or self._made[0] != version:
-                self._made = version, self._make_router()
+                self._made = version, replace(self._make_router(), version=version)
             return self._made[1]
 
     def _make_router(self) -> Router:
@@ -324,17 +337,24 @@ class TurnRouter:
             knowledge=self._knowledge_router(detector),
             gate_decides=settings.gate.decides,
             costs=self._made[1].costs if self._made else Costs(),
+            agents=self._agent_router(),
         )
+
+    def _agent_router(self) -> AgentRouter | None:
+        """What chooses targets, made once; None where no targets are configured."""
+        if self._agents is None and self._make_agents is not None:
+            self._agents = self._make_agents()
+        return self._agents
 
     def _knowledge_router(self, detector: Detector) -> KnowledgeRouter | None:
         knowledge, settings, reranker = self._knowledge, self._settings, self._tools.reranker
         if knowledge is None or not knowledge.exists or not settings.knowledge.enabled:
             return None
-        from toolcrib.retrieval.rerank import PassageReranker
+        from toolcrib.retrieval.rerank import ModelReranker, PassageReranker
         from toolcrib.router.knowledge import KnowledgeRouter
 
         second = None
-        if reranker is not None:
+        if reranker is not None and not isinstance(reranker, ModelReranker):
             second = PassageReranker(reranker, settings.rerank, self._clock)
         return KnowledgeRouter(
             knowledge.retriever(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import shlex
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from difflib import get_close_matches
@@ -17,6 +17,8 @@ import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from toolcrib.cli.agents import agents, routing
+from toolcrib.cli.choices import questions
 from toolcrib.cli.completion import complete_systems
 from toolcrib.cli.options import (
     Json,
@@ -65,7 +67,10 @@ def _is_mistyped(name: str, known: Iterable[str]) -> bool:
     return bool(get_close_matches(name, known, cutoff=0.75)) and not Path(name).exists()
 
 
-app = typer.Typer(cls=_Group, no_args_is_help=True, help="Measure how well tools are found.")
+app = typer.Typer(
+    cls=_Group, no_args_is_help=True, help="Measure how well tools are found, and turns classified."
+)
+app.command("questions")(questions)
 
 DataSets: TypeAlias = Annotated[
     list[str] | None,
@@ -74,6 +79,20 @@ DataSets: TypeAlias = Annotated[
 Split: TypeAlias = Annotated[str, typer.Option(help="Which queries: train, dev or test.")]
 Limit: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="At most so many queries a set, at random.")
+]
+EnrichmentFiles: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE,FILE", help="Also measure ours with each of these files of enrichments."
+    ),
+]
+Systems: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        autocompletion=complete_systems,
+        help="What to measure, or module:factory; may be repeated. `ours`, `baselines`, `all` "
+        "are groups.",
+    ),
 ]
 Learn: TypeAlias = Annotated[
     str | None,
@@ -95,14 +114,8 @@ def run(
     store: StoreOption = None,
     tools: Tools = None,
     queries: Queries = None,
-    system: Annotated[
-        list[str] | None,
-        typer.Option(
-            autocompletion=complete_systems,
-            help="What to measure, or module:factory; may be repeated. `ours`, `baselines`, `all` "
-            "are groups.",
-        ),
-    ] = None,
+    system: Systems = None,
+    enrichment: EnrichmentFiles = None,
     split: Split = "test",
     k: Annotated[str, typer.Option("--k", "-k", help="Ranks to measure at.")] = "1,3,5,10",
     learn: Learn = None,
@@ -127,8 +140,10 @@ def run(
         with_shots(data, shots, seed)
         for data in load_sets(context, datasets, store, tools, queries)
     ]
+    enrichments = [file for file in (enrichment or "").split(",") if file]
+    indexed = bool(queries and not tools)
     with (
-        _systems(context, store, system, indexed=bool(queries and not tools)) as chosen,
+        _systems(context, store, system, indexed=indexed, enrichments=enrichments) as chosen,
         counting("asking", lambda: UNKEPT) as listener,
     ):
         found = evaluate(
@@ -232,6 +247,10 @@ def mistakes(
                 print_mistakes(f"{data.name}: {name}", made)
 
 
+app.command("agents")(agents)
+app.command("routing")(routing)
+
+
 TRAJECTORIES = Path("data/trajectories")
 
 
@@ -262,11 +281,17 @@ def guidance(
 
 @contextmanager
 def _systems(
-    context: typer.Context, store: str | None, names: list[str] | None, *, indexed: bool
+    context: typer.Context,
+    store: str | None,
+    names: list[str] | None,
+    *,
+    indexed: bool,
+    enrichments: Sequence[str] = (),
 ) -> Generator[dict[str, Any]]:
     """How to make each system, by its name; their indexes last as long as the block.
 
-    `indexed`: the tools are those of the index in `store`, which is searched as it is.
+    `indexed`: the tools are those of the index in `store`, which is searched as it is. With
+    `enrichments` each system of ours also comes with each of these files.
     """
     from toolcrib import build
     from toolcrib.evaluation.systems.base import BASELINES, OURS, PEERS, baseline
@@ -276,9 +301,8 @@ def _systems(
     ours = [n for n in OURS if n != "fusion+rerank" or settings.encoder.reranker is not None]
     groups = {"ours": ours, "baselines": list(BASELINES), "all": [*ours, *BASELINES]}
     groups["peers"] = [f"benchmarks.peers.{path}" for path in PEERS.values()]
-    chosen = list(
-        dict.fromkeys(n for name in names or DEFAULT_SYSTEMS for n in groups.get(name, [name]))
-    )
+    defaults = DEFAULT_SYSTEMS[:1] if enrichments else DEFAULT_SYSTEMS
+    chosen = list(dict.fromkeys(n for name in names or defaults for n in groups.get(name, [name])))
     factories = {name: baseline(name) for name in chosen if name not in OURS}
     crib = open_crib(context, store) if indexed else None
     own = OwnSystems(settings, crib)
@@ -287,6 +311,8 @@ def _systems(
     for name in chosen:
         shown, factory = factories.get(name, ("", None))
         made[shown or name] = partial(factory, dense) if factory else partial(own.make, name)
+        for file in enrichments if factory is None else ():
+            made[f"{name}+{file}"] = partial(own.make, name, file)
     try:
         yield made
     finally:

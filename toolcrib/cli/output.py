@@ -275,6 +275,10 @@ def print_decision(decision: Decision) -> None:
     corrected = f" [dim](first guess: {route.corrected_from})[/]" if route.corrected_from else ""
     out.print(f"[bold]{route.kind}[/]{corrected}  [dim]{escape(route.reason)}[/]")
     out.print(_context(decision.context))
+    if (agent := decision.agent) is not None:
+        named = f" [dim]tables[/] {escape(', '.join(agent.tables))}" if agent.tables else ""
+        sure = f"[dim]{agent.confidence:.2f} {escape(agent.reason)}[/]"
+        out.print(f"[dim]agent[/] {escape(agent.target)} {sure}{named}")
     if route.kind in ("tools", "both", "general"):
         _print_doubt(decision.tools)
     if decision.tools.tools:
@@ -345,6 +349,15 @@ def print_decisions(summary: DecisionSummary) -> None:
     _print_rows("confidence of", ("ECE", "of"), sure)
     lacking = ((n, f"{count:,}", _share(count, summary)) for n, count in summary.degraded.items())
     _print_rows("without", ("decisions", "share"), lacking)
+    models = (
+        (
+            f"{one.use} {one.model}",
+            *(f"{n:,}" for n in (one.calls, one.failed, one.input_tokens, one.output_tokens)),
+            "" if one.cost is None else f"{one.cost:,.4f}",
+        )
+        for one in summary.usage
+    )
+    _print_rows("language model", ("calls", "failed", "tokens in", "out", "cost"), models)
     if not summary.feedback:
         out.print("[dim]nothing was said of any of them, so nobody knows which were right[/]")
     if summary.unreadable:

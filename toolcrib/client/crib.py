@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -40,6 +40,7 @@ from toolcrib.records import (
     ToolSpec,
     Turn,
 )
+from toolcrib.records.choices import Classification
 from toolcrib.records.codec import as_json
 from toolcrib.records.validation import in_words
 from toolcrib.retrieval.legs import has_words
@@ -276,6 +277,19 @@ class RemoteCrib:
             tools=replace(made.tools, query=made.search_text),
         )
 
+    def classify(
+        self,
+        question: str,
+        turn: Turn | str,
+        *,
+        variables: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+    ) -> Classification:
+        """As `Crib.classify`, by a question of the service's settings."""
+        named = {"question": question, "variables": variables, "outputs": outputs}
+        body = _turn_json(turn) | _given(named)
+        return self._transport.ask(Classification, "POST", "/v1/classify", body, about=question)
+
     def alternates(
         self, failed_tool: str, turn: Turn | str, *, decision_id: str | None = None, k: int = 3
     ) -> tuple[ToolHit, ...]:
@@ -330,6 +344,7 @@ class RemoteCrib:
     afind_knowledge = in_thread(find_knowledge, _run)
     adetect = in_thread(detect, _run)
     aroute = in_thread(route, _run)
+    aclassify = in_thread(classify, _run)
     aalternates = in_thread(alternates, _run)
     aguidance = in_thread(guidance, _run)
     areport_outcome = in_thread(report_outcome, _run)

@@ -14,6 +14,7 @@ from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, Milliseconds, Scor
 from toolcrib.records.knowledge import CollectionHit
 from toolcrib.records.scope import Sensitivity
 from toolcrib.records.turns import Entity, Outcome, RouteKind
+from toolcrib.records.usage import ModelUsage
 
 __all__ = ["DecisionRecord", "FeedbackRecord", "OutcomeRecord", "ToolRecord", "ToolsRecord"]
 
@@ -100,6 +101,15 @@ class KnowledgeRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentRecord:
+    """The target that was chosen; of signals those that are no user's words."""
+
+    target: str
+    confidence: Score
+    signals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TextRecord:
     """What the user wrote, and all that may quote it."""
 
@@ -126,6 +136,8 @@ class DecisionRecord:
     signals: tuple[str, ...]
     took_ms: dict[str, Milliseconds]
     degraded: tuple[str, ...]
+    usage: Annotated[tuple[ModelUsage, ...], UNLESS_EMPTY] = ()
+    agent: Annotated[AgentRecord | None, UNLESS_NONE] = None
     guidance: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
     text: Annotated[TextRecord | None, UNLESS_NONE] = None
     by: Annotated[str | None, UNLESS_NONE] = None

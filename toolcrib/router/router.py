@@ -8,10 +8,11 @@ text ─► what it leans on ─► encoded once ─┬─► context ──► 
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias, TypeVar
@@ -22,10 +23,19 @@ from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder, FloatArray, SparseVector
 from toolcrib.encoders.onnx import clauses
 from toolcrib.errors import QueryError, ToolcribError
-from toolcrib.records import Collection, Context, Decision, KnowledgeResult, Route, Turn
+from toolcrib.records import (
+    AgentDecision,
+    Collection,
+    Context,
+    Decision,
+    KnowledgeResult,
+    Route,
+    Turn,
+)
 from toolcrib.records.scope import is_above
 from toolcrib.retrieval.hybrid import has_words
 from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.router.agents.router import AgentRouter, Pending
 from toolcrib.router.context.model import Detector
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.route import Reason, RouteEvidence, choose_route
@@ -149,6 +159,9 @@ def _signals(turn: Turn) -> Iterator[str]:
             yield signal
 
 
+SPARE = 0.05
+"""Of the time that is left, what is kept for handing the answer over."""
+
 LEARNING = 0.2
 """How much one more run moves what a stage is expected to cost."""
 
@@ -201,22 +214,30 @@ class Budget:
         """Milliseconds since the turn began."""
         return (self._clock() - self._start) * 1000
 
+    def left_ms(self, stage: str) -> float:
+        """Milliseconds that a stage may take that others are not waited for meanwhile."""
+        left = self._limits.stage_ms.get(stage, math.inf)
+        if self._total is not None:
+            left = min(left, (self._total - self.spent_ms) * (1 - SPARE))
+        return max(0.0, left)
+
     def admits(self, stage: str) -> bool:
         """Whether a stage still fits, beside those to come whose loss would be dearer."""
-        cost = self._costs.of(stage)
-        if cost > self._limits.stage_ms.get(stage, float("inf")):
-            return False
+        has_time = self._total is None or self._total > self.spent_ms
+        return has_time and self._costs.of(stage) <= self.room_ms(stage)
+
+    def room_ms(self, stage: str) -> float:
+        """What a stage may take, beside those to come whose loss would be dearer."""
+        limit = self._limits.stage_ms.get(stage, float("inf"))
         if self._total is None:
-            return True
-        left = self._total - self.spent_ms
-        if left <= 0:
-            return False
+            return limit
+        left = max(0.0, self._total - self.spent_ms)
         for dearer in reversed(STAGES[STAGES.index(stage) + 1 :]):
             expected = self._costs.of(dearer)
             # What would not fit in any case keeps no time from the others.
             if dearer in self._waiting and expected <= left:
                 left -= expected
-        return cost <= left
+        return min(left, limit)
 
     def admitted(self, stage: str) -> bool:
         """As `admits`, for a part of another stage: when it does not fit, that is noted."""
@@ -237,13 +258,22 @@ class Budget:
 
     def timed(self, stage: str, work: Callable[[], _Made]) -> _Made:
         """Do what cannot be left out, and note what it took."""
-        started = self._clock()
+        started, within = self._clock(), self.took_ms.get("llm", 0.0)
         try:
             return work()
         finally:
-            took = (self._clock() - started) * 1000
-            self.took_ms[stage] = self.took_ms.get(stage, 0.0) + took
-            self._costs.learn(stage, took)
+            # What a language model took within is its own stage's.
+            within = self.took_ms.get("llm", 0.0) - within if stage != "llm" else 0.0
+            self._note(stage, (self._clock() - started) * 1000 - within)
+
+    def took(self, stage: str, took_ms: float) -> None:
+        """Note what a part of another stage took."""
+        if took_ms:
+            self._note(stage, took_ms)
+
+    def _note(self, stage: str, took_ms: float) -> None:
+        self.took_ms[stage] = self.took_ms.get(stage, 0.0) + took_ms
+        self._costs.learn(stage, took_ms)
 
 
 SMALLTALK = {
@@ -272,6 +302,8 @@ REMEMBERED = 512
 class Router:
     """Decides turns; reads stores, writes none. `knowledge` is None where there are no collections.
 
+    `agents` is None where no targets are configured. `version` is that of tools and collections.
+
     `stranger` reads turns like `detector`, but knows no names of the registry: it is for callers
     who may not use all of it. `gate_decides`: a user has said when tools are good enough, or
     withholds them, and no turn goes to others alone.
@@ -286,6 +318,8 @@ class Router:
     knowledge: KnowledgeRouter | None = None
     gate_decides: bool = False
     costs: Costs = field(default_factory=Costs)
+    agents: AgentRouter | None = None
+    version: Hashable = None
 
     def __post_init__(self) -> None:
         self._known: dict[str, FloatArray] = {}
@@ -338,6 +372,7 @@ class Router:
             return self._wordless(decision_id, turn, budget, shown)
         searched = self._search_text(turn, budget)
         query = budget.timed("encode", lambda: self.tools.encode(searched.text))
+        pending = self._begin_agent(turn, query, budget)
         context = self._context(turn, query, budget)
         signals = (*text_signals(turn), *_ceilings(turn, context))
         if context.smalltalk is None:
@@ -362,6 +397,7 @@ class Router:
             tools=self.tools.judged(turn, route, selection),
             knowledge=_kept(route, knowledge),
             search_text=searched.text,
+            agent=self._agent(pending, knowledge, budget),
             signals=_once(
                 searched.signals,
                 signals,
@@ -387,12 +423,44 @@ class Router:
             tools=selection.result,
             knowledge=KnowledgeResult(reason=reason),
             search_text="",
+            agent=self._agent(self._begin_agent(turn, None, budget), None, budget),
             signals=_once(text_signals(turn), _ceilings(turn, context), selection.signals),
             took_ms={"total": budget.spent_ms},
             degraded=("no-words",),
             max_tool_calls=self.limits.max_tool_calls,
             tool_timeout_s=self.limits.tool_timeout_s,
         )
+
+    def _begin_agent(
+        self, turn: Turn, query: EncodedQuery | None, budget: Budget
+    ) -> Pending | None:
+        """Begin to choose a target: a model is asked while all else is done, if there is time."""
+        agents = self.agents
+        if agents is None:
+            return None
+        time_s = 0.0
+        if agents.classifier is None or query is None:
+            budget.skip("llm")
+        elif budget.admitted("llm"):
+            time_s = min(agents.time_s, budget.left_ms("llm") / 1000)
+        vector = None if query is None else query.dense
+        pending = agents.begin(turn, time_s=time_s, version=self.version, vector=vector)
+        return replace(pending, began_ms=budget.spent_ms)
+
+    def _agent(
+        self, pending: Pending | None, knowledge: KnowledgeResult | None, budget: Budget
+    ) -> AgentDecision | None:
+        """The target of a turn; without a model that takes less than a millisecond."""
+        agents = self.agents
+        if agents is None or pending is None:
+            return None
+        made, failed = budget.timed("agents", lambda: agents.finish(pending, knowledge))
+        budget.degraded += failed
+        if pending.answer is not None:
+            took = budget.spent_ms - pending.began_ms
+            budget.took_ms["llm"] = took
+            self.costs.learn("llm", took)
+        return made
 
     def _context(self, turn: Turn, query: EncodedQuery, budget: Budget) -> Context:
         detector, text = self._detector(turn), turn.text
@@ -461,11 +529,17 @@ class Router:
         shown: Sequence[str],
     ) -> Selection:
         reranking = self.tools.reranks and budget.admitted("rerank")
+        asking = self.tools.asks_model and budget.admitted("llm")
         if not budget.admitted("tools"):
             return self.tools.always(turn, Reason.NO_TIME.said(), shown)
-        selection = budget.timed(
-            "tools", lambda: self.tools.find(turn, query, k, shown, reranking=reranking)
-        )
+
+        def find() -> Selection:
+            model_s = budget.room_ms("llm") / 1000 if asking else 0.0
+            found = self.tools.find(turn, query, k, shown, reranking=reranking, model_s=model_s)
+            budget.took("llm", found.result.took_ms.get("llm", 0.0))
+            return found
+
+        selection = budget.timed("tools", find)
         if "rerank" in selection.result.took_ms:
             self.costs.learn("rerank", selection.result.took_ms["rerank"])
         return selection

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,8 +14,10 @@ from toolcrib.retrieval.gate import COVERAGE
 
 __all__ = [
     "LIKENESS",
+    "PRESET",
     "SQLITE",
     "STAGES",
+    "AgentSettings",
     "KnowledgeSettings",
     "Limits",
     "MapEntry",
@@ -135,6 +138,45 @@ class RecoverySettings:
             raise SettingsError(
                 f"recovery.base_s is {self.base_s:g}, above recovery.cap_s ({self.cap_s:g}); "
                 "the first wait cannot be longer than the longest"
+            )
+
+
+PRESET = "preset"
+"""Stands for the targets that come with the package."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """Which target of an agent a turn is for.
+
+    `targets`: `preset` (analytics, knowledge, commerce, triage) or a YAML file of the same shape;
+    None chooses none. `allowlist`: a YAML file of tables with their columns, in place of the
+    embedded example. The first `hits` passages count as evidence, where the probability that any
+    collection fits is `least_hit` or more.
+
+    The rest holds where a language model is configured. `ensemble` prompts are asked at once; a
+    tie goes to a `scorer`. `secondary`: say which target comes next. `calibration`: points of a
+    map from the model's confidence to a probability. Decisions are kept for turns as near as
+    `cache_similarity` (a cosine), `cache_size` of them for `cache_ttl_s`; 0 keeps none.
+    """
+
+    targets: str | None = None
+    allowlist: str | None = None
+    hits: Annotated[int, Field(ge=1)] = 5
+    least_hit: _Probability = 0.5
+    ensemble: Annotated[int, Field(ge=1, le=9)] = 3
+    scorer: bool = True
+    secondary: bool = False
+    calibration: tuple[tuple[_Probability, _Probability], ...] = ()
+    cache_size: Annotated[int, Field(ge=0)] = 1_000
+    cache_ttl_s: _Above0 = 3_600.0
+    cache_similarity: _Probability = 0.95
+
+    def __post_init__(self) -> None:
+        points = self.calibration
+        if any(b[0] <= a[0] or b[1] < a[1] for a, b in itertools.pairwise(points)):
+            raise SettingsError(
+                "agents.calibration: the points must rise, as in [[0.5, 0.3], [0.9, 0.8]]"
             )
 
 

@@ -1,11 +1,35 @@
 /** What the service answers. Written by scripts/console_types.py; do not edit. */
 
+export interface AgentDecision {
+  target: string;
+  confidence: number;
+  reason: string;
+  tables: readonly string[];
+  columns: readonly string[];
+  signals: readonly string[];
+  thread_id: string | null;
+}
+
+export interface AgentRecord {
+  target: string;
+  confidence: number;
+  signals: readonly string[];
+}
+
 export interface Alive {
   status: "ok";
 }
 
 export interface Alternates {
   tools: readonly ToolHit[];
+}
+
+export interface Classification {
+  branch: string | null;
+  matched: boolean;
+  confidence: number | null;
+  degraded: readonly string[];
+  skipped?: boolean;
 }
 
 export interface CollectionHit {
@@ -76,6 +100,8 @@ export interface DecisionRecord {
   signals: readonly string[];
   took_ms: Readonly<Record<string, number>>;
   degraded: readonly string[];
+  usage?: readonly ModelUsage[];
+  agent?: AgentRecord;
   guidance?: readonly string[];
   text?: TextRecord;
   by?: string;
@@ -234,6 +260,16 @@ export interface Me {
   scope: Scope;
 }
 
+export interface ModelUsage {
+  use: string;
+  model: string;
+  calls: number;
+  failed: number;
+  input_tokens: number;
+  output_tokens: number;
+  cost: number | null;
+}
+
 export interface NeedResult {
   text: string;
   verdict: "accept" | "fallback" | "abstain";
@@ -315,11 +351,13 @@ export interface RoutedTurn {
   tools: ShapedSelection;
   knowledge: KnowledgeResult;
   search_text: string;
+  agent: AgentDecision | null;
   signals: readonly string[];
   took_ms: Readonly<Record<string, number>>;
   degraded: readonly string[];
   max_tool_calls: number;
   tool_timeout_s: number;
+  usage?: readonly ModelUsage[];
   guidance?: readonly GuidanceInjection[];
 }
 

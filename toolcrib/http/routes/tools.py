@@ -63,6 +63,7 @@ Shape = Literal[
     "anthropic",
     "anthropic-deferred",
     "tool_reference",
+    "signature",
 ]
 """How found tools are written: ours in short or with the whole specification, or definitions
 for a provider."""

@@ -13,7 +13,14 @@ from starlette.responses import Response
 
 from toolcrib.build import is_url
 from toolcrib.crib import Crib
-from toolcrib.errors import CalibrationError, FeedbackError, UnknownDecisionError, UnknownToolError
+from toolcrib.errors import (
+    CalibrationError,
+    FeedbackError,
+    QuestionRenderError,
+    UnknownDecisionError,
+    UnknownQuestionError,
+    UnknownToolError,
+)
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routes.tools import Shape, shaped
 from toolcrib.http.routing import (
@@ -37,6 +44,7 @@ from toolcrib.records import (
     ToolSelection,
     Turn,
 )
+from toolcrib.records.choices import Classification
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
 from toolcrib.retrieval.needs import MAX_NEEDS
 from toolcrib.router.decision_log import Feedback
@@ -124,6 +132,20 @@ class RouteBody(TurnBody):
     shape: Shape = "summary"
 
 
+class ClassifyBody(TurnBody):
+    """A turn, and the name of the question of the service's settings that it is classified by.
+
+    `variables` are for the question's template, `outputs` what earlier nodes of an agent's graph
+    gave, by their names.
+    """
+
+    model_config = documented(examples=[{"question": "support", "text": "where is my parcel?"}])
+
+    question: Annotated[str, Field(min_length=1, max_length=200)]
+    variables: dict[str, Any] = Field(default={})
+    outputs: dict[str, Any] = Field(default={})
+
+
 class AlternatesBody(Body):
     """A tool that failed in a turn, given whole or as its text."""
 
@@ -186,6 +208,18 @@ async def route_turn(context: RequestContext, body: RouteBody) -> Response:
     verdict = made.tools.verdict
     context.answered(made.took_ms, verdict=verdict, degraded=made.degraded, text=body.text)
     return shaped(made, made.tools.tools, body.shape, "tools", "items")
+
+
+async def classify_turn(context: RequestContext, body: ClassifyBody) -> Response:
+    """Say which class of a question a turn belongs to."""
+    turn = body.as_turn(context)
+    found = await context.read(
+        lambda crib: crib.classify(
+            body.question, turn, variables=body.variables, outputs=body.outputs
+        )
+    )
+    context.answered({}, degraded=found.degraded, text=body.text)
+    return answer(found)
 
 
 async def find_alternates(context: RequestContext, body: AlternatesBody) -> Response:
@@ -335,6 +369,14 @@ NO_ALTERNATES = (UnknownToolError, UnknownDecisionError, CalibrationError)
 ENDPOINTS = (
     Endpoint("POST", "/v1/detect", detect_context, "turns", Context),
     Endpoint("POST", "/v1/route", route_turn, "turns", RoutedTurn, (CalibrationError,)),
+    Endpoint(
+        "POST",
+        "/v1/classify",
+        classify_turn,
+        "turns",
+        Classification,
+        (UnknownQuestionError, QuestionRenderError),
+    ),
     Endpoint("POST", "/v1/alternates", find_alternates, "turns", Alternates, NO_ALTERNATES),
     Endpoint("POST", "/v1/guidance", give_guidance, "turns", Guidance),
     Endpoint("GET", "/v1/decisions", list_decisions, "decisions", DecisionPage),

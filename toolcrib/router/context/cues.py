@@ -94,6 +94,13 @@ class FollowUpCues(_CueModel):
     references: Phrases = ()
 
 
+class MetaCues(_CueModel):
+    """Phrases that ask what the assistant can do, and how it is used."""
+
+    capabilities: Phrases = ()
+    usage: Phrases = ()
+
+
 class Cues(_CueModel):
     """All cues. `politeness` is passed over to see the verb that leads.
 
@@ -111,6 +118,7 @@ class Cues(_CueModel):
     smalltalk: SmalltalkCues = SmalltalkCues(labels={})
     need: NeedCues = NeedCues()
     follow_ups: FollowUpCues = FollowUpCues()
+    meta: MetaCues = MetaCues()
 
     @cached_property
     def indexes(self) -> CueIndexes:
@@ -135,6 +143,7 @@ class CueIndexes:
         self.need = _index(_by_label(cues.need))
         self.openers = _index({"": cues.follow_ups.openers})
         self.references = _index({"": cues.follow_ups.references})
+        self.meta = _index(_by_label(cues.meta))
 
 
 def _by_label(part: BaseModel) -> dict[str, Phrases]:

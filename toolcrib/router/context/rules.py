@@ -23,6 +23,7 @@ __all__ = [
     "Remainder",
     "estimate",
     "follow_up_score",
+    "meta_of",
     "phrase_weights",
     "remainder_of",
     "smalltalk_of",
@@ -104,6 +105,9 @@ def follow_up_score(words: TextWords, indexes: CueIndexes) -> float:
         score += _SHORT
     return min(score, 1.0)
 
+
+ASSISTANT = "assistant"
+"""The kind of small talk that asks about the assistant itself."""
 
 _SURE, _LEAST_SURE, _A_WORD = 0.95, 0.5, 0.15
 _WORDS_AN_ASIDE = 6
@@ -195,6 +199,14 @@ def smalltalk_of(words: TextWords, indexes: CueIndexes) -> Estimate:
         votes[match.labels[0]] += match.last - match.first
     sure = max(_SURE - _A_WORD * rest.count, _LEAST_SURE)
     return Estimate(votes.most_common(1)[0][0], sure, (repr(rest.smalltalk[0].phrase),))
+
+
+def meta_of(words: TextWords, indexes: CueIndexes) -> tuple[str, ...]:
+    """Signals of a question about the assistant: what it can do, or how it is used; else none."""
+    kinds = {label for match in indexes.meta.find(words) for label in match.labels}
+    if not kinds and smalltalk_of(words, indexes).label != ASSISTANT:
+        return ()
+    return ("meta_question", *(f"meta_question_{kind}" for kind in sorted(kinds)))
 
 
 def _asks(words: TextWords, at: int, indexes: CueIndexes) -> bool:
