@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from toolcrib.router.agents.router import AgentRouter
     from toolcrib.router.capabilities.registry import CapabilityRegistry
     from toolcrib.router.capabilities.selector import CapabilitySelector
+    from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.questions.classifier import QuestionClassifier
     from toolcrib.router.questions.question import QuestionConfig
     from toolcrib.store.records_db.base import RecordsDb
@@ -53,6 +54,7 @@ __all__ = [
     "make_dense",
     "make_learner",
     "make_parts",
+    "make_reader",
     "make_reranker",
     "open_parts",
     "open_passages",
@@ -110,15 +112,19 @@ def open_parts(
         learner = None
         if settings.learning.enabled:
             learner = make_learner(tools, lambda: open_records_db(location, settings), DEFAULT)
-        return (
+        turns = TurnRouter(
             tools,
             knowledge,
-            TurnRouter(tools, knowledge, log=log, learner=learner, agents=_agents(settings)),
+            log=log,
+            learner=learner,
+            agents=_agents(settings),
+            reader=make_reader(settings),
         )
     except BaseException:
         passages.close()
         store.close()
         raise
+    return tools, knowledge, turns
 
 
 def make_parts(
@@ -138,13 +144,16 @@ def make_parts(
     learner = None
     if records is not None and settings.learning.enabled:
         learner = make_learner(tools, lambda: records[0], records[1], owns=False)
-    return (
+    turns = TurnRouter(
         tools,
         knowledge,
-        TurnRouter(
-            tools, knowledge, clock=clock, log=log, learner=learner, agents=_agents(settings)
-        ),
+        clock=clock,
+        log=log,
+        learner=learner,
+        agents=_agents(settings),
+        reader=make_reader(settings),
     )
+    return tools, knowledge, turns
 
 
 def _agents(settings: Settings) -> Callable[[], AgentRouter] | None:
@@ -367,6 +376,24 @@ def make_reranker(settings: Settings) -> ToolRerankers | None:
         return ModelReranker(asked, settings.rerank)
     kind, _, model = settings.encoder.reranker.partition(":")
     return _choose("encoder.reranker", kind, _RERANKERS)(model, settings.encoder.threads)
+
+
+def make_reader(settings: Settings) -> ContextReader | None:
+    """What reads turns by a language model, where the settings want that.
+
+    Raises:
+        SettingsError: they name no model, or labels that cannot be used.
+    """
+    if settings.context.detector != "llm":
+        return None
+    model = language_model(settings, "context")
+    if model is None:
+        raise SettingsError("context.detector is llm, and there is none: set llm.model")
+    from toolcrib.router.context.by_model import ContextReader
+    from toolcrib.router.context.labels import label_sets
+
+    files = {name: Path(file) for name, file in settings.context.labels.items()}
+    return ContextReader(model, label_sets(files))
 
 
 def load_reranker(reranker: ToolRerankers | None, settings: Settings) -> ToolRerankers | None:
