@@ -6,10 +6,11 @@ import logging
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from toolcrib.clock import Clock
+from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
 from toolcrib.errors import EncoderError, SettingsError, StoreError
 from toolcrib.indexers.points import layout, passage_layout
@@ -19,6 +20,7 @@ from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.observations import ObservationTable
 from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers
 from toolcrib.router.decision_log import DecisionLog
+from toolcrib.router.settings import PRESET
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Layout, Store
 from toolcrib.store.folder import holds_store
@@ -30,6 +32,9 @@ from toolcrib.turn_router import TurnRouter
 if TYPE_CHECKING:
     from toolcrib.language_models import LanguageModel
     from toolcrib.records.usage import ModelUse
+    from toolcrib.router.agents.router import AgentRouter
+    from toolcrib.router.capabilities.registry import CapabilityRegistry
+    from toolcrib.router.capabilities.selector import CapabilitySelector
     from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.questions.classifier import QuestionClassifier
     from toolcrib.router.questions.question import QuestionConfig
@@ -38,12 +43,14 @@ if TYPE_CHECKING:
 __all__ = [
     "MEMORY",
     "Parts",
+    "capability_selector",
     "has_index",
     "has_passages",
     "has_tools",
     "is_url",
     "language_model",
     "load_reranker",
+    "make_agents",
     "make_dense",
     "make_learner",
     "make_parts",
@@ -105,7 +112,14 @@ def open_parts(
         learner = None
         if settings.learning.enabled:
             learner = make_learner(tools, lambda: open_records_db(location, settings), DEFAULT)
-        turns = TurnRouter(tools, knowledge, log=log, learner=learner, reader=make_reader(settings))
+        turns = TurnRouter(
+            tools,
+            knowledge,
+            log=log,
+            learner=learner,
+            agents=_agents(settings),
+            reader=make_reader(settings),
+        )
     except BaseException:
         passages.close()
         store.close()
@@ -131,9 +145,52 @@ def make_parts(
     if records is not None and settings.learning.enabled:
         learner = make_learner(tools, lambda: records[0], records[1], owns=False)
     turns = TurnRouter(
-        tools, knowledge, clock=clock, log=log, learner=learner, reader=make_reader(settings)
+        tools,
+        knowledge,
+        clock=clock,
+        log=log,
+        learner=learner,
+        agents=_agents(settings),
+        reader=make_reader(settings),
     )
     return tools, knowledge, turns
+
+
+def _agents(settings: Settings) -> Callable[[], AgentRouter] | None:
+    return None if settings.agents.targets is None else partial(make_agents, settings)
+
+
+def make_agents(settings: Settings) -> AgentRouter:
+    """What chooses the target of an agent, without any index; those of the package where none is.
+
+    Raises:
+        SettingsError: targets, allowlist or cues cannot be read; or as `language_model`.
+        MissingExtraError: as `language_model`.
+    """
+    from toolcrib.router.agents.allowlist import EMBEDDED, load_allowlist
+    from toolcrib.router.agents.cache import DecisionCache
+    from toolcrib.router.agents.classifier import AgentClassifier
+    from toolcrib.router.agents.evidence import EvidenceReader
+    from toolcrib.router.agents.router import AgentRouter
+    from toolcrib.router.agents.targets import load_targets
+    from toolcrib.router.context.cues import load_cues
+
+    own = settings.agents
+    named = None if own.targets in (None, PRESET) else Path(own.targets)
+    targets = load_targets(named)
+    allowlist = load_allowlist(Path(own.allowlist) if own.allowlist else EMBEDDED)
+    cues = load_cues(Path(settings.context.cues) if settings.context.cues else None)
+    reader = EvidenceReader(targets, allowlist, cues)
+    model = language_model(settings, "agents")
+    if model is None:
+        return AgentRouter(reader, targets, own)
+    from toolcrib.language_models.model import TIMEOUTS_S
+
+    size, ttl_s, near = own.cache_size, own.cache_ttl_s, own.cache_similarity
+    cache = DecisionCache(SystemClock(), size=size, ttl_s=ttl_s, similarity=near) if size else None
+    classifier = AgentClassifier(model, targets, allowlist, own)
+    time_s = model.timeouts_s.get("agents", TIMEOUTS_S["agents"])
+    return AgentRouter(reader, targets, own, classifier, cache, time_s)
 
 
 def make_learner(
@@ -450,6 +507,41 @@ def question_classifier(
     settings = settings or load_settings()
     model = _model_of(question, settings)
     return QuestionClassifier(question, dense or make_dense(settings), model)
+
+
+def capability_selector(
+    source: str | Path | CapabilityRegistry | None = None,
+    settings: Settings | None = None,
+    *,
+    dense: DenseEncoder | None = None,
+) -> CapabilitySelector:
+    """What selects capabilities for turns.
+
+    They are those of a file or a registry; by default those of `capabilities.file`, and without
+    that those of installed packages.
+
+    Raises:
+        CapabilityError: something in them is wrong.
+        MissingExtraError: a model is set, and the extra `llm` is not installed.
+    """
+    from toolcrib.router.capabilities.registry import CapabilityRegistry
+    from toolcrib.router.capabilities.selector import CapabilitySelector
+
+    settings = settings or load_settings()
+    source = source or settings.capabilities.file
+    if source is None:
+        registry = CapabilityRegistry.installed()
+    elif isinstance(source, CapabilityRegistry):
+        registry = source
+    else:
+        registry = CapabilityRegistry.load(source)
+    return CapabilitySelector(
+        registry,
+        dense or make_dense(settings),
+        language_model(settings, "capabilities"),
+        settings=settings.capabilities,
+        limits=settings.recovery,
+    )
 
 
 def _model_of(question: QuestionConfig, settings: Settings) -> LanguageModel | None:

@@ -22,6 +22,7 @@ from toolcrib.records import (
     Decision,
     Facets,
     FindResult,
+    Guidance,
     IndexReport,
     KnowledgeResult,
     Outcome,
@@ -388,6 +389,14 @@ class Crib:
         """
         return self.turns.alternates(failed_tool, _turn(turn), decision_id=decision_id, k=k)
 
+    def guidance(self, turn: Turn | str, *, given: Sequence[str] = ()) -> Guidance:
+        """The one useful hint for an agent that is stuck, by the turn's trajectory; mostly none.
+
+        `given` are the keys of hints that the conversation had before. It is for this turn
+        alone, and belongs into no history.
+        """
+        return self.turns.guidance(_turn(turn), given=given)
+
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
     ) -> None:
@@ -469,6 +478,7 @@ class Crib:
     aroute = in_thread(route)
     aclassify = in_thread(classify)
     aalternates = in_thread(alternates)
+    aguidance = in_thread(guidance)
     areport_outcome = in_thread(report_outcome)
     afeedback = in_thread(feedback)
     arefresh = in_thread(refresh)

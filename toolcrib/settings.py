@@ -32,8 +32,10 @@ from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.settings import (
     AgentSettings,
+    CapabilitySettings,
     KnowledgeSettings,
     Limits,
+    OrchestrationMode,
     RecoverySettings,
     TelemetrySettings,
     ToolSettings,
@@ -242,7 +244,7 @@ class GatewaySettings(BaseModel):
     Below or at `pass_through` tools all are shown. `pinned` are ids of tools that are shown
     always. `k` tools a search. A call has `call_timeout_s`; at most `max_calls` follow one
     `find_tools`. A server that died is tried again after `retry_s`. `lock`: the file of
-    approved digests.
+    approved digests. `guidance`: append a hint to a result where the agent is stuck.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -255,6 +257,7 @@ class GatewaySettings(BaseModel):
     connect_timeout_s: float = Field(default=20.0, gt=0)
     retry_s: float = Field(default=5.0, gt=0)
     lock: str = "toolcrib.lock"
+    guidance: bool = True
 
 
 class _SettingsFile(YamlConfigSettingsSource):
@@ -297,7 +300,8 @@ class Settings(BaseSettings):
     text is dangerous to a model, and what a server behind the gateway changes after it was met.
     `durability`: what a write to a folder survives once it is acknowledged: with `disk` also a
     power cut, with `system` the end of the process alone. `questions`: files of questions that
-    turns are classified by, by name. With `url` the commands work through
+    turns are classified by, by name. `orchestration_mode`: how `router.flow` leads an agent's
+    loop. With `url` the commands work through
     the service there, by `api_key` and in `namespace`.
     """
 
@@ -329,6 +333,8 @@ class Settings(BaseSettings):
     context: ContextSettings = ContextSettings()
     questions: dict[str, str] = Field(default_factory=dict[str, str])
     agents: AgentSettings = AgentSettings()
+    capabilities: CapabilitySettings = CapabilitySettings()
+    orchestration_mode: OrchestrationMode = "plan_first"
     limits: Limits = Limits()
     recovery: RecoverySettings = RecoverySettings()
     telemetry: TelemetrySettings = TelemetrySettings()

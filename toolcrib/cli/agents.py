@@ -59,14 +59,14 @@ def agents(
     json: Json = False,
 ) -> None:
     """Measure which target turns are sent to, by the `labels: {agent: TARGET}` of FILE."""
+    from toolcrib.build import make_agents
     from toolcrib.evaluation.choices import Choice
-    from toolcrib.turn_router import make_agents
 
     router = make_agents(load_settings(context.obj))
 
     def choose(turn: Turn) -> Choice:
-        told = router.route(turn)
-        return Choice(frozenset((told.target,)), {told.target: told.confidence})
+        told, failed = router.route(turn)
+        return Choice(frozenset((told.target,)), {told.target: told.confidence}, failed)
 
     show_choices("agents", [_measured(file, "agent", split, choose)], html=html, json=json)
 

@@ -18,7 +18,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from toolcrib.cli.agents import agents, routing
-from toolcrib.cli.choices import questions
+from toolcrib.cli.choices import capabilities, questions
 from toolcrib.cli.completion import complete_systems
 from toolcrib.cli.options import (
     Json,
@@ -37,6 +37,7 @@ from toolcrib.cli.progress import counting
 from toolcrib.crib import Crib
 from toolcrib.errors import SourceError, StoreWriteError
 from toolcrib.problems import EXIT_NOT_CLEAN
+from toolcrib.records.codec import as_json as record_json
 from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:
@@ -67,9 +68,12 @@ def _is_mistyped(name: str, known: Iterable[str]) -> bool:
 
 
 app = typer.Typer(
-    cls=_Group, no_args_is_help=True, help="Measure how well tools are found, and turns classified."
+    cls=_Group,
+    no_args_is_help=True,
+    help="Measure how well tools are found, and other choices made.",
 )
 app.command("questions")(questions)
+app.command("capabilities")(capabilities)
 
 DataSets: TypeAlias = Annotated[
     list[str] | None,
@@ -248,6 +252,34 @@ def mistakes(
 
 app.command("agents")(agents)
 app.command("routing")(routing)
+
+
+TRAJECTORIES = Path("data/trajectories")
+
+
+@app.command("guidance")
+def guidance(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help=f"Labelled trajectories, JSONL files or folders [{TRAJECTORIES}]."),
+    ] = None,
+    split: Annotated[str, typer.Option(help="Which trajectories: dev, test or all.")] = "test",
+    json: Json = False,
+) -> None:
+    """Measure whether guidance fires where it should, and list every mistake."""
+    from toolcrib.cli.output import print_guidance
+    from toolcrib.evaluation.trajectories import evaluate_guidance, load_trajectories
+
+    chosen = paths or [TRAJECTORIES]
+    trajectories = list(load_trajectories(chosen, split))
+    if not trajectories:
+        named = ", ".join(map(str, chosen))
+        raise SourceError(named, "", f"holds no trajectory of the split {split!r}")
+    found = evaluate_guidance(trajectories, split)
+    if json:
+        print_json(record_json(found))
+    else:
+        print_guidance(found)
 
 
 @contextmanager

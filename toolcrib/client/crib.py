@@ -26,6 +26,7 @@ from toolcrib.records import (
     Decision,
     Facets,
     FindResult,
+    Guidance,
     IndexReport,
     KnowledgeResult,
     Outcome,
@@ -301,6 +302,11 @@ class RemoteCrib:
         ask = partial(self._transport.ask, Alternates, "POST", "/v1/alternates", body)
         return ask(about=failed_tool).tools
 
+    def guidance(self, turn: Turn | str, *, given: Sequence[str] = ()) -> Guidance:
+        """As `Crib.guidance`; of patterns comes what all of them have."""
+        body = _turn_json(turn) | ({"given": list(given)} if given else {})
+        return self._transport.ask(Guidance, "POST", "/v1/guidance", body)
+
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
     ) -> None:
@@ -340,6 +346,7 @@ class RemoteCrib:
     aroute = in_thread(route, _run)
     aclassify = in_thread(classify, _run)
     aalternates = in_thread(alternates, _run)
+    aguidance = in_thread(guidance, _run)
     areport_outcome = in_thread(report_outcome, _run)
     afeedback = in_thread(feedback, _run)
 

@@ -122,7 +122,10 @@ class TextRecord:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """A decision as it is logged; `by` is the id of the key that asked."""
+    """A decision as it is logged; `by` is the id of the key that asked.
+
+    `guidance` are the keys of the hints that were given.
+    """
 
     id: str
     at: str
@@ -135,6 +138,7 @@ class DecisionRecord:
     degraded: tuple[str, ...]
     usage: Annotated[tuple[ModelUsage, ...], UNLESS_EMPTY] = ()
     agent: Annotated[AgentRecord | None, UNLESS_NONE] = None
+    guidance: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
     text: Annotated[TextRecord | None, UNLESS_NONE] = None
     by: Annotated[str | None, UNLESS_NONE] = None
     kind: Literal["decision"] = "decision"

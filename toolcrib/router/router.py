@@ -8,10 +8,11 @@ text ─► what it leans on ─► encoded once ─┬─► context ──► 
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias, TypeVar
@@ -34,7 +35,7 @@ from toolcrib.records import (
 from toolcrib.records.scope import is_above
 from toolcrib.retrieval.hybrid import has_words
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.router.agents.router import AgentRouter
+from toolcrib.router.agents.router import AgentRouter, Pending
 from toolcrib.router.context.by_model import ContextReader
 from toolcrib.router.context.model import Detector
 from toolcrib.router.knowledge import KnowledgeRouter
@@ -159,6 +160,9 @@ def _signals(turn: Turn) -> Iterator[str]:
             yield signal
 
 
+SPARE = 0.05
+"""Of the time that is left, what is kept for handing the answer over."""
+
 LEARNING = 0.2
 """How much one more run moves what a stage is expected to cost."""
 
@@ -210,6 +214,13 @@ class Budget:
     def spent_ms(self) -> float:
         """Milliseconds since the turn began."""
         return (self._clock() - self._start) * 1000
+
+    def left_ms(self, stage: str) -> float:
+        """Milliseconds that a stage may take that others are not waited for meanwhile."""
+        left = self._limits.stage_ms.get(stage, math.inf)
+        if self._total is not None:
+            left = min(left, (self._total - self.spent_ms) * (1 - SPARE))
+        return max(0.0, left)
 
     def admits(self, stage: str) -> bool:
         """Whether a stage still fits, beside those to come whose loss would be dearer."""
@@ -293,6 +304,7 @@ class Router:
     """Decides turns; reads stores, writes none. `knowledge` is None where there are no collections.
 
     `agents` is None where no targets are configured, `reader` where no language model reads turns.
+    `version` is that of tools and collections.
 
     `stranger` reads turns like `detector`, but knows no names of the registry: it is for callers
     who may not use all of it. `gate_decides`: a user has said when tools are good enough, or
@@ -309,6 +321,7 @@ class Router:
     gate_decides: bool = False
     costs: Costs = field(default_factory=Costs)
     agents: AgentRouter | None = None
+    version: Hashable = None
     reader: ContextReader | None = None
 
     def __post_init__(self) -> None:
@@ -364,6 +377,7 @@ class Router:
             return self._wordless(decision_id, turn, budget, shown)
         searched = self._search_text(turn, budget)
         query = budget.timed("encode", lambda: self.tools.encode(searched.text))
+        pending = self._begin_agent(turn, query, budget)
         context = self._context(turn, query, budget)
         signals = (*text_signals(turn), *_ceilings(turn, context))
         if context.smalltalk is None:
@@ -388,7 +402,7 @@ class Router:
             tools=self.tools.judged(turn, route, selection),
             knowledge=_kept(route, knowledge),
             search_text=searched.text,
-            agent=self._agent(turn, knowledge, budget),
+            agent=self._agent(pending, knowledge, budget),
             signals=_once(
                 searched.signals,
                 signals,
@@ -414,7 +428,7 @@ class Router:
             tools=selection.result,
             knowledge=KnowledgeResult(reason=reason),
             search_text="",
-            agent=self._agent(turn, None, budget),
+            agent=self._agent(self._begin_agent(turn, None, budget), None, budget),
             signals=_once(text_signals(turn), _ceilings(turn, context), selection.signals),
             took_ms={"total": budget.spent_ms},
             degraded=("no-words",),
@@ -422,14 +436,36 @@ class Router:
             tool_timeout_s=self.limits.tool_timeout_s,
         )
 
-    def _agent(
-        self, turn: Turn, knowledge: KnowledgeResult | None, budget: Budget
-    ) -> AgentDecision | None:
-        """The target of a turn: less than a millisecond, so that it is never left out."""
+    def _begin_agent(
+        self, turn: Turn, query: EncodedQuery | None, budget: Budget
+    ) -> Pending | None:
+        """Begin to choose a target: a model is asked while all else is done, if there is time."""
         agents = self.agents
         if agents is None:
             return None
-        return budget.timed("agents", lambda: agents.route(turn, knowledge))
+        time_s = 0.0
+        if agents.classifier is None or query is None:
+            budget.skip("llm")
+        elif budget.admitted("llm"):
+            time_s = min(agents.time_s, budget.left_ms("llm") / 1000)
+        vector = None if query is None else query.dense
+        pending = agents.begin(turn, time_s=time_s, version=self.version, vector=vector)
+        return replace(pending, began_ms=budget.spent_ms)
+
+    def _agent(
+        self, pending: Pending | None, knowledge: KnowledgeResult | None, budget: Budget
+    ) -> AgentDecision | None:
+        """The target of a turn; without a model that takes less than a millisecond."""
+        agents = self.agents
+        if agents is None or pending is None:
+            return None
+        made, failed = budget.timed("agents", lambda: agents.finish(pending, knowledge))
+        budget.degraded += failed
+        if pending.answer is not None:
+            took = budget.spent_ms - pending.began_ms
+            budget.took_ms["llm"] = took
+            self.costs.learn("llm", took)
+        return made
 
     def _context(self, turn: Turn, query: EncodedQuery, budget: Budget) -> Context:
         detector, text = self._detector(turn), turn.text

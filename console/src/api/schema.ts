@@ -102,6 +102,7 @@ export interface DecisionRecord {
   degraded: readonly string[];
   usage?: readonly ModelUsage[];
   agent?: AgentRecord;
+  guidance?: readonly string[];
   text?: TextRecord;
   by?: string;
   kind: "decision";
@@ -167,6 +168,11 @@ export interface FoundTools {
   unmatched_terms?: readonly string[];
   needs?: readonly NeedResult[];
   names?: Readonly<Record<string, string>>;
+}
+
+export interface Guidance {
+  injections: readonly GuidanceInjection[];
+  patterns: readonly TrajectoryPattern[];
 }
 
 export interface GuidanceInjection {
@@ -482,6 +488,14 @@ export interface ToolsRecord {
   threshold: number | null;
   fallback: boolean;
   items: readonly ToolRecord[];
+}
+
+export interface TrajectoryPattern {
+  type: string;
+  confidence: number;
+  evidence: string;
+  first_seen: number;
+  occurrences: number;
 }
 
 export interface Undone {

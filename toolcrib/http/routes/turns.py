@@ -36,6 +36,7 @@ from toolcrib.records import (
     Alternates,
     Context,
     Decision,
+    Guidance,
     Outcome,
     Scope,
     Sensitivity,
@@ -66,6 +67,20 @@ EXAMPLE_TURN: dict[str, Any] = {
     "history": [{"role": "user", "content": "write a summary of the meeting"}],
 }
 
+EXAMPLE_STUCK: dict[str, Any] = {
+    "text": "write to Ana",
+    "trajectory": [
+        {
+            "type": "tool",
+            "name": "mail/send_mail",
+            "parameters": {"to": "ana"},
+            "success": False,
+            "error": "550 mailbox unavailable",
+        }
+    ]
+    * 3,
+}
+
 # -- turns -----------------------------------------------------------------------------------
 
 
@@ -83,7 +98,10 @@ class TurnBody(Body):
 
     What is no attachment in `attachments` is left out. `needs`: one line for each tool that the
     agent wishes for. `scope` narrows what the key allows;
-    `max_sensitivity` is the ceiling of where the answer goes.
+    `max_sensitivity` is the ceiling of where the answer goes. `trajectory`: what the agent did so
+    far, as events of the types `tool` (`name`, `parameters`, `success`, `error`, `result`),
+    `prompt` (`text`) and `search` (`text`, `found`), each with `at` in seconds; what cannot be
+    read is not looked at.
     """
 
     model_config = documented(examples=[EXAMPLE_TURN])
@@ -140,6 +158,14 @@ class AlternatesBody(Body):
     decision_id: DecisionId | None = None
     k: Count = 3
     shape: Literal["summary", "full"] = "summary"
+
+
+class GuidanceBody(TurnBody):
+    """A turn with its trajectory; `given` are the keys of hints that were given before."""
+
+    model_config = documented(examples=[EXAMPLE_STUCK])
+
+    given: list[str] = Field(default=[], max_length=1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +234,12 @@ async def find_alternates(context: RequestContext, body: AlternatesBody) -> Resp
         return crib.alternates(body.failed_tool, turn, decision_id=body.decision_id, k=body.k)
 
     return answer(Alternates(await context.read(work)), full=body.shape == "full")
+
+
+async def give_guidance(context: RequestContext, body: GuidanceBody) -> Response:
+    """Give the one useful hint for an agent that is stuck, if there is one."""
+    turn = body.as_turn(context)
+    return answer(await context.read(lambda crib: crib.guidance(turn, given=body.given)))
 
 
 # -- decisions of the past -------------------------------------------------------------------
@@ -346,6 +378,7 @@ ENDPOINTS = (
         (UnknownQuestionError, QuestionRenderError),
     ),
     Endpoint("POST", "/v1/alternates", find_alternates, "turns", Alternates, NO_ALTERNATES),
+    Endpoint("POST", "/v1/guidance", give_guidance, "turns", Guidance),
     Endpoint("GET", "/v1/decisions", list_decisions, "decisions", DecisionPage),
     Endpoint("GET", "/v1/decisions/{id}", get_decision, "decisions", DecisionHistory, UNKNOWN),
     Endpoint("POST", "/v1/outcomes", report_outcome, "decisions", None, UNKNOWN),

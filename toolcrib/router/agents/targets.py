@@ -130,7 +130,8 @@ class Cap(EvidenceCondition):
 class Targets(_TargetModel):
     """All targets, and how they are chosen without a model and corrected in any case.
 
-    `fallback` takes what is unclear. Below `unsure` and from `confident` on a confidence is a
+    `fallback` takes what is unclear. `overrides` hold whatever a model says; `rules` are the
+    supervisor's. Below `unsure` and from `confident` on a confidence is a
     fact for rules. `always` are weights that need no fact. `before`: the most that what the
     user said before weighs, in a turn that wholly leans on it; `beside`: in one that does not.
     """
@@ -142,6 +143,7 @@ class Targets(_TargetModel):
     before: float = 1.0
     beside: float = 0.0
     heuristics: tuple[Heuristic, ...] = ()
+    overrides: tuple[AgentRule, ...] = ()
     rules: tuple[AgentRule, ...] = ()
     caps: tuple[Cap, ...] = ()
     confident: _Share = 0.85
@@ -151,11 +153,18 @@ class Targets(_TargetModel):
     def _names_are_known(self) -> Self:
         heard = {self.fallback, *self.always}
         heard |= {each.target for each in self.heuristics}
-        heard |= {name for each in self.rules for name in (*each.targets, each.to)}
+        heard |= {
+            name for each in (*self.overrides, *self.rules) for name in (*each.targets, each.to)
+        }
         heard |= {name for each in self.caps for name in each.targets}
         if unknown := sorted(heard - set(self.targets)):
             raise ValueError(f"there is no target {unknown[0]!r}; there are {list(self.targets)}")
-        conditions: tuple[EvidenceCondition, ...] = (*self.heuristics, *self.rules, *self.caps)
+        conditions: tuple[EvidenceCondition, ...] = (
+            *self.heuristics,
+            *self.overrides,
+            *self.rules,
+            *self.caps,
+        )
         facts = {*FACTS, *self.cues, *(f"file_{n}" for n in self.cues), CONFIDENT, UNSURE}
         if wrong := sorted({name for each in conditions for name in each.named} - facts):
             raise ValueError(f"there is no fact {wrong[0]!r}; there are {sorted(facts)}")
