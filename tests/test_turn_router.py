@@ -17,6 +17,7 @@ from toolcrib.errors import (
     UnknownDecisionError,
     UnknownToolError,
 )
+from toolcrib.language_models.testing import ChatServer
 from toolcrib.router.decision_log import open_log
 from toolcrib.router.settings import TelemetrySettings
 
@@ -224,3 +225,38 @@ def test_alternates_of_an_unknown_tool_are_an_error_with_its_neighbours(unlogged
 def test_a_question_without_words_is_an_error(unlogged, query):
     with pytest.raises(QueryError, match="the question is empty"):
         unlogged.find_knowledge(query)
+
+
+class TestWithALanguageModelAsReranker:
+    """It orders the tools where there is time, and the decision says what became of it."""
+
+    @pytest.fixture
+    def decide(self, shelves):
+        def decide(faults=(), **own):
+            with ChatServer({"tools": [1]}, faults) as server:
+                llm = {**server.settings, "attempts": 1, "uses": {"rerank": {"timeout_s": 60}}}
+                crib = shelves.crib(llm=llm, rerank="llm", **own)
+                made = crib.route(Turn(text="send something to somebody"))
+                crib.turns.close()
+            return made, server.requests
+
+        return decide
+
+    def test_what_it_was_asked_is_accounted_for(self, decide):
+        made, asked = decide()
+        (usage,) = made.usage
+        assert (usage.use, usage.model, usage.calls) == ("rerank", "double", len(asked))
+        assert len(asked) in {1, 2}
+        assert made.took_ms["llm"] > 0
+        assert made.degraded == ()
+
+    def test_a_failure_costs_the_order_and_nothing_else(self, decide):
+        made, _ = decide(lambda _: "error")
+        assert made.tools.tools
+        assert "rerank" in made.degraded
+        assert made.usage[0].failed == made.usage[0].calls
+
+    def test_the_stage_takes_no_longer_than_it_may(self, decide):
+        made, _ = decide(lambda _: "slow", limits={"stage_ms": {"llm": 50}})
+        assert "rerank-late" in made.degraded
+        assert made.tools.tools

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
@@ -18,9 +18,10 @@ from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.observations import ObservationTable
+from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.settings import PRESET
-from toolcrib.settings import Settings
+from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Layout, Store
 from toolcrib.store.folder import holds_store
 from toolcrib.store.lazy import LazyStore
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from toolcrib.language_models import LanguageModel
     from toolcrib.records.usage import ModelUse
     from toolcrib.router.agents.router import AgentRouter
+    from toolcrib.router.questions.classifier import QuestionClassifier
+    from toolcrib.router.questions.question import QuestionConfig
     from toolcrib.store.records_db.base import RecordsDb
 
 __all__ = [
@@ -52,6 +55,7 @@ __all__ = [
     "open_passages",
     "open_records_db",
     "open_store",
+    "question_classifier",
     "tenants_place",
 ]
 
@@ -76,7 +80,7 @@ def open_parts(
     settings: Settings,
     *,
     dense: DenseEncoder | None = None,
-    reranker: Reranker | None = None,
+    reranker: ToolRerankers | None = None,
     log: DecisionLog | None = None,
     rebuild: bool = False,
     progress: Listener | None = None,
@@ -120,7 +124,7 @@ def make_parts(
     settings: Settings,
     *,
     passages: LazyStore | None = None,
-    reranker: Reranker | None = None,
+    reranker: ToolRerankers | None = None,
     clock: Clock | None = None,
     log: DecisionLog | None = None,
     records: tuple[RecordsDb, str] | None = None,
@@ -344,8 +348,8 @@ def make_dense(settings: Settings) -> DenseEncoder:
     return _choose("encoder.dense", kind, _DENSE)(model, settings.encoder.threads)
 
 
-def make_reranker(settings: Settings) -> Reranker | None:
-    """The reranker that the settings name, if they name one.
+def make_reranker(settings: Settings) -> ToolRerankers | None:
+    """The reranker that the settings name, if they name one; `llm` is the language model.
 
     Raises:
         SettingsError: there is no such kind.
@@ -353,16 +357,21 @@ def make_reranker(settings: Settings) -> Reranker | None:
     """
     if settings.encoder.reranker is None:
         return None
+    if settings.encoder.reranker == "llm":
+        asked = language_model(settings, "rerank")
+        if asked is None:
+            raise SettingsError("encoder.reranker is llm, and there is none: set llm.model")
+        return ModelReranker(asked, settings.rerank)
     kind, _, model = settings.encoder.reranker.partition(":")
     return _choose("encoder.reranker", kind, _RERANKERS)(model, settings.encoder.threads)
 
 
-def load_reranker(reranker: Reranker | None, settings: Settings) -> Reranker | None:
+def load_reranker(reranker: ToolRerankers | None, settings: Settings) -> ToolRerankers | None:
     """The reranker, loaded when `rerank.load` says, so that no query spends its budget on that.
 
     One that cannot be loaded is warned of; answers come without it.
     """
-    if reranker is None or settings.rerank.load == "use":
+    if reranker is None or isinstance(reranker, ModelReranker) or settings.rerank.load == "use":
         return reranker
     if settings.rerank.load == "background":
         return _LoadingReranker(reranker)
@@ -401,7 +410,12 @@ class _LoadingReranker:
         return self._reranker.score(query, texts)
 
 
-def language_model(settings: Settings, use: ModelUse) -> LanguageModel | None:
+# -- language models ------------------------------------------------------------------------
+
+
+def language_model(
+    settings: Settings, use: ModelUse, *, max_tokens: int | None = None
+) -> LanguageModel | None:
     """The language model that the settings have for a use, if they have one.
 
     Raises:
@@ -423,7 +437,13 @@ def language_model(settings: Settings, use: ModelUse) -> LanguageModel | None:
     if llm.protocol == "anthropic":
         chat = AnthropicChatModel(model, base_url=url, api_key=key)
     else:
-        chat = OpenAIChatModel(model, base_url=url, api_key=key, temperature=llm.temperature)
+        chat = OpenAIChatModel(
+            model,
+            base_url=url,
+            api_key=key,
+            temperature=llm.temperature,
+            max_tokens=max_tokens,
+        )
     price = llm.prices.get(model)
     return LanguageModel(
         chat,
@@ -433,6 +453,50 @@ def language_model(settings: Settings, use: ModelUse) -> LanguageModel | None:
         price=Price(price.input, price.output) if price else None,
         log_text=llm.log_text,
     )
+
+
+# -- choices ---------------------------------------------------------------------------------
+
+
+def question_classifier(
+    source: str | Path | Mapping[str, Any] | QuestionConfig,
+    settings: Settings | None = None,
+    *,
+    dense: DenseEncoder | None = None,
+) -> QuestionClassifier:
+    """What classifies turns by a question: that of a file, of a mapping, or one that is made.
+
+    Raises:
+        QuestionError: something in it is wrong.
+        MissingExtraError: an extra is not installed: `questions`, or `llm` where a model is set.
+    """
+    from toolcrib.router.questions.classifier import QuestionClassifier
+    from toolcrib.router.questions.question import load_question
+
+    question = load_question(source)
+    settings = settings or load_settings()
+    model = _model_of(question, settings)
+    return QuestionClassifier(question, dense or make_dense(settings), model)
+
+
+def _model_of(question: QuestionConfig, settings: Settings) -> LanguageModel | None:
+    """The model that a question names, behind its own server or that of the settings.
+
+    None where neither has a server or a key. What the settings name for questions comes first.
+    """
+    llm = settings.llm
+    use = llm.uses.get("questions")
+    changed: dict[str, Any] = {"temperature": question.temperature}
+    if question.api_base is not None:
+        # The key of the settings is for another server.
+        changed |= {"protocol": "openai", "base_url": question.api_base, "api_key_file": None}
+    if question.api_base is not None or question.api_key is not None:
+        changed |= {"api_key": question.api_key, "api_key_file": None}
+    elif llm.base_url is None and llm.model is None and (use is None or use.model is None):
+        return None
+    own = llm.model_copy(update={**changed, "model": question.model})
+    told = settings.model_copy(update={"llm": own})
+    return language_model(told, "questions", max_tokens=question.max_tokens)
 
 
 def _bundled(model: str, threads: int) -> DenseEncoder:

@@ -23,8 +23,18 @@ from toolcrib.errors import (
     UnknownDecisionError,
 )
 from toolcrib.knowledge_base import KnowledgeBase
+from toolcrib.language_models import metered
 from toolcrib.learning.learner import UsageLearner
-from toolcrib.records import Context, Decision, KnowledgeResult, Scope, ToolHit, Turn
+from toolcrib.records import (
+    Context,
+    Decision,
+    Guidance,
+    KnowledgeResult,
+    Scope,
+    ToolHit,
+    ToolSpec,
+    Turn,
+)
 from toolcrib.records.validation import in_words
 from toolcrib.retrieval.legs import has_words
 from toolcrib.router.decision_log import (
@@ -38,9 +48,12 @@ from toolcrib.router.decision_log import (
     open_log,
     outcome_record,
 )
+from toolcrib.store.filters import AnyOf
+from toolcrib.store.payload import squeeze
 from toolcrib.tool_index import ToolIndex
 
 if TYPE_CHECKING:
+    from toolcrib.guidance.turns import TurnGuidance
     from toolcrib.router.agents.router import AgentRouter
     from toolcrib.router.context.model import ContextModel, Detector
     from toolcrib.router.knowledge import KnowledgeRouter
@@ -122,7 +135,12 @@ class TurnRouter:
         by: str | None = None,
     ) -> Decision:
         """Decide a turn and log the decision, as `Crib.route`; `by` says in the log who asked."""
-        decision = self._router().route(turn, k=k, budget_ms=budget_ms, shown=shown)
+        with metered() as meter:
+            decision = self._router().route(turn, k=k, budget_ms=budget_ms, shown=shown)
+            if turn.trajectory:
+                at_end = self._settings.tools.append_only
+                decision = self._guided(turn).applied(decision, at_end=at_end)
+        decision = replace(decision, usage=meter.usage) if meter.usage else decision
         if self._log is not None:
             text = self._settings.telemetry.text
             made = decision_record(decision, text=text, at=time.time())
@@ -176,6 +194,24 @@ class TurnRouter:
             likeness=self._settings.recovery.likeness,
         )
         return tuple(found)
+
+    def guidance(self, turn: Turn, *, given: Sequence[str] = ()) -> Guidance:
+        """The hint for an agent that is stuck, as `Crib.guidance`."""
+        return self._guided(turn, given).guidance
+
+    def _guided(self, turn: Turn, given: Sequence[str] = ()) -> TurnGuidance:
+        from toolcrib.guidance.turns import guide_turn
+
+        return guide_turn(turn, self._other_tools, given=given)
+
+    def _other_tools(self, name: str, turn: Turn) -> tuple[ToolSpec, Sequence[ToolHit]] | None:
+        """The one tool in reach of an id or a name, and its alternates."""
+        known = self._tools.scroll(
+            scope=turn.reach, where=AnyOf("name_key", (name.casefold(), squeeze(name)))
+        )
+        named = [tool for tool in known if name in {tool.id, tool.name}]
+        found = [tool for tool in named if tool.id == name] or named
+        return (found[0], self.alternates(found[0].id, turn)) if len(found) == 1 else None
 
     # -- what came of them -------------------------------------------------------------------
 
@@ -314,11 +350,11 @@ class TurnRouter:
         knowledge, settings, reranker = self._knowledge, self._settings, self._tools.reranker
         if knowledge is None or not knowledge.exists or not settings.knowledge.enabled:
             return None
-        from toolcrib.retrieval.rerank import PassageReranker
+        from toolcrib.retrieval.rerank import ModelReranker, PassageReranker
         from toolcrib.router.knowledge import KnowledgeRouter
 
         second = None
-        if reranker is not None:
+        if reranker is not None and not isinstance(reranker, ModelReranker):
             second = PassageReranker(reranker, settings.rerank, self._clock)
         return KnowledgeRouter(
             knowledge.retriever(),

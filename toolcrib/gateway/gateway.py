@@ -20,6 +20,7 @@ from toolcrib.gateway.calls import Alternatives, CallBudgets, CallRunner
 from toolcrib.gateway.catalog import CatalogProvider
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.downstream import Handshake, Level, Notifications, Reporter
+from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import GatewayIndex, Storage, StoreThread
 from toolcrib.gateway.search import GatewaySearch, UnknownTools
 from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
@@ -87,14 +88,20 @@ class Gateway:
             configs, index.receive, self._health_changed, intervals, is_shared=options.is_shared
         )
         budgets = CallBudgets(chosen.max_calls)
-        self._search = GatewaySearch(
-            index, self.pool, budgets, scope=scope, settings=chosen, pinned=self._pinned
+        guidance = GatewayGuidance(
+            self._other_tools, enabled=chosen.guidance, is_shared=options.is_shared
         )
+        self._budgets = budgets
+        self._search = GatewaySearch(
+            index, self.pool, budgets, guidance, scope=scope, settings=chosen, pinned=self._pinned
+        )
+        self._alternatives = Alternatives(index, self._search.scope, self.pool.not_up)
         self._calls = CallRunner(
             self.pool,
             budgets,
-            Alternatives(index, self._search.scope, self.pool.not_up),
+            self._alternatives,
             self._notifications.level,
+            guidance,
             timeout_s=chosen.call_timeout_s,
         )
         self._provider = CatalogProvider(
@@ -184,6 +191,11 @@ class Gateway:
             self._report("error", f"a part of the gateway failed: {error}")
 
     # -- what happens --------------------------------------------------------------------------
+
+    async def _other_tools(self, name: str, key: str) -> list[str]:
+        """The names of the tools to use in place of one, for what a conversation searched for."""
+        entry = self.index.catalog.named(name)
+        return [] if entry is None else await self._alternatives.names(entry, self._budgets.of(key))
 
     def _shown(self) -> object:
         return self._search.fingerprint(self._provider.tools())

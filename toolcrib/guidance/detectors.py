@@ -309,7 +309,7 @@ class ProgressStall(TrajectoryPattern):
 
 def told_something(call: ToolCall) -> bool:
     """The progress indicator by default: a call that succeeded, and not with what was known."""
-    return call.success and call.is_news and not call.is_thought
+    return call.success and call.is_news and not (call.is_thought or call.found_nothing)
 
 
 class ProgressStallDetector:
@@ -366,7 +366,7 @@ class ProgressStallDetector:
             self._idle.append(call)
             del self._idle[:-100]
         if call.success and not (call.is_thought or (call.effect == "acts" and call.says_little)):
-            if not is_progress:
+            if not call.is_news:
                 self._back.append((len(self._looks), 1.0))
             elif self._comes_back(call, before):
                 self._back.append((len(self._looks), NEAR))
@@ -459,10 +459,9 @@ class SearchLoopDetector:
     def _is_use(self, call: ToolCall) -> bool:
         if not call.success or not self._asked or call.is_thought or call.is_word:
             return False
-        about = topics(call.name)
-        return call.effect == "acts" or any(
-            call.name in each.found or about & each.topics for each in self._asked
-        )
+        if call.effect == "acts" or any(call.name in each.found for each in self._asked):
+            return True
+        return bool(topics(call.name) & self._asked[-1].topics)
 
     def _loop(self) -> SearchLoop:
         asked = self._asked
@@ -572,9 +571,9 @@ def _lost(call: ToolCall, calls: Sequence[ToolCall]) -> str:
     if not call.success or call.waits or call.is_step or not same:
         return ""
     if call.effect == "looks":
-        known = (each for each in same if call.number - each.number >= FORGOTTEN)
-        again = any(each.words == call.words and each.outcome == call.outcome for each in known)
-        return "forgets" if again and not repeats(call, same[-1]) else ""
+        last = same[-1]
+        is_late = call.number - last.number >= FORGOTTEN
+        return "forgets" if is_late and repeats(call, last) else ""
     target = [each for each in same if _same_target(call, each)]
     undone = len(target) > 1 and target[-1].words != call.words == target[-2].words
     return "contradicts" if undone else ""

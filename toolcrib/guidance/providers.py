@@ -186,7 +186,8 @@ def _provided(
 ) -> Sequence[GuidanceInjection]:
     try:
         made = config.provider.provide(context)
-        hints = [made] if isinstance(made, GuidanceInjection) else list(made or ())
+        given = [made] if isinstance(made, GuidanceInjection) else made or ()
+        hints = [GuidanceInjection.model_validate(each) for each in given]
     except Exception:
         logger.warning("guidance failed: %s", type(config.provider).__name__, exc_info=True)
         return ()

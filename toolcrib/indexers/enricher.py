@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,9 +97,11 @@ class Question:
         return sum(len(message.content) for message in self.messages)
 
 
-def questions(specs: Sequence[ToolSpec], dense: DenseEncoder, among: set[str]) -> list[Question]:
-    """What is asked for the tools `among` these, each beside its nearest siblings."""
-    places = [place for place, spec in enumerate(specs) if spec.id in among]
+def questions(
+    specs: Sequence[ToolSpec], dense: DenseEncoder, known: Container[str] = ()
+) -> list[Question]:
+    """What is asked for the tools that are not `known`, each beside its nearest siblings."""
+    places = [place for place, spec in enumerate(specs) if spec.id not in known]
     if not places:
         return []
     vectors = dense.encode_documents([dense_text(spec) for spec in specs])
@@ -156,24 +158,26 @@ class EnrichmentFile:
         except OSError as error:
             raise SourceError(str(self.path), "", f"cannot be written: {error}") from error
         try:
+            self._mend()
             yield
         finally:
             lock.release()
 
     def read(self) -> Enrichments:
-        """What is in it; a last line that a killed run left unfinished is cut off first."""
-        if not self.path.exists():
-            return Enrichments(str(self.path), {})
-        content = self.path.read_bytes()
+        """What is in it."""
+        return Enrichments.read(self.path) if self.path.exists() else Enrichments("", {})
+
+    def _mend(self) -> None:
+        """Cut off a last line that a killed run left unfinished."""
+        content = self.path.read_bytes() if self.path.exists() else b""
         if content and not content.endswith(b"\n"):
             with self.path.open("r+b") as file:
                 file.truncate(content.rfind(b"\n") + 1)
-        return Enrichments.read(self.path)
 
     def add(self, line: EnrichmentLine) -> None:
         """Write a line, which is on the disk when this returns."""
         with self.path.open("ab") as file:
-            file.write(line.model_dump_json().encode() + b"\n")
+            file.write(line.text.encode())
             file.flush()
             os.fsync(file.fileno())
 
@@ -189,8 +193,7 @@ class EnrichmentFile:
             for line in {each.digest is None: each for each in held.lines.get(tool_id, ())}.values()
         ]
         beside = self.path.with_name(f".{self.path.name}.new")
-        text = "".join(line.model_dump_json() + "\n" for line in lines)
-        beside.write_text(text, encoding="utf-8")
+        beside.write_text("".join(line.text for line in lines), encoding="utf-8")
         beside.replace(self.path)
 
 

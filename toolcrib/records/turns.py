@@ -13,6 +13,7 @@ from toolcrib.records.codec import UNLESS_EMPTY, Milliseconds, Score
 from toolcrib.records.guidance import GuidanceInjection, TrajectoryEvent
 from toolcrib.records.knowledge import KnowledgeResult
 from toolcrib.records.scope import Scope, Sensitivity, lowest
+from toolcrib.records.usage import ModelUsage
 
 __all__ = [
     "AgentDecision",
@@ -207,8 +208,9 @@ class Decision:
 
     `search_text` is what was searched with: the turn's text, or that joined with what it leans
     on. `agent` is null where no targets are configured. `took_ms` are milliseconds a stage;
-    `degraded` names what failed or did not fit into the budget. `guidance` are hints for an agent
-    that is stuck. At most `max_tool_calls` calls of `tool_timeout_s` seconds each should follow.
+    `degraded` names what failed or did not fit into the budget. `usage` is what language models
+    were asked, `guidance` are hints for an agent that is stuck. At most `max_tool_calls` calls of
+    `tool_timeout_s` seconds each should follow.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tools": ToolSelection.NOT_IN_SUMMARY}
@@ -225,4 +227,5 @@ class Decision:
     degraded: tuple[str, ...] = ()
     max_tool_calls: int = 5
     tool_timeout_s: float = 30.0
+    usage: Annotated[tuple[ModelUsage, ...], UNLESS_EMPTY] = ()
     guidance: Annotated[tuple[GuidanceInjection, ...], UNLESS_EMPTY] = ()

@@ -180,6 +180,7 @@ def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, A
         "tools": {**made["tools"], "items": _items(decision)},
         "signals": _own_words(decision, _signals(decision)),
         "agent": _agent(decision),
+        "guidance": [each.key for each in decision.guidance],
         "text": _texts(decision, made) if text else None,
     }
     return as_json(adapter(DecisionRecord).validate_python(known))

@@ -13,20 +13,20 @@ from toolcrib.retrieval.calibration import softmax
 __all__ = ["CLAUSES", "REASONS", "WEIGHTS", "Reason", "RouteEvidence", "choose_route"]
 
 WEIGHTS: Mapping[RouteKind, tuple[float, ...]] = {
-    "tools": (0.62, -0.38, -0.46, 0.1, 1.26),
-    "knowledge": (-0.17, 0.53, 0.39, -0.13, 0.61),
-    "both": (0.1, 0.49, -0.14, -0.62, 0.33),
-    "general": (-0.55, -0.64, 0.21, 0.65, -2.2),
+    "tools": (0.64, -0.37, -0.4, 0.1, 1.08),
+    "knowledge": (-0.36, 0.47, 0.34, -0.33, 0.42),
+    "both": (0.09, 0.37, -0.17, -0.75, 0.4),
+    "general": (-0.37, -0.47, 0.23, 0.97, -1.89),
 }
 """Logits of where a turn goes, of `RouteEvidence.known`: a multinomial regression, fitted on turns
 whose routes are labelled, as if they went there as often as the project's training turns do
 (benchmarks/turns.py --fit)."""
 
 CLAUSES: Mapping[RouteKind, tuple[float, float]] = {
-    "tools": (-0.03, -0.1),
-    "knowledge": (-0.09, 0.1),
-    "both": (-0.18, 0.23),
-    "general": (0.3, -0.23),
+    "tools": (-0.14, -0.17),
+    "knowledge": (-0.17, 0.14),
+    "both": (-0.14, 0.23),
+    "general": (0.44, -0.21),
 }
 """What is added of `RouteEvidence.apart` for a turn of several clauses, fitted with `WEIGHTS` held:
 a turn of one clause is routed by those alone."""

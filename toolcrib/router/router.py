@@ -274,20 +274,21 @@ class Budget:
 
     def admits(self, stage: str) -> bool:
         """Whether a stage still fits, beside those to come whose loss would be dearer."""
-        cost = self._costs.of(stage)
-        if cost > self._limits.stage_ms.get(stage, float("inf")):
-            return False
+        has_time = self._total is None or self._total > self.spent_ms
+        return has_time and self._costs.of(stage) <= self.room_ms(stage)
+
+    def room_ms(self, stage: str) -> float:
+        """What a stage may take, beside those to come whose loss would be dearer."""
+        limit = self._limits.stage_ms.get(stage, float("inf"))
         if self._total is None:
-            return True
-        left = self._total - self.spent_ms
-        if left <= 0:
-            return False
+            return limit
+        left = max(0.0, self._total - self.spent_ms)
         for dearer in reversed(STAGES[STAGES.index(stage) + 1 :]):
             expected = self._costs.of(dearer)
             # What would not fit in any case keeps no time from the others.
             if dearer in self._waiting and expected <= left:
                 left -= expected
-        return cost <= left
+        return min(left, limit)
 
     def admitted(self, stage: str) -> bool:
         """As `admits`, for a part of another stage: when it does not fit, that is noted."""
@@ -308,13 +309,22 @@ class Budget:
 
     def timed(self, stage: str, work: Callable[[], _Made]) -> _Made:
         """Do what cannot be left out, and note what it took."""
-        started = self._clock()
+        started, within = self._clock(), self.took_ms.get("llm", 0.0)
         try:
             return work()
         finally:
-            took = (self._clock() - started) * 1000
-            self.took_ms[stage] = self.took_ms.get(stage, 0.0) + took
-            self._costs.learn(stage, took)
+            # What a language model took within is its own stage's.
+            within = self.took_ms.get("llm", 0.0) - within if stage != "llm" else 0.0
+            self._note(stage, (self._clock() - started) * 1000 - within)
+
+    def took(self, stage: str, took_ms: float) -> None:
+        """Note what a part of another stage took."""
+        if took_ms:
+            self._note(stage, took_ms)
+
+    def _note(self, stage: str, took_ms: float) -> None:
+        self.took_ms[stage] = self.took_ms.get(stage, 0.0) + took_ms
+        self._costs.learn(stage, took_ms)
 
 
 SMALLTALK = {
@@ -570,11 +580,17 @@ class Router:
         shown: Sequence[str],
     ) -> Selection:
         reranking = self.tools.reranks and budget.admitted("rerank")
+        asking = self.tools.asks_model and budget.admitted("llm")
         if not budget.admitted("tools"):
             return self.tools.always(turn, Reason.NO_TIME.said(), shown)
-        selection = budget.timed(
-            "tools", lambda: self.tools.find(turn, query, k, shown, reranking=reranking)
-        )
+
+        def find() -> Selection:
+            model_s = budget.room_ms("llm") / 1000 if asking else 0.0
+            found = self.tools.find(turn, query, k, shown, reranking=reranking, model_s=model_s)
+            budget.took("llm", found.result.took_ms.get("llm", 0.0))
+            return found
+
+        selection = budget.timed("tools", find)
         if "rerank" in selection.result.took_ms:
             self.costs.learn("rerank", selection.result.took_ms["rerank"])
         return selection

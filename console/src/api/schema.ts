@@ -24,6 +24,14 @@ export interface Alternates {
   tools: readonly ToolHit[];
 }
 
+export interface Classification {
+  branch: string | null;
+  matched: boolean;
+  confidence: number | null;
+  degraded: readonly string[];
+  skipped?: boolean;
+}
+
 export interface CollectionHit {
   id: string;
   confidence: number;
@@ -92,7 +100,9 @@ export interface DecisionRecord {
   signals: readonly string[];
   took_ms: Readonly<Record<string, number>>;
   degraded: readonly string[];
+  usage?: readonly ModelUsage[];
   agent?: AgentRecord;
+  guidance?: readonly string[];
   text?: TextRecord;
   by?: string;
   kind: "decision";
@@ -158,6 +168,11 @@ export interface FoundTools {
   unmatched_terms?: readonly string[];
   needs?: readonly NeedResult[];
   names?: Readonly<Record<string, string>>;
+}
+
+export interface Guidance {
+  injections: readonly GuidanceInjection[];
+  patterns: readonly TrajectoryPattern[];
 }
 
 export interface GuidanceInjection {
@@ -243,6 +258,16 @@ export interface Me {
   namespaces: readonly string[];
   namespace: string;
   scope: Scope;
+}
+
+export interface ModelUsage {
+  use: string;
+  model: string;
+  calls: number;
+  failed: number;
+  input_tokens: number;
+  output_tokens: number;
+  cost: number | null;
 }
 
 export interface NeedResult {
@@ -332,6 +357,7 @@ export interface RoutedTurn {
   degraded: readonly string[];
   max_tool_calls: number;
   tool_timeout_s: number;
+  usage?: readonly ModelUsage[];
   guidance?: readonly GuidanceInjection[];
 }
 
@@ -462,6 +488,14 @@ export interface ToolsRecord {
   threshold: number | null;
   fallback: boolean;
   items: readonly ToolRecord[];
+}
+
+export interface TrajectoryPattern {
+  type: string;
+  confidence: number;
+  evidence: string;
+  first_seen: number;
+  occurrences: number;
 }
 
 export interface Undone {

@@ -21,7 +21,7 @@ __all__ = [
     "AgentRule",
     "AgentTarget",
     "Cap",
-    "Condition",
+    "EvidenceCondition",
     "FewShot",
     "Heuristic",
     "Targets",
@@ -71,7 +71,7 @@ class AgentTarget(_TargetModel):
     uses_tables: bool = False
 
 
-class Condition(_TargetModel):
+class EvidenceCondition(_TargetModel):
     """Facts of a turn: all of `if`, one of `any` where there are any, and none of `unless`."""
 
     if_: _Names = Field(default=(), alias="if")
@@ -92,7 +92,7 @@ class Condition(_TargetModel):
         return frozenset((*self.if_, *self.any_, *self.unless))
 
 
-class Heuristic(Condition):
+class Heuristic(EvidenceCondition):
     """What speaks for a target, and how much: weights are added, and compared by softmax."""
 
     target: str
@@ -100,7 +100,7 @@ class Heuristic(Condition):
     says: str = ""
 
 
-class AgentRule(Condition):
+class AgentRule(EvidenceCondition):
     """What a decision for one of `targets` (any, where there are none) is corrected to, and why.
 
     `confidence` is that of the correction; a decision for `to` itself gets it at least.
@@ -120,7 +120,7 @@ class AgentRule(Condition):
         return self
 
 
-class Cap(Condition):
+class Cap(EvidenceCondition):
     """The most that a decision for one of `targets` may be sure of."""
 
     targets: _Names = ()
@@ -159,7 +159,7 @@ class Targets(_TargetModel):
         heard |= {name for each in self.caps for name in each.targets}
         if unknown := sorted(heard - set(self.targets)):
             raise ValueError(f"there is no target {unknown[0]!r}; there are {list(self.targets)}")
-        conditions: tuple[Condition, ...] = (
+        conditions: tuple[EvidenceCondition, ...] = (
             *self.heuristics,
             *self.overrides,
             *self.rules,
