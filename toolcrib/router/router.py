@@ -24,6 +24,7 @@ from toolcrib.encoders.onnx import clauses
 from toolcrib.errors import QueryError, ToolcribError
 from toolcrib.records import (
     AgentDecision,
+    Attachment,
     Collection,
     Context,
     Decision,
@@ -41,6 +42,7 @@ from toolcrib.router.context.model import Detector
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.route import Reason, RouteEvidence, choose_route
 from toolcrib.router.settings import Limits
+from toolcrib.router.sql import find_sql
 from toolcrib.router.tools import Selection, ToolStage
 from toolcrib.store.filters import from_scope
 
@@ -87,6 +89,28 @@ class SearchText:
     signals: tuple[str, ...] = ()
 
 
+RUN = "run"
+SQL_WORDS = {"select": "a SQL query on the database", "ddl": "a SQL statement on the database"}
+SQL_STATEMENT = "a SQL {} statement on the database"
+"""What is searched for in place of a statement: it is data, and its words name no tool."""
+
+ATTACHED = "attached file:"
+FILE_WORDS = {
+    "PDF document": ("pdf",),
+    "Word document": ("docx", "doc", "odt", "rtf", "wordprocessing", "msword"),
+    "spreadsheet": ("xlsx", "xls", "ods", "spreadsheet", "ms-excel"),
+    "CSV table": ("csv", "tsv"),
+    "presentation": ("pptx", "ppt", "odp", "presentation", "powerpoint"),
+    "image": ("png", "jpg", "jpeg", "heic", "webp", "gif", "tif", "tiff", "svg", "image"),
+    "audio recording": ("mp3", "wav", "m4a", "ogg", "flac", "audio"),
+    "video recording": ("mp4", "mov", "mkv", "webm", "avi", "video"),
+    "text document": ("txt", "md", "markdown", "html"),
+}
+"""What a tool that takes such a file calls it."""
+
+SHORT_KIND = 2
+
+
 def gist(text: str) -> str:
     """The text, or the two ends of a very long one."""
     if len(text) <= LONG:
@@ -97,7 +121,34 @@ def gist(text: str) -> str:
 def by_itself(turn: Turn) -> SearchText:
     """The text to search with where nothing was said before."""
     own = gist(turn.text)
-    return SearchText(own, "first", () if own == turn.text else ("long-text",))
+    signals = () if own == turn.text else ("long-text",)
+    return SearchText(_with_files(turn, _without_sql(own)), "first", signals)
+
+
+def _without_sql(text: str) -> str:
+    """The text with its SQL named: `UPDATE prices ...` wants a query run, and no price updated."""
+    found = find_sql(text)
+    if found is None:
+        return text
+    before, after = text[: found.start].rstrip(), text[found.end :].strip(" \n;`")
+    words = SQL_WORDS.get(found.kind, SQL_STATEMENT.format(found.kind.upper()))
+    return " ".join(filter(None, (before or RUN, words, after)))
+
+
+def _with_files(turn: Turn, text: str) -> str:
+    """The text with the kinds of the files that came with it."""
+    kinds = dict.fromkeys(_file_words(each) for each in turn.attachments[:MAX_ATTACHMENTS])
+    named = ", ".join(filter(None, kinds))
+    return f"{text} ({ATTACHED} {named})" if named else text
+
+
+def _file_words(attachment: Attachment) -> str | None:
+    suffix = PurePosixPath(attachment.name.replace("\\", "/")).suffix.lstrip(".").casefold()
+    mime = attachment.mime.casefold()
+    for words, kinds in FILE_WORDS.items():
+        if suffix in kinds or any(kind in mime for kind in kinds if len(kind) > SHORT_KIND):
+            return words
+    return None
 
 
 def search_text(turn: Turn, leans: Leans, encode: Encode) -> SearchText:
@@ -111,7 +162,7 @@ def search_text(turn: Turn, leans: Leans, encode: Encode) -> SearchText:
     said = [m.content for m in turn.history if m.role == "user" and m.content.strip()]
     if not said:
         return alone
-    leaning = leans(own)
+    leaning = leans(gist(turn.text))
     if leaning < 0.5:  # noqa: PLR2004 -- more likely than not
         return SearchText(own, "shifted", (*signals, "topic-shift"))
     if leaning < 1 or len(said) > 1:
