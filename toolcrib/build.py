@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import logging
 import tempfile
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
-from toolcrib.errors import EncoderError, SettingsError, StoreError
+from toolcrib.encoders.base import DenseEncoder, Reranker
+from toolcrib.errors import SettingsError, StoreError
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.observations import ObservationTable
-from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers
+from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers, loaded
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.settings import PRESET
 from toolcrib.settings import Settings, load_settings
@@ -49,7 +48,6 @@ __all__ = [
     "has_tools",
     "is_url",
     "language_model",
-    "load_reranker",
     "make_agents",
     "make_dense",
     "make_learner",
@@ -102,7 +100,7 @@ def open_parts(
         lambda: has_passages(location, settings),
     )
     try:
-        second = load_reranker(reranker or make_reranker(settings), settings)
+        second = loaded(reranker or make_reranker(settings), settings.rerank)
         tools = ToolIndex(store, dense, settings, reranker=second)
         tools.claim(rebuild=rebuild, progress=progress)
         knowledge = KnowledgeBase(passages, dense, settings, rebuild=rebuild)
@@ -394,50 +392,6 @@ def make_reader(settings: Settings) -> ContextReader | None:
 
     files = {name: Path(file) for name, file in settings.context.labels.items()}
     return ContextReader(model, label_sets(files))
-
-
-def load_reranker(reranker: ToolRerankers | None, settings: Settings) -> ToolRerankers | None:
-    """The reranker, loaded when `rerank.load` says, so that no query spends its budget on that.
-
-    One that cannot be loaded is warned of; answers come without it.
-    """
-    if reranker is None or isinstance(reranker, ModelReranker) or settings.rerank.load == "use":
-        return reranker
-    if settings.rerank.load == "background":
-        return _LoadingReranker(reranker)
-    _load(reranker)
-    return reranker
-
-
-def _load(reranker: Reranker) -> None:
-    try:
-        reranker.score("is it loaded?", ["yes"])
-    except Exception:
-        logger.warning("the reranker %s cannot be loaded", reranker.name, exc_info=True)
-
-
-class _LoadingReranker:
-    """A reranker that a thread loads; until it is there, it fails and rankings do without."""
-
-    def __init__(self, reranker: Reranker) -> None:
-        self._reranker = reranker
-        self._loading = threading.Thread(target=_load, args=(reranker,), daemon=True)
-        self._loading.start()
-
-    @property
-    def name(self) -> str:
-        """That of the reranker."""
-        return self._reranker.name
-
-    def wait(self) -> None:
-        """Wait until it is there, or cannot be."""
-        self._loading.join()
-
-    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """As the reranker."""
-        if self._loading.is_alive():
-            raise EncoderError(f"{self.name} is still being loaded")
-        return self._reranker.score(query, texts)
 
 
 # -- language models ------------------------------------------------------------------------
