@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from tests.router.conftest import Shelves
-from toolcrib import Scope, Turn
+from toolcrib import Scope, Settings, Turn, build
 from toolcrib.errors import (
     FeedbackError,
     QueryError,
@@ -260,3 +261,34 @@ class TestWithALanguageModelAsReranker:
         made, _ = decide(lambda _: "slow", limits={"stage_ms": {"llm": 50}})
         assert "rerank-late" in made.degraded
         assert made.tools.tools
+
+
+class TestReadByALanguageModel:
+    """`context.detector: llm` reads turns where there is time, if they may leave the house."""
+
+    SAID = MappingProxyType({"intent": "debug", "domain": "code", "need": "act"})
+
+    def routed(self, shelves, turn, faults=()):
+        with ChatServer(self.SAID, faults) as server:
+            llm = {**server.settings, "attempts": 1, "uses": {"context": {"timeout_s": 60}}}
+            asking = Settings.model_validate({"llm": llm, "context": {"detector": "llm"}})
+            crib = shelves.crib()
+            # Else a classifier would be fitted for the encoder of these tests, for a minute.
+            crib.turns._reader = build.make_reader(asking)
+            made = crib.route(turn)
+            crib.turns.close()
+        return made, server.requests
+
+    def test_the_decision_has_its_labels(self, shelves):
+        made, asked = self.routed(shelves, Turn(text="send a mail to Ottilie Brandt"))
+        assert (made.context.intent, made.context.domain) == ("debug", "code")
+        assert [usage.use for usage in made.usage] == ["context"]
+        assert len(asked) == 1
+
+    def test_its_failure_is_marked(self, shelves):
+        made, _ = self.routed(shelves, Turn(text="send a mail"), lambda _: "error")
+        assert "context-llm" in made.degraded
+
+    def test_what_must_not_leave_the_house_is_not_shown_to_it(self, shelves):
+        turn = Turn(text="mail my card 4111 1111 1111 1111", max_sensitivity="internal")
+        assert self.routed(shelves, turn)[1] == []

@@ -94,13 +94,14 @@ class EncoderSettings(BaseModel):
 class ContextSettings:
     """Which detector reads a turn, and by which words.
 
-    `detector`: `semantic` (utterances and cues) or `heuristic` (cues alone). `labels`: by field,
+    `detector`: `semantic` (utterances and cues), `heuristic` (cues alone), or `llm` (a language
+    model by the same labels; `semantic` where that fails). `labels`: by field,
     a YAML file of labels with utterances in place of the shipped one; `cues`: likewise for the
     cues. `gazetteers`: kinds of entities with their names. `region`: where phone numbers
     without a country code belong (`DE`, `US`); None leaves those alone.
     """
 
-    detector: Literal["semantic", "heuristic"] = "semantic"
+    detector: Literal["semantic", "heuristic", "llm"] = "semantic"
     labels: dict[str, str] = field(default_factory=dict[str, str])
     cues: str | None = None
     gazetteers: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])

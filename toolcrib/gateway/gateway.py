@@ -107,7 +107,13 @@ class Gateway:
         self._provider = CatalogProvider(
             lambda: index.catalog, scope, self.pool.note, self._calls.call
         )
-        self.server = FastMCP(
+        self.server = self._make_server(auth)
+        self._notifications.join(self.server)
+        # Innermost: nobody is told of anything before they have their answer.
+        self.server.add_middleware(Handshake(self._instructions))
+
+    def _make_server(self, auth: AuthProvider | None) -> FastMCP:
+        return FastMCP(
             name="toolcrib",
             version=__version__,
             auth=auth,
@@ -118,9 +124,6 @@ class Gateway:
             dereference_schemas=False,
             mask_error_details=True,
         )
-        self._notifications.join(self.server)
-        # Innermost: nobody is told of anything before they have their answer.
-        self.server.add_middleware(Handshake(self._instructions))
 
     # -- running -------------------------------------------------------------------------------
 

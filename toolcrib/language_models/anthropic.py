@@ -46,6 +46,8 @@ class AnthropicChatModel:
                 max_retries=0,
             )
         )
+        # Imports most of the SDK, which would otherwise take the time of the first question.
+        self._messages = self._client.messages
 
     async def complete(
         self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
@@ -69,7 +71,7 @@ class AnthropicChatModel:
             **_asked(answer, mode),
         }
         try:
-            return _reply(await self._client.messages.create(**body), mode)
+            return _reply(await self._messages.create(**body), mode)
         except Exception as error:  # noqa: BLE001 -- whatever it raises is a failure
             raise failure_of(error) from None
 

@@ -51,6 +51,8 @@ class OpenAIChatModel:
                 base_url=base_url or HOSTED, api_key=api_key or "none", max_retries=0
             )
         )
+        # Imports most of the SDK, which would otherwise take the time of the first question.
+        self._completions = self._client.chat.completions
 
     async def complete(
         self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
@@ -70,7 +72,7 @@ class OpenAIChatModel:
         if self._max_tokens is not None:
             body["max_tokens"] = self._max_tokens
         try:
-            return _reply(await self._client.chat.completions.create(**body), mode)
+            return _reply(await self._completions.create(**body), mode)
         except Exception as error:  # noqa: BLE001 -- whatever the SDK raises is a failure
             failure = failure_of(error)
             if failure.mode_refused and "temperature" in body and "temperature" in str(error):
