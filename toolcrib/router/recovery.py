@@ -298,7 +298,7 @@ class RecoveryPolicy:
 
     def next_step(
         self,
-        error: BaseException | int | str,
+        error: BaseException | int | str | Diagnosis,
         attempt: int,
         *,
         alternates: bool = True,
@@ -306,12 +306,13 @@ class RecoveryPolicy:
     ) -> Step:
         """The step after the failure of an attempt, the first being 1.
 
-        `error`: an exception, an HTTP status or MCP error code, or the error's text.
+        `error`: an exception, an HTTP status or MCP error code, the error's text, or what
+        `diagnose` made of one of these.
         `alternates`: whether there is another tool to turn to. `repeatable`: whether it does
         no harm if the call is carried out twice; where it does, a call that may have been
         carried out is neither repeated nor given to another tool.
         """
-        found = diagnose(error)
+        found = error if isinstance(error, Diagnosis) else diagnose(error)
         told = f"{found.kind} ({found.why}), attempt {attempt} of {self._settings.max_attempts}"
         if found.kind == "critical":
             return Step("stop", 0.0, told)
