@@ -168,7 +168,7 @@ class EnrichmentFile:
         return Enrichments.read(self.path) if self.path.exists() else Enrichments("", {})
 
     def _mend(self) -> None:
-        """Cut off a last line that a killed run left unfinished; a whole one lacks its end alone."""
+        """Cut off a line that a killed run left unfinished; a whole one lacks its end alone."""
         content = self.path.read_bytes() if self.path.exists() else b""
         start = content.rfind(b"\n") + 1
         if not content[start:]:
