@@ -114,7 +114,7 @@ class TurnRouter:
 
     def prepare(self) -> None:
         """Load what the first turn would wait for: decide one that nobody asked or hears of."""
-        from toolcrib.router.router import Costs
+        from toolcrib.router.budget import Costs
         from toolcrib.router.settings import Limits
 
         # Without limits, and apart: how long loading takes is not what a stage costs.
@@ -318,7 +318,8 @@ class TurnRouter:
             return self._made[1]
 
     def _make_router(self) -> Router:
-        from toolcrib.router.router import Costs, Router
+        from toolcrib.router.budget import Costs
+        from toolcrib.router.router import Router
         from toolcrib.router.tools import ToolSelector, ToolStage
 
         tools, settings = self._tools, self._settings
