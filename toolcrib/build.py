@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import logging
 import tempfile
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
-from toolcrib.errors import EncoderError, SettingsError, StoreError
+from toolcrib.encoders.base import DenseEncoder, Reranker
+from toolcrib.errors import SettingsError, StoreError
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.observations import ObservationTable
-from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers
+from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers, loaded
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.settings import PRESET
 from toolcrib.settings import Settings, load_settings
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
     from toolcrib.language_models import LanguageModel
     from toolcrib.records.usage import ModelUse
     from toolcrib.router.agents.router import AgentRouter
+    from toolcrib.router.capabilities.registry import CapabilityRegistry
+    from toolcrib.router.capabilities.selector import CapabilitySelector
+    from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.questions.classifier import QuestionClassifier
     from toolcrib.router.questions.question import QuestionConfig
     from toolcrib.store.records_db.base import RecordsDb
@@ -40,16 +42,17 @@ if TYPE_CHECKING:
 __all__ = [
     "MEMORY",
     "Parts",
+    "capability_selector",
     "has_index",
     "has_passages",
     "has_tools",
     "is_url",
     "language_model",
-    "load_reranker",
     "make_agents",
     "make_dense",
     "make_learner",
     "make_parts",
+    "make_reader",
     "make_reranker",
     "open_parts",
     "open_passages",
@@ -97,7 +100,7 @@ def open_parts(
         lambda: has_passages(location, settings),
     )
     try:
-        second = load_reranker(reranker or make_reranker(settings), settings)
+        second = loaded(reranker or make_reranker(settings), settings.rerank)
         tools = ToolIndex(store, dense, settings, reranker=second)
         tools.claim(rebuild=rebuild, progress=progress)
         knowledge = KnowledgeBase(passages, dense, settings, rebuild=rebuild)
@@ -107,15 +110,19 @@ def open_parts(
         learner = None
         if settings.learning.enabled:
             learner = make_learner(tools, lambda: open_records_db(location, settings), DEFAULT)
-        return (
+        turns = TurnRouter(
             tools,
             knowledge,
-            TurnRouter(tools, knowledge, log=log, learner=learner, agents=_agents(settings)),
+            log=log,
+            learner=learner,
+            agents=_agents(settings),
+            reader=make_reader(settings),
         )
     except BaseException:
         passages.close()
         store.close()
         raise
+    return tools, knowledge, turns
 
 
 def make_parts(
@@ -135,13 +142,16 @@ def make_parts(
     learner = None
     if records is not None and settings.learning.enabled:
         learner = make_learner(tools, lambda: records[0], records[1], owns=False)
-    return (
+    turns = TurnRouter(
         tools,
         knowledge,
-        TurnRouter(
-            tools, knowledge, clock=clock, log=log, learner=learner, agents=_agents(settings)
-        ),
+        clock=clock,
+        log=log,
+        learner=learner,
+        agents=_agents(settings),
+        reader=make_reader(settings),
     )
+    return tools, knowledge, turns
 
 
 def _agents(settings: Settings) -> Callable[[], AgentRouter] | None:
@@ -366,48 +376,22 @@ def make_reranker(settings: Settings) -> ToolRerankers | None:
     return _choose("encoder.reranker", kind, _RERANKERS)(model, settings.encoder.threads)
 
 
-def load_reranker(reranker: ToolRerankers | None, settings: Settings) -> ToolRerankers | None:
-    """The reranker, loaded when `rerank.load` says, so that no query spends its budget on that.
+def make_reader(settings: Settings) -> ContextReader | None:
+    """What reads turns by a language model, where the settings want that.
 
-    One that cannot be loaded is warned of; answers come without it.
+    Raises:
+        SettingsError: they name no model, or labels that cannot be used.
     """
-    if reranker is None or isinstance(reranker, ModelReranker) or settings.rerank.load == "use":
-        return reranker
-    if settings.rerank.load == "background":
-        return _LoadingReranker(reranker)
-    _load(reranker)
-    return reranker
+    if settings.context.detector != "llm":
+        return None
+    model = language_model(settings, "context")
+    if model is None:
+        raise SettingsError("context.detector is llm, and there is none: set llm.model")
+    from toolcrib.router.context.by_model import ContextReader
+    from toolcrib.router.context.labels import label_sets
 
-
-def _load(reranker: Reranker) -> None:
-    try:
-        reranker.score("is it loaded?", ["yes"])
-    except Exception:
-        logger.warning("the reranker %s cannot be loaded", reranker.name, exc_info=True)
-
-
-class _LoadingReranker:
-    """A reranker that a thread loads; until it is there, it fails and rankings do without."""
-
-    def __init__(self, reranker: Reranker) -> None:
-        self._reranker = reranker
-        self._loading = threading.Thread(target=_load, args=(reranker,), daemon=True)
-        self._loading.start()
-
-    @property
-    def name(self) -> str:
-        """That of the reranker."""
-        return self._reranker.name
-
-    def wait(self) -> None:
-        """Wait until it is there, or cannot be."""
-        self._loading.join()
-
-    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """As the reranker."""
-        if self._loading.is_alive():
-            raise EncoderError(f"{self.name} is still being loaded")
-        return self._reranker.score(query, texts)
+    files = {name: Path(file) for name, file in settings.context.labels.items()}
+    return ContextReader(model, label_sets(files))
 
 
 # -- language models ------------------------------------------------------------------------
@@ -477,6 +461,34 @@ def question_classifier(
     settings = settings or load_settings()
     model = _model_of(question, settings)
     return QuestionClassifier(question, dense or make_dense(settings), model)
+
+
+def capability_selector(
+    source: str | Path | CapabilityRegistry | None = None,
+    settings: Settings | None = None,
+    *,
+    dense: DenseEncoder | None = None,
+) -> CapabilitySelector:
+    """What selects capabilities for turns.
+
+    They are those of a file or a registry; by default those of `capabilities.file`, and without
+    that those of installed packages.
+
+    Raises:
+        CapabilityError: something in them is wrong.
+        MissingExtraError: a model is set, and the extra `llm` is not installed.
+    """
+    from toolcrib.router.capabilities.registry import CapabilityRegistry
+    from toolcrib.router.capabilities.selector import CapabilitySelector
+
+    settings = settings or load_settings()
+    return CapabilitySelector(
+        CapabilityRegistry.of(source or settings.capabilities.file),
+        dense or make_dense(settings),
+        language_model(settings, "capabilities"),
+        settings=settings.capabilities,
+        limits=settings.recovery,
+    )
 
 
 def _model_of(question: QuestionConfig, settings: Settings) -> LanguageModel | None:

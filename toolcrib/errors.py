@@ -9,6 +9,7 @@ ToolcribError
 ├── QueryError               (ValueError)    a query cannot be answered as asked
 ├── QuestionError            (ValueError)    a question to classify turns by is wrong
 │   └── QuestionRenderError                  its template cannot be filled in
+├── CapabilityError          (ValueError)    what capabilities say of themselves is wrong
 ├── CalibrationError         (ValueError)    a calibration cannot be made, read or used
 ├── FeedbackError            (ValueError)    what was said of a decision cannot be understood
 ├── TrainingError            (ValueError)    a model cannot be trained from what was given
@@ -49,6 +50,7 @@ from difflib import get_close_matches
 __all__ = [
     "BadPointError",
     "CalibrationError",
+    "CapabilityError",
     "DeadlineError",
     "EncoderError",
     "FeedbackError",
@@ -157,6 +159,10 @@ class QuestionError(ToolcribError, ValueError):
 
 class QuestionRenderError(QuestionError):
     """A question's template cannot be filled in with what is known of a turn."""
+
+
+class CapabilityError(ToolcribError, ValueError):
+    """Capabilities cannot be read, or one of them says something wrong of itself."""
 
 
 class CalibrationError(ToolcribError, ValueError):

@@ -89,6 +89,7 @@ PROBLEMS: dict[type[errors.ToolcribError], Problem] = {
     errors.StoreError: _fault("The store failed", 500, STORE, tells=False),
     errors.ServiceError: _fault("The service failed", 500, STORE, tells=True),
     errors.QuestionError: _fault("The question is wrong", 500, ASKED, tells=False),
+    errors.CapabilityError: _fault("A capability is wrong", 500, ASKED, tells=False),
     errors.SettingsError: _fault("The service is not set up for it", 500, ASKED, tells=False),
     errors.ToolcribError: _fault("It failed", 500, ASKED, tells=False),
 }

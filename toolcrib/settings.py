@@ -32,8 +32,10 @@ from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.settings import (
     AgentSettings,
+    CapabilitySettings,
     KnowledgeSettings,
     Limits,
+    OrchestrationMode,
     RecoverySettings,
     TelemetrySettings,
     ToolSettings,
@@ -92,13 +94,14 @@ class EncoderSettings(BaseModel):
 class ContextSettings:
     """Which detector reads a turn, and by which words.
 
-    `detector`: `semantic` (utterances and cues) or `heuristic` (cues alone). `labels`: by field,
+    `detector`: `semantic` (utterances and cues), `heuristic` (cues alone), or `llm` (a language
+    model by the same labels; `semantic` where that fails). `labels`: by field,
     a YAML file of labels with utterances in place of the shipped one; `cues`: likewise for the
     cues. `gazetteers`: kinds of entities with their names. `region`: where phone numbers
     without a country code belong (`DE`, `US`); None leaves those alone.
     """
 
-    detector: Literal["semantic", "heuristic"] = "semantic"
+    detector: Literal["semantic", "heuristic", "llm"] = "semantic"
     labels: dict[str, str] = field(default_factory=dict[str, str])
     cues: str | None = None
     gazetteers: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -297,7 +300,8 @@ class Settings(BaseSettings):
     text is dangerous to a model, and what a server behind the gateway changes after it was met.
     `durability`: what a write to a folder survives once it is acknowledged: with `disk` also a
     power cut, with `system` the end of the process alone. `questions`: files of questions that
-    turns are classified by, by name. With `url` the commands work through
+    turns are classified by, by name. `orchestration_mode`: how `router.flow` leads an agent's
+    loop. With `url` the commands work through
     the service there, by `api_key` and in `namespace`.
     """
 
@@ -329,6 +333,8 @@ class Settings(BaseSettings):
     context: ContextSettings = ContextSettings()
     questions: dict[str, str] = Field(default_factory=dict[str, str])
     agents: AgentSettings = AgentSettings()
+    capabilities: CapabilitySettings = CapabilitySettings()
+    orchestration_mode: OrchestrationMode = "plan_first"
     limits: Limits = Limits()
     recovery: RecoverySettings = RecoverySettings()
     telemetry: TelemetrySettings = TelemetrySettings()

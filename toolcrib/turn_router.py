@@ -55,6 +55,7 @@ from toolcrib.tool_index import ToolIndex
 if TYPE_CHECKING:
     from toolcrib.guidance.turns import TurnGuidance
     from toolcrib.router.agents.router import AgentRouter
+    from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.context.model import ContextModel, Detector
     from toolcrib.router.knowledge import KnowledgeRouter
     from toolcrib.router.router import Router
@@ -96,8 +97,10 @@ class TurnRouter:
         log: DecisionLog | None = None,
         learner: UsageLearner | None = None,
         agents: Callable[[], AgentRouter] | None = None,
+        reader: ContextReader | None = None,
     ) -> None:
         self.learner = learner
+        self._reader = reader
         self._tools = tools
         self._knowledge = knowledge
         self._settings = tools.settings
@@ -339,6 +342,7 @@ class TurnRouter:
             gate_decides=settings.gate.decides,
             costs=self._made[1].costs if self._made else Costs(),
             agents=self._agent_router(),
+            reader=self._reader,
         )
 
     def _agent_router(self) -> AgentRouter | None:

@@ -82,3 +82,12 @@ class TestEval:
         assert done.stdout.splitlines()[0].split("\t")[:3] == ["set", "turns", "accuracy"]
         assert "sales was shipping" in done.stdout
         assert shell("eval", "questions", file).returncode == 2
+
+    def test_capabilities_are_measured_without_those_that_are_always_active(self, shell: Shell):
+        folder = DATA.parent / "capabilities"
+        given = ("--config", str(folder / "capabilities.yaml"), "--split", "dev")
+        asked = ("eval", "capabilities", str(folder / "turns.jsonl"), *given)
+        (found,) = shell.json(*asked)["sets"]
+        assert (found["turns"], found["degraded"]) == (42, {"llm": 42})
+        assert "safety" not in found["labels"]
+        assert found["calibration"]["count"] > 400

@@ -300,3 +300,16 @@ class TestWrongUsage:
         told = json.loads(done.stdout)["error"]
         assert told["type"] == "UnknownFormatError"
         assert "there is no such folder or public name" in told["message"]
+
+
+def test_guidance_is_measured_on_labelled_trajectories(shell: Shell) -> None:
+    failed = {"type": "tool", "name": "a", "success": False, "error": "no"}
+    label = {"pattern": "error_streak", "from": 0, "by": 2}
+    row = {"id": "t1", "kind": "made", "events": [failed] * 3, "alarms": [label]}
+    path = shell.write("t.jsonl", {**row, "split": "dev"})
+
+    told = shell.json("eval", "guidance", path, "--split", "dev")
+    assert told["patterns"]["error_streak"]["recall"] == 1.0
+    shown = shell("eval", "guidance", path, "--split", "all").stdout
+    assert "false doom_loop at event 2 of t1 (made)" in shown
+    assert "no trajectory of the split 'test'" in shell("eval", "guidance", path).stderr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -175,17 +175,16 @@ def test_a_detector_of_ones_own_is_asked_for_every_event():
 def test_memory_stays_as_it_is():
     builder = TrajectoryBuilder()
 
-    def size(events):
-        for number in range(events):
-            builder.tool_invoked(
-                name=f"tool_{number}", parameters={"n": number}, result="x" * 9_000, at=number
-            )
-            builder.search_asked(f"thing {number}", at=number)
-        found = builder.build()
-        return sum(map(sys.getsizeof, (found.calls, found.tools, found.errors))), len(found.tools)
-
-    size(1_100)
-    assert size(10) == size(500)
+    tracemalloc.start()
+    try:
+        for number in range(600):
+            name, given = f"get_{number % 7}", {"n": number}
+            builder.search_asked(f"thing {number}", found=(name,), at=number)
+            builder.tool_invoked(name=name, parameters=given, result="x" * 9_000, at=number)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 2_000_000
     assert all(len(each.result) <= 1_000 for each in builder.build().calls)
 
 

@@ -277,7 +277,7 @@ def test_tools_that_the_gate_doubts_come_with_its_verdict_where_the_route_asks_f
     crib = shelves.crib(gate={"fallback": "web/search"}, tools={"k": 1})
     judge = flat(crib.tools.calibration_fingerprint(), 0.45)
     crib.tools.use_calibration(judge)
-    decision = crib.route(MAIL)
+    decision = crib.route(Turn(text=MAIL, scope=Scope(collections=frozenset())))
     doubt = "confidence 0.45 is below the threshold 0.50 (as calibrated)"
     assert decision.route.kind == "tools"
     assert decision.route.reason.startswith(f"a tool must do this, and perhaps none fits: {doubt}")

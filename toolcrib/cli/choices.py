@@ -1,10 +1,10 @@
-"""`toolcrib classify`, `eval questions`: choose between things other than tools, and measure it."""
+"""`toolcrib classify`, `eval questions|capabilities`: choices other than tools, and their worth."""
 
 from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from toolcrib.records.choices import Classification
     from toolcrib.router.questions.classifier import QuestionClassifier
 
-__all__ = ["Html", "LabelledFile", "Split", "classify", "questions", "show_choices"]
+__all__ = ["Html", "LabelledFile", "Split", "capabilities", "classify", "questions", "show_choices"]
 
 LabelledFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="FILE", help="Labelled turns, JSON Lines.")
@@ -156,6 +156,38 @@ def questions(
         again = iter(made)
         results.append(measure_choices("all", asked, lambda _: next(again), split=split or ""))
     show_choices("questions", results, html=html, json=json)
+
+
+def capabilities(
+    context: typer.Context,
+    file: LabelledFile,
+    config: Annotated[
+        Path | None, typer.Option(help="The capabilities; default: capabilities.file.")
+    ] = None,
+    split: Split = None,
+    html: Html = None,
+    json: Json = False,
+) -> None:
+    """Measure how capabilities are selected: rows with `labels: {capabilities: [name, ...]}`.
+
+    Those that are always active are left out, of what is right as of what was selected.
+    """
+    from toolcrib import build
+    from toolcrib.evaluation.choices import Choice, measure_choices, read_labelled
+
+    turns = read_labelled(file, "capabilities", split)
+    selector = build.capability_selector(config, load_settings(context.obj))
+
+    def choose(turn: Turn) -> Choice:
+        found = selector.select(turn)
+        labels = frozenset(found.active) - selector.always
+        return Choice(labels, found.probabilities, found.degraded)
+
+    turns = [replace(each, right=each.right - selector.always) for each in turns]
+    with counting("asking", lambda: "nothing is kept; the same command begins anew") as listener:
+        done = partial(listener, file.name)
+        found = measure_choices(file.name, turns, choose, split=split or "", progress=done)
+    show_choices("capabilities", [found], html=html, json=json)
 
 
 def _chosen(classifier: QuestionClassifier, turn: Turn) -> Choice:

@@ -18,7 +18,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from toolcrib.cli.agents import agents, routing
-from toolcrib.cli.choices import questions
+from toolcrib.cli.choices import capabilities, questions
 from toolcrib.cli.completion import complete_systems
 from toolcrib.cli.options import (
     Json,
@@ -68,9 +68,12 @@ def _is_mistyped(name: str, known: Iterable[str]) -> bool:
 
 
 app = typer.Typer(
-    cls=_Group, no_args_is_help=True, help="Measure how well tools are found, and turns classified."
+    cls=_Group,
+    no_args_is_help=True,
+    help="Measure how well tools are found, and other choices made.",
 )
 app.command("questions")(questions)
+app.command("capabilities")(capabilities)
 
 DataSets: TypeAlias = Annotated[
     list[str] | None,

@@ -87,27 +87,25 @@ class Gateway:
         self.pool = UpstreamPool(
             configs, index.receive, self._health_changed, intervals, is_shared=options.is_shared
         )
-        budgets = CallBudgets(chosen.max_calls)
-        guidance = GatewayGuidance(
-            self._other_tools, enabled=chosen.guidance, is_shared=options.is_shared
-        )
-        self._budgets = budgets
+        self._budgets = budgets = CallBudgets(chosen.max_calls)
+        shared = options.is_shared
+        guidance = GatewayGuidance(self._other_tools, enabled=chosen.guidance, is_shared=shared)
         self._search = GatewaySearch(
             index, self.pool, budgets, guidance, scope=scope, settings=chosen, pinned=self._pinned
         )
         self._alternatives = Alternatives(index, self._search.scope, self.pool.not_up)
-        self._calls = CallRunner(
-            self.pool,
-            budgets,
-            self._alternatives,
-            self._notifications.level,
-            guidance,
-            timeout_s=chosen.call_timeout_s,
-        )
+        beside = self._alternatives, self._notifications.level, guidance
+        self._calls = CallRunner(self.pool, budgets, *beside, timeout_s=chosen.call_timeout_s)
         self._provider = CatalogProvider(
             lambda: index.catalog, scope, self.pool.note, self._calls.call
         )
-        self.server = FastMCP(
+        self.server = self._make_server(auth)
+        self._notifications.join(self.server)
+        # Innermost: nobody is told of anything before they have their answer.
+        self.server.add_middleware(Handshake(self._instructions))
+
+    def _make_server(self, auth: AuthProvider | None) -> FastMCP:
+        return FastMCP(
             name="toolcrib",
             version=__version__,
             auth=auth,
@@ -118,9 +116,6 @@ class Gateway:
             dereference_schemas=False,
             mask_error_details=True,
         )
-        self._notifications.join(self.server)
-        # Innermost: nobody is told of anything before they have their answer.
-        self.server.add_middleware(Handshake(self._instructions))
 
     # -- running -------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeAlias
@@ -330,7 +330,9 @@ class ProgressStallDetector:
         self._calls, self._least_looks, self._least_revisits = calls, looks, revisits
         self._indicator = indicator
         self._idle: list[ToolCall] = []
-        self._looks: list[ToolCall] = []
+        self._looks: deque[ToolCall] = deque(maxlen=LAST_LOOKS)
+        self._seen = 0
+        self._since = 0.0
         self._back: deque[tuple[int, float]] = deque(maxlen=LAST_LOOKS)
 
     def observe(self, event: Event, calls: Sequence[ToolCall], /) -> ProgressStall | None:
@@ -344,16 +346,17 @@ class ProgressStallDetector:
             return None
         self._count(event, before)
         if len(self._idle) >= self._calls:
-            return self._stall(self._idle)
-        recent = sum(how for at, how in self._back if at > len(self._looks) - LAST_LOOKS)
-        if len(self._looks) >= self._least_looks and recent >= self._least_revisits:
-            return self._stall(self._looks)
+            return self._stall(self._idle, len(self._idle), self._idle[0].at)
+        recent = sum(how for at, how in self._back if at > self._seen - LAST_LOOKS)
+        if self._seen >= self._least_looks and recent >= self._least_revisits:
+            return self._stall(self._looks, self._seen, self._since)
         return None
 
     def _begin(self) -> None:
         self._idle.clear()
         self._looks.clear()
         self._back.clear()
+        self._seen = 0
 
     def _count(self, call: ToolCall, before: ToolCall | None) -> None:
         is_progress = self._indicator(call)
@@ -367,9 +370,11 @@ class ProgressStallDetector:
             del self._idle[:-100]
         if call.success and not (call.is_thought or (call.effect == "acts" and call.says_little)):
             if not call.is_news:
-                self._back.append((len(self._looks), 1.0))
+                self._back.append((self._seen, 1.0))
             elif self._comes_back(call, before):
-                self._back.append((len(self._looks), NEAR))
+                self._back.append((self._seen, NEAR))
+            self._since = self._since if self._seen else call.at
+            self._seen += 1
             self._looks.append(call)
 
     def _comes_back(self, call: ToolCall, before: ToolCall | None) -> bool:
@@ -378,17 +383,15 @@ class ProgressStallDetector:
             return False
         # Asked the same way and answered otherwise, something has changed.
         return any(
-            _same_target(call, each) and call.parameters != each.parameters
-            for each in self._looks[-LAST_LOOKS:]
+            _same_target(call, each) and call.parameters != each.parameters for each in self._looks
         )
 
-    def _stall(self, calls: Sequence[ToolCall]) -> ProgressStall:
+    def _stall(self, calls: Iterable[ToolCall], count: int, since: float) -> ProgressStall:
         failures = sum(1 for call in calls if not call.success)
         back = len(self._back)
-        said = f"{len(calls)} calls, {failures} failed, {back} looked at what was known"
-        first = calls[0].at
-        known = len(calls), failures, back
-        return ProgressStall(PatternType.PROGRESS_STALL, 0.8, said, first, len(calls), *known)
+        said = f"{count} calls, {failures} failed, {back} looked at what was known"
+        known = count, failures, back
+        return ProgressStall(PatternType.PROGRESS_STALL, 0.8, said, since, count, *known)
 
 
 def _watches(call: ToolCall, before: ToolCall | None) -> bool:

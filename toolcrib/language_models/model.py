@@ -120,8 +120,8 @@ class LanguageModel:
     meter: UsageMeter = field(default_factory=UsageMeter)
 
     def __post_init__(self) -> None:
-        self.free = asyncio.Semaphore(self.parallel)
-        self.retries = Retries(self.attempts, first_s=0.25, longest_s=8.0, spread_s=0.25)
+        self._free = _EVENT_LOOP.process, asyncio.Semaphore(self.parallel)
+        self.retries = Retries(self.attempts, first_s=0.1, longest_s=8.0, spread_s=0.1)
         self._mode: Mode = self.chat.modes[0]
         self.close = weakref.finalize(self, _close, self.chat)
         """Closes connections; happens by itself once nobody holds the model."""
@@ -131,6 +131,13 @@ class LanguageModel:
     def name(self) -> str:
         """Which model it is."""
         return self.chat.name
+
+    @property
+    def free(self) -> asyncio.Semaphore:
+        """Limits requests at once; a forked child has another event loop, and needs its own."""
+        if self._free[0] != _EVENT_LOOP.process:
+            self._free = _EVENT_LOOP.process, asyncio.Semaphore(self.parallel)
+        return self._free[1]
 
     async def ask(
         self,
@@ -208,8 +215,9 @@ class LanguageModel:
             shape.model_json_schema(),
         )
         reply, mode = await call.in_some_mode(messages, schema, self._mode)
+        self._mode = mode
         try:
-            answer = read_answer(reply.text, shape)
+            return read_answer(reply.text, shape)
         except _UnreadableError as wrong:
             asked_again = REPAIR.format(wrong=wrong, schema=json.dumps(schema.schema))
             messages = (
@@ -217,12 +225,10 @@ class LanguageModel:
                 Message(role="assistant", content=reply.text[:MAX_QUOTED] or "(nothing)"),
                 Message(role="user", content=asked_again),
             )
-            # Who ignores how it is asked is asked another way.
+            # Who ignores how it is asked is asked another way, this time.
             begin: Mode = mode if reply.followed else self._after(mode)
-            reply, mode = await call.in_some_mode(messages, schema, begin)
-            answer = self._repaired(call.use, reply, shape)
-        self._mode = mode
-        return answer
+            reply, _ = await call.in_some_mode(messages, schema, begin)
+            return self._repaired(call.use, reply, shape)
 
     def _repaired(self, use: ModelUse, reply: ChatReply, shape: type[_Shape]) -> _Shape:
         try:
@@ -393,17 +399,18 @@ class _EventLoop:
     """An event loop in a thread of its own, begun when first used."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A model that nobody holds any more may be closed while this thread holds it: see `_close`.
+        self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._process = 0
+        self.process = 0
         self.thread: int | None = None
 
     def run(self, work: Coroutine[Any, Any, _Made]) -> Future[_Made]:
         """Begin to do what is to be awaited."""
         with self._lock:
             # A forked child has the loop's memory, and not its thread.
-            if self._loop is None or self._process != os.getpid():
-                self._loop, self._process = asyncio.new_event_loop(), os.getpid()
+            if self._loop is None or self.process != os.getpid():
+                self._loop, self.process = asyncio.new_event_loop(), os.getpid()
                 name = "toolcrib-language-models"
                 thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
                 thread.start()
@@ -413,7 +420,7 @@ class _EventLoop:
     @property
     def is_running(self) -> bool:
         """Whether anything was ever run in this process."""
-        return self._loop is not None and self._process == os.getpid()
+        return self._loop is not None and self.process == os.getpid()
 
 
 _EVENT_LOOP = _EventLoop()

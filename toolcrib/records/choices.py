@@ -1,13 +1,13 @@
-"""Choices for a turn between things other than tools: the branch of a question."""
+"""Choices for a turn between things other than tools: branch of a question, capabilities."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from toolcrib.records.codec import UNLESS_EMPTY, Score
 
-__all__ = ["Classification"]
+__all__ = ["CapabilitySelection", "Classification", "FailedCapability"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +26,43 @@ class Classification:
     confidence: Score | None = None
     degraded: tuple[str, ...] = ()
     skipped: Annotated[bool, UNLESS_EMPTY] = False
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCapability:
+    """A capability that is off, as nobody could tell whether it is needed, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilitySelection:
+    """Which capabilities are active for a turn: those that always are first, then by their order.
+
+    `probabilities`: of being needed, where no language model decided. `bypassed`: all are active,
+    and nothing was asked. `reclassifications`: how often the turn was selected for anew after a
+    failure. `signals`: `bypassed`, `nothing_selected`, `reclassified`, `reclassification_limit`.
+    `degraded` names what was asked for and did without: `llm`, `encoder`.
+    """
+
+    active: tuple[str, ...]
+    probabilities: dict[str, Score] = field(default_factory=dict[str, float])
+    failed: tuple[FailedCapability, ...] = ()
+    bypassed: bool = False
+    reclassifications: int = 0
+    signals: tuple[str, ...] = ()
+    degraded: tuple[str, ...] = ()
+
+    @property
+    def update(self) -> dict[str, Any]:
+        """What it changes in the state of a loop: the plan was made for other capabilities."""
+        return {
+            "capabilities": self.active,
+            "plan": None,
+            "step": 0,
+            "error": None,
+            "failure": "",
+            "attempts": 0,
+            "reclassifications": self.reclassifications,
+        }

@@ -24,6 +24,7 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.store.base import Store
 from toolcrib.store.filters import Equals, Filter, all_of
+from toolcrib.store.payload import ENRICHED_FIELD
 
 __all__ = ["ExampleHead", "ExampleHeads", "Taught", "few", "fit"]
 
@@ -173,16 +174,18 @@ class ExampleHeads:
     def _taught(self, scope: Filter | None) -> dict[int, Taught | None]:
         """The tools in a scope, None for those without examples."""
         where = all_of(Equals("enabled", value=True), scope)
-        points = [record.id for record in self._store.scroll(where, ("id",))]
-        unread = [point for point in points if point not in self._read]
-        examples = self._store.vectors(unread, "examples")
+        found = {each.id: each.payload for each in self._store.scroll(where, (ENRICHED_FIELD,))}
+        unread = [point for point in found if point not in self._read]
+        # What was written for a tool is no evidence of how sure one may be of it.
+        asked = [point for point in unread if found[point].get(ENRICHED_FIELD) != "writer"]
+        examples = self._store.vectors(asked, "examples")
         descriptions = self._store.vectors(list(examples), "dense")
         for point in unread:
             self._read[point] = None
             if point in descriptions:
                 rows = np.concatenate([descriptions[point][np.newaxis], examples[point]])
                 self._read[point] = Taught(rows, _unit(rows.sum(axis=0)))
-        return {point: self._read[point] for point in sorted(points)}
+        return {point: self._read[point] for point in sorted(found)}
 
 
 def fit(tools: Mapping[int, Taught]) -> ExampleHead | None:

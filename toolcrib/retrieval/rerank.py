@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import random
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, TypeAlias
@@ -12,7 +13,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, Field
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.encoders.base import Reranker
+from toolcrib.encoders.base import FloatArray, Reranker
 from toolcrib.errors import (
     EncoderError,
     LanguageModelAnswerError,
@@ -33,6 +34,7 @@ __all__ = [
     "Reranked",
     "ToolReranker",
     "ToolRerankers",
+    "loaded",
 ]
 
 logger = logging.getLogger(__name__)
@@ -298,3 +300,50 @@ def _line(hit: ToolHit) -> str:
 
 ToolRerankers: TypeAlias = Reranker | ModelReranker
 """What can look twice at tools."""
+
+
+# -- loading ---------------------------------------------------------------------------------
+
+
+def loaded(reranker: ToolRerankers | None, settings: RerankSettings) -> ToolRerankers | None:
+    """The reranker, loaded when `load` says, so that no query spends its budget on that.
+
+    One that cannot be loaded is warned of; answers come without it.
+    """
+    if reranker is None or isinstance(reranker, ModelReranker) or settings.load == "use":
+        return reranker
+    if settings.load == "background":
+        return _LoadingReranker(reranker)
+    _load(reranker)
+    return reranker
+
+
+def _load(reranker: Reranker) -> None:
+    try:
+        reranker.score("is it loaded?", ["yes"])
+    except Exception:
+        logger.warning("the reranker %s cannot be loaded", reranker.name, exc_info=True)
+
+
+class _LoadingReranker:
+    """A reranker that a thread loads; until it is there, it fails and rankings do without."""
+
+    def __init__(self, reranker: Reranker) -> None:
+        self._reranker = reranker
+        self._loading = threading.Thread(target=_load, args=(reranker,), daemon=True)
+        self._loading.start()
+
+    @property
+    def name(self) -> str:
+        """That of the reranker."""
+        return self._reranker.name
+
+    def wait(self) -> None:
+        """Wait until it is there, or cannot be."""
+        self._loading.join()
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """As the reranker."""
+        if self._loading.is_alive():
+            raise EncoderError(f"{self.name} is still being loaded")
+        return self._reranker.score(query, texts)

@@ -1,4 +1,4 @@
-"""Budget: the time of one turn, and what its stages are expected to cost."""
+"""Budget: the milliseconds of a turn, and which of its stages still fit into them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 from toolcrib.clock import Clock
 from toolcrib.router.settings import STAGES, Limits
 
-__all__ = ["Budget", "Costs"]
+__all__ = ["LEARNING", "Budget", "Costs"]
 
 SPARE = 0.05
 """Of the time that is left, what is kept for handing the answer over."""

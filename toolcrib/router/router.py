@@ -37,6 +37,7 @@ from toolcrib.retrieval.hybrid import has_words
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.agents.router import AgentRouter, Pending
 from toolcrib.router.budget import Budget, Costs
+from toolcrib.router.context.by_model import ContextReader
 from toolcrib.router.context.model import Detector
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.route import Reason, RouteEvidence, choose_route
@@ -234,7 +235,8 @@ REMEMBERED = 512
 class Router:
     """Decides turns; reads stores, writes none. `knowledge` is None where there are no collections.
 
-    `agents` is None where no targets are configured. `version` is that of tools and collections.
+    `agents` is None where no targets are configured, `reader` where no language model reads turns.
+    `version` is that of tools and collections.
 
     `stranger` reads turns like `detector`, but knows no names of the registry: it is for callers
     who may not use all of it. `gate_decides`: a user has said when tools are good enough, or
@@ -252,6 +254,7 @@ class Router:
     costs: Costs = field(default_factory=Costs)
     agents: AgentRouter | None = None
     version: Hashable = None
+    reader: ContextReader | None = None
 
     def __post_init__(self) -> None:
         self._known: dict[str, FloatArray] = {}
@@ -260,7 +263,9 @@ class Router:
     def detect(self, turn: Turn) -> Context:
         """What kind of turn it is: encodes and classifies, and does nothing else."""
         query = self.tools.encode(gist(turn.text)) if has_words(turn.text) else None
-        return self._detector(turn).detect(turn.text, query)
+        known = self._detector(turn).detect(turn.text, query)
+        reader = self._reader(turn, known)
+        return known if reader is None else reader.read(turn, known)[0]
 
     def _detector(self, turn: Turn) -> Detector:
         """Who reads a turn; its reach keeps from it what is named beyond."""
@@ -398,9 +403,20 @@ class Router:
     def _context(self, turn: Turn, query: EncodedQuery, budget: Budget) -> Context:
         detector, text = self._detector(turn), turn.text
         entities = budget.admitted("entities")
-        return budget.run(
+        known = budget.run(
             "context", lambda: detector.detect(text, query, entities=entities), Context(text)
         )
+        reader = self._reader(turn, known)
+        if reader is None or not budget.admitted("llm"):
+            return known
+        room_s = budget.room_ms("llm") / 1000
+        context, lacking = budget.timed("llm", lambda: reader.read(turn, known, room_s))
+        budget.degraded += lacking
+        return context
+
+    def _reader(self, turn: Turn, known: Context) -> ContextReader | None:
+        """The language model that reads turns; none may where the turn must not leave the house."""
+        return None if is_above(known.sensitivity, turn.max_sensitivity) else self.reader
 
     def _clauses(self, turn: Turn, budget: Budget) -> tuple[Context, ...]:
         """What each clause of a turn wants by itself; none where it is one wish, or too late."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -18,9 +18,11 @@ __all__ = [
     "SQLITE",
     "STAGES",
     "AgentSettings",
+    "CapabilitySettings",
     "KnowledgeSettings",
     "Limits",
     "MapEntry",
+    "OrchestrationMode",
     "RecoverySettings",
     "TelemetrySettings",
     "ToolSettings",
@@ -122,8 +124,10 @@ class RecoverySettings:
 
     The wait before attempt n + 1 is `base_s * factor ** (n - 1)`, at most `cap_s`, give or take
     the share `jitter` of it. Nobody waits longer than `cap_s`, whatever a server asks.
-    `likeness`: how near an alternate must be to the failed tool, as a share of how near that is
-    to its own text; 0 takes whatever comes next.
+    With `first_at_once` the first repetition follows at once, and these waits begin after it.
+    `reclassifications` and `replans`: how often a turn may select other capabilities or make
+    another plan after a failure. `likeness`: how near an alternate must be to the failed tool, as
+    a share of how near that is to its own text; 0 takes whatever comes next.
     """
 
     max_attempts: Annotated[int, Field(ge=1)] = 3
@@ -131,6 +135,9 @@ class RecoverySettings:
     factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
     cap_s: _AtLeast0 = 30.0
     jitter: Annotated[float, Field(ge=0, le=1)] = 0.1
+    first_at_once: bool = False
+    reclassifications: Annotated[int, Field(ge=0)] = 1
+    replans: Annotated[int, Field(ge=0)] = 1
     likeness: _Probability = LIKENESS
 
     def __post_init__(self) -> None:
@@ -178,6 +185,25 @@ class AgentSettings:
             raise SettingsError(
                 "agents.calibration: the points must rise, as in [[0.5, 0.3], [0.9, 0.8]]"
             )
+
+
+OrchestrationMode: TypeAlias = Literal["plan_first", "reactive"]
+"""Whether an agent's loop plans all of its steps first, or chooses one at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilitySettings:
+    """How the capabilities of a turn are selected.
+
+    `file`: where they are described. `bypass`: all are active, and nothing is asked. `threshold`:
+    the probability from which one is active where no language model decides. `seed`: of the order
+    in which examples are shown.
+    """
+
+    file: str | None = None
+    bypass: bool = False
+    threshold: _Probability = 0.5
+    seed: int = 0
 
 
 JSON_LINES = (".jsonl",)

@@ -99,10 +99,15 @@ def test_the_shipped_questions_are_told_apart_without_a_model(dense):
 
 
 def asked(server: ChatServer, dense, **changed):
-    """A classifier by the model of a server, and settings that wait for it but shortly."""
-    uses = {"questions": {"timeout_s": 5.0}}
-    settings = Settings.model_validate({"llm": {**server.settings, "uses": uses, **changed}})
-    return question_classifier(DATA / "support.yaml", settings, dense=dense)
+    """A classifier by the model of a server."""
+    return question_classifier(DATA / "support.yaml", patient(server, **changed), dense=dense)
+
+
+def patient(server: ChatServer | None = None, **changed) -> Settings:
+    """Settings with a server's model, that wait for it however busy this machine is."""
+    own = {} if server is None else server.settings
+    uses = {"questions": {"timeout_s": 60.0}}
+    return Settings.model_validate({"llm": {**own, "uses": uses, **changed}})
 
 
 @pytest.mark.parametrize(
@@ -126,8 +131,8 @@ def test_the_models_word_counts_and_tells_no_probability(dense, said, branch, ma
 
 def test_a_template_without_the_text_is_asked_with_it(dense):
     with ChatServer({"branch": "appointment"}) as server:
-        settings = Settings.model_validate({"llm": server.settings})
-        question_classifier(DATA / "clinic.yaml", settings, dense=dense).classify("come in?")
+        made = question_classifier(DATA / "clinic.yaml", patient(server), dense=dense)
+        made.classify("come in?")
     assert server.requests[0].messages[-1].content == "What does the patient want?\n\ncome in?"
 
 
@@ -158,11 +163,11 @@ def test_with_a_third_of_faults_every_text_is_answered_and_degraded_is_right(den
 def test_a_question_may_have_a_server_of_its_own_which_never_gets_anothers_key(dense):
     config = {"model": "m", "question": "?", "classes": [{"id": "a"}, {"id": "b"}]}
     with ChatServer({"branch": "b"}) as own, ChatServer({"branch": "a"}) as other:
-        settings = Settings.model_validate({"llm": other.settings})
+        settings = patient(other)
         named = {**config, "api_base": own.url}
         assert question_classifier(named, settings, dense=dense).classify("x").branch == "b"
         keyed = {**named, "api_key": "of-the-question"}
-        question_classifier(keyed, Settings(), dense=dense).classify("x")
+        question_classifier(keyed, patient(), dense=dense).classify("x")
     assert not other.requests
     assert [each.key for each in own.requests] == ["none", "of-the-question"]
 

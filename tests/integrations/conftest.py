@@ -1,0 +1,77 @@
+"""A small office in frameworks' own words: tools, a crib that knows them, a scripted model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import BaseTool
+from pydantic import Field
+
+from tests.router.conftest import COLLECTIONS, PASSAGES, TOOLS, free_of_models
+from toolcrib import Crib
+from toolcrib.build import MEMORY
+
+Reply = AIMessage | Callable[[Sequence[BaseMessage]], AIMessage]
+
+
+class ScriptedModel(BaseChatModel):
+    """Says what stands in its script, and keeps what it was given: messages and names of tools."""
+
+    script: list[Any]
+    bound: tuple[str, ...] = ()
+    seen: list[tuple[tuple[str, ...], list[BaseMessage]]] = Field(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> ScriptedModel:
+        names = tuple(
+            each.name if isinstance(each, BaseTool) else each.get("name", each.get("type"))
+            for each in tools
+        )
+        # The same lists: whoever holds the model sees what its bound ones were asked.
+        return self.model_copy(update={"bound": names})
+
+    def _generate(self, messages, stop=None, run_manager=None, **_: Any) -> ChatResult:
+        self.seen.append((self.bound, list(messages)))
+        reply: Reply = self.script.pop(0)
+        said = reply if isinstance(reply, AIMessage) else reply(messages)
+        return ChatResult(generations=[ChatGeneration(message=said)])
+
+
+def calls(*named: str, **arguments: Any) -> AIMessage:
+    """A message that calls tools."""
+    return AIMessage(
+        "", tool_calls=[{"name": name, "args": arguments, "id": f"call-{name}"} for name in named]
+    )
+
+
+def open_desk(**fields: Any) -> Crib:
+    """A crib of the house's tools; nothing is passed through, two tools come."""
+    crib = Crib.open(
+        MEMORY, settings=free_of_models(**{"tools": {"pass_through": 0, "k": 2}, **fields})
+    )
+    crib.index_tools(list(TOOLS))
+    return crib
+
+
+@pytest.fixture(scope="session")
+def desk():
+    """Tools alone; read only."""
+    with open_desk() as crib:
+        yield crib
+
+
+@pytest.fixture(scope="session")
+def office():
+    """Tools and two collections; read only."""
+    with open_desk() as crib:
+        crib.add_collections(*COLLECTIONS)
+        crib.index_passages(PASSAGES)
+        yield crib

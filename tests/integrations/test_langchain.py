@@ -1,0 +1,186 @@
+"""LangChain's agents get the tools of each turn, and its chains the passages."""
+
+from __future__ import annotations
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from tests.integrations.conftest import ScriptedModel, calls, open_desk
+from tests.router.conftest import TOOLS
+from toolcrib import Scope
+from toolcrib.errors import SettingsError
+from toolcrib.integrations.langchain import ToolcribMiddleware, ToolcribRetriever, turn_of
+
+THREAD = {"configurable": {"thread_id": "1"}}
+
+
+def tool_named(
+    name: str, does=lambda to="": f"done for {to}", description="Something."
+) -> StructuredTool:
+    return StructuredTool.from_function(does, name=name, description=description)
+
+
+def own_tools(*more: str) -> list[StructuredTool]:
+    named = [tool_named(spec.name, description=spec.description) for spec in TOOLS]
+    return [*named, *(tool_named(name) for name in more)]
+
+
+def agent(crib, script, tools=None, *others, **options):
+    model = ScriptedModel(script=script)
+    middleware = [ToolcribMiddleware(crib, **options), *others]
+    made = create_agent(
+        model, tools or own_tools(), middleware=middleware, checkpointer=InMemorySaver()
+    )
+    return made, model
+
+
+def ask(made, text, config=THREAD):
+    return made.invoke({"messages": [("user", text)]}, config)["messages"]
+
+
+def shown(model) -> list[tuple[str, ...]]:
+    return [names for names, _ in model.seen]
+
+
+def test_a_model_is_given_the_tools_of_the_turn_also_after_a_call(desk):
+    made, model = agent(desk, [calls("send_mail", to="Ana"), AIMessage("sent")])
+    said = ask(made, "send a mail to Ana")
+    assert [message.text for message in said[-2:]] == ["done for Ana", "sent"]
+    first, second = shown(model)
+    assert first[0] == "send_mail"
+    assert len(first) == 2
+    assert second == first
+
+
+def test_the_search_is_made_once_a_turn(desk, monkeypatch):
+    asked = []
+    route = desk.route
+    monkeypatch.setattr(desk, "route", lambda *a, **k: asked.append(a) or route(*a, **k))
+    made, _ = agent(desk, [calls("send_mail"), AIMessage("sent"), AIMessage("there")])
+    ask(made, "send a mail to Ana")
+    ask(made, "and where is the parcel?")
+    assert [turn.text for ((turn), *_) in asked] == [
+        "send a mail to Ana",
+        "and where is the parcel?",
+    ]
+    assert [message.content for message in asked[1][0].history] == ["send a mail to Ana", "sent"]
+
+
+async def test_an_agent_may_be_awaited(desk):
+    made, model = agent(desk, [calls("send_mail", to="Ana"), AIMessage("sent")])
+    said = (await made.ainvoke({"messages": [("user", "send a mail to Ana")]}, THREAD))["messages"]
+    assert said[-1].text == "sent"
+    assert shown(model)[0][0] == "send_mail"
+
+
+def test_what_must_come_and_what_the_index_does_not_know_come_first(desk):
+    class Files(AgentMiddleware):
+        """As the file system and the to-do list of deep agents."""
+
+        tools = (tool_named("write_todos"), tool_named("read_file"))
+
+    made, model = agent(
+        desk, [AIMessage("sent")], None, Files(), always_include=["track_parcel"], k=1
+    )
+    ask(made, "send a mail to Ana")
+    assert set(shown(model)[0][:3]) == {"write_todos", "read_file", "track_parcel"}
+    assert shown(model)[0][3:] == ("send_mail",)
+
+
+def test_an_agent_must_have_what_it_is_always_to_get(desk):
+    made, _ = agent(desk, [AIMessage("")], always_include=["send_male"])
+    with pytest.raises(SettingsError, match="no tool 'send_male'; did you mean send_mail"):
+        ask(made, "send a mail to Ana")
+
+
+def test_tools_of_the_provider_stay(desk):
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    made, model = agent(desk, [AIMessage("sent")], [*own_tools(), search])
+    ask(made, "send a mail to Ana")
+    assert shown(model)[0][-1] == "web_search"
+
+
+@pytest.mark.parametrize("append_only", [True, False])
+def test_tools_of_earlier_turns_keep_their_places(append_only):
+    with open_desk(tools={"pass_through": 0, "k": 1, "append_only": append_only}) as crib:
+        made, model = agent(crib, [AIMessage("sent"), AIMessage("there")])
+        ask(made, "send a mail to Ana")
+        ask(made, "track a parcel")
+    then = ("send_mail", "track_parcel") if append_only else ("track_parcel",)
+    assert shown(model) == [("send_mail",), then]
+
+
+def test_a_scope_may_come_from_the_run(desk):
+    made, model = agent(
+        desk,
+        [AIMessage("sent")],
+        scope=lambda runtime: Scope(servers=frozenset({runtime.context})),
+    )
+    made.invoke({"messages": [("user", "send a mail to Ana")]}, THREAD, context="post")
+    assert set(shown(model)[0]) <= {"send_parcel", "track_parcel"}
+
+
+def test_tools_that_others_have_take_no_place(desk):
+    """The index holds more than the agent has: its own are still ranked."""
+    made, model = agent(desk, [AIMessage("sent")], own_tools()[2:])
+    ask(made, "send a mail to somebody")
+    assert len(shown(model)[0]) == 2
+    assert "send_parcel" in shown(model)[0]
+
+
+@pytest.mark.parametrize("name", ["mail_send_mail", "mail__send_mail", "mail/send_mail"])
+def test_names_may_have_the_servers_in_front(desk, name):
+    made, model = agent(
+        desk, [AIMessage("sent")], [tool_named(name), tool_named("track_parcel")], k=1
+    )
+    ask(made, "send a mail to Ana")
+    assert shown(model) == [(name,)]
+
+
+def failing(to: str = "") -> str:
+    raise ConnectionError
+
+
+def test_how_calls_end_is_reported(desk, monkeypatch):
+    tools = [tool_named("send_mail", failing), tool_named("track_parcel")]
+    made, _ = agent(desk, [calls("send_mail"), AIMessage("sent")], tools)
+    told = []
+    monkeypatch.setattr(
+        desk,
+        "report_outcome",
+        lambda decision, tool, outcome, took_ms: told.append((tool, outcome)),
+    )
+    with pytest.raises(ConnectionError):
+        ask(made, "send a mail to Ana")
+    made, _ = agent(desk, [calls("track_parcel"), AIMessage("there")], tools)
+    ask(made, "track the parcel")
+    assert told == [("mail/send_mail", "failure"), ("post/track_parcel", "success")]
+
+
+def test_a_turn_has_what_was_said_and_what_came_with_it():
+    image = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+    summary = HumanMessage("Earlier ...", additional_kwargs={"lc_source": "summarization"})
+    now = HumanMessage([{"type": "text", "text": "what is this?"}, image])
+    turn = turn_of([summary, AIMessage("hello"), now, calls("look")])
+    assert turn.text == "what is this?"
+    assert [(m.role, m.content) for m in turn.history] == [
+        ("user", "Earlier ..."),
+        ("assistant", "hello"),
+    ]
+    assert [each.mime for each in turn.attachments] == ["image/png"]
+    assert turn_of([summary]).text == ""
+
+
+async def test_a_retriever_gives_the_passages_with_their_places(office):
+    retriever = ToolcribRetriever(crib=office, k=1)
+    [found] = retriever.invoke("how is glass in a parcel wrapped?")
+    assert found.page_content == "Glass in a parcel is wrapped in paper twice."
+    assert found.metadata["citation"] == "glass.md, part 1"
+    assert found.metadata["collection"] == "post_rules"
+    assert await retriever.ainvoke("how is glass in a parcel wrapped?") == [found]
+    nobody = ToolcribRetriever(crib=office, scope=Scope(collections=frozenset()))
+    assert nobody.invoke("how is glass in a parcel wrapped?") == []

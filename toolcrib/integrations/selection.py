@@ -1,0 +1,165 @@
+"""Tools of a turn: which of an agent's own tools its model gets, told by their names.
+
+An agent has its tools by name, an index by id. One stands for the other where the agent's name is
+the tool's id or name, or the server's and the tool's together (`mail__send`, `mail_send`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TypeAlias
+
+from toolcrib.client.crib import RemoteCrib
+from toolcrib.crib import Crib
+from toolcrib.errors import SettingsError
+from toolcrib.records import Decision, ToolHit, ToolSpec, Turn
+from toolcrib.retrieval.legs import has_words
+from toolcrib.store.filters import MAX_VALUES, AnyOf, Filter, Or
+from toolcrib.store.payload import squeeze
+
+__all__ = [
+    "AnyCrib",
+    "TurnTools",
+    "any_of",
+    "check_names",
+    "choose_tools",
+    "known_tools",
+    "tools_for_turn",
+]
+
+AnyCrib: TypeAlias = Crib | RemoteCrib
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTools:
+    """The tools that a model is given for a turn.
+
+    `names` are the agent's: first those that always come, then those of earlier turns, then what
+    is new, so that a prompt cache holds as long as it can. `ids` has those that were chosen.
+    """
+
+    names: tuple[str, ...]
+    ids: Mapping[str, str]
+    decision: Decision
+
+
+def tools_for_turn(
+    crib: AnyCrib,
+    turn: Turn,
+    names: Iterable[str],
+    *,
+    k: int | None = None,
+    always: Sequence[str] = (),
+    shown: Sequence[str] = (),
+) -> TurnTools:
+    """Decide a turn, and choose among the tools that an agent has, as `choose_tools`.
+
+    `k` in place of the settings' `tools.k`. `shown` are ids that earlier turns had.
+
+    Raises:
+        SettingsError: the agent has no tool of a name in `always`.
+        QueryError: an impossible `k`.
+        StoreError: a store does not answer.
+    """
+    names = list(dict.fromkeys(names))
+    check_names(always, names)
+    decision = crib.route(turn, k=k, shown=shown)
+    return choose_tools(crib, turn, decision, names, always=always, shown=shown)
+
+
+def choose_tools(
+    crib: AnyCrib,
+    turn: Turn,
+    decision: Decision,
+    names: Sequence[str],
+    *,
+    always: Sequence[str] = (),
+    shown: Sequence[str] = (),
+    without: Collection[str] = (),
+) -> TurnTools:
+    """The tools among an agent's `names` that a decision has for a turn.
+
+    Names that the index does not know stay, as do those in `always`: they are the agent's own
+    business. Never one whose id is in `without`.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    known = known_tools(crib, names)
+    named = {
+        spec.id: name
+        for name, specs in reversed(known.items())
+        for spec in specs
+        if spec.id not in without
+    }
+    hits = [hit for hit in decision.tools.tools if hit.id in named]
+    if len(hits) < (room := len(decision.tools.tools)):
+        # Others than the agent's took places: its own are ranked among themselves.
+        found = _found(crib, turn, decision, named, room)
+        hits = list({hit.id: hit for hit in (*hits, *found)}.values())[:room]
+    chosen: dict[str, str] = {}
+    for hit in sorted(hits, key=lambda hit: _place(hit.id, shown)):
+        chosen.setdefault(named[hit.id], hit.id)
+    first = [name for name in names if name in always or name not in known]
+    return TurnTools(tuple(dict.fromkeys((*first, *chosen))), chosen, decision)
+
+
+def check_names(wanted: Iterable[str], names: Sequence[str]) -> None:
+    """Stop names that no tool has.
+
+    Raises:
+        SettingsError: the agent has no tool of such a name; the nearest are named.
+    """
+    for name in wanted:
+        if name not in names:
+            near = get_close_matches(name, names, n=3)
+            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            raise SettingsError(f"the agent has no tool {name!r}{hint}")
+
+
+def known_tools(crib: AnyCrib, names: Iterable[str]) -> dict[str, tuple[ToolSpec, ...]]:
+    """The specifications that each name stands for, where the index has any.
+
+    A name may stand for tools of several servers; what comes nearest to it counts alone.
+    """
+    keys = {name: squeeze(name) for name in names}
+    found: dict[str, list[ToolSpec]] = {}
+    if where := any_of(set(keys.values()) - {""}):
+        for spec in crib.list_tools(where=where):
+            for key in {squeeze(spec.id), squeeze(spec.name)}:
+                found.setdefault(key, []).append(spec)
+    return {name: _nearest(name, found[key]) for name, key in keys.items() if key in found}
+
+
+def _nearest(name: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+    for same in ([s for s in specs if s.id == name], [s for s in specs if s.name == name]):
+        if same:
+            return tuple(same)
+    return tuple(specs)
+
+
+def _found(
+    crib: AnyCrib, turn: Turn, decision: Decision, ids: Iterable[str], k: int
+) -> Sequence[ToolHit]:
+    where = any_of({tool_id.casefold() for tool_id in ids})
+    asks = decision.route.kind in {"tools", "both", "general"}
+    if not asks or where is None or not has_words(decision.search_text):
+        return ()
+    needs = turn.needs or None
+    found = crib.find_tools(decision.search_text, k, scope=turn.reach, where=where, needs=needs)
+    return [hit for hit in found.tools if hit.id in ids]
+
+
+def any_of(keys: set[str]) -> Filter | None:
+    """A filter on tools by such names or ids, as `name_key` has them; None where there are none."""
+    listed = sorted(keys)
+    parts = [
+        AnyOf("name_key", listed[at : at + MAX_VALUES]) for at in range(0, len(listed), MAX_VALUES)
+    ]
+    return Or(*parts) if len(parts) > 1 else next(iter(parts), None)
+
+
+def _place(tool_id: str, shown: Sequence[str]) -> int:
+    return shown.index(tool_id) if tool_id in shown else len(shown)
