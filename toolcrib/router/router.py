@@ -312,15 +312,15 @@ class Router:
         pending = self._begin_agent(turn, query, budget)
         context = self._context(turn, query, budget)
         signals = (*text_signals(turn), *_ceilings(turn, context))
+        grounds = self._detector(turn).grounds(turn.text)
         if context.smalltalk is None:
             selection = self._tools(turn, query, budget, k, shown)
-            knowledge = self._knowledge(turn, query, context, budget)
+            knowledge = self._knowledge(turn, query, context, budget, grounds)
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
         unasked = frozenset(budget.degraded)
         seen = (context, found, knowledge, self.gate_decides, unasked, self.tools.withholds)
-        grounds = self._detector(turn).grounds(turn.text)
         evidence = RouteEvidence(*seen, grounds=grounds)
         route = choose_route(evidence)
         wishes: tuple[Context, ...] = ()
@@ -502,7 +502,7 @@ class Router:
         return self.tools.always(turn, reason, shown), KnowledgeResult(reason=reason)
 
     def _knowledge(
-        self, turn: Turn, query: EncodedQuery, context: Context, budget: Budget
+        self, turn: Turn, query: EncodedQuery, context: Context, budget: Budget, grounds: int
     ) -> KnowledgeResult:
         """The passages of a turn; a store that fails costs them, and not the tools."""
         knowledge, reach = self.knowledge, self._reach(turn)
@@ -514,7 +514,9 @@ class Router:
 
         def find() -> KnowledgeResult:
             try:
-                return knowledge.find(query, context, reach, reranking=reranking)
+                return knowledge.find(
+                    query, context, reach, reranking=reranking, grounded=grounds > 0
+                )
             except ToolcribError:
                 logger.warning("the collections could not be asked", exc_info=True)
                 budget.degraded.append("knowledge")
