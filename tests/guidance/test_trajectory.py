@@ -69,7 +69,7 @@ LOOPS = {
         for n in range(3)
         for each in (
             call("edit", "ok", file="a.py", old="xy"[n % 2], new="yx"[n % 2]),
-            call("deploy", "bundle 4411 is live", target="staging"),
+            call("deploy", "nothing to deploy", target="staging"),
         )
     ],
 }
@@ -89,6 +89,23 @@ NO_LOOPS = {
         for each in (
             call("edit", "ok", old=f"a{n}", new=f"b{n}"),
             call("pytest", "", error=f"{9 - n} failed"),
+        )
+    ],
+    "data entry": [
+        each
+        for name in ("ann", "bob", "cyd", "dan", "eve")
+        for each in (
+            call("open_form", "New contact"),
+            call("fill", "ok", field="name", value=name),
+            call("submit", "saved"),
+        )
+    ],
+    "edits that pass": [
+        each
+        for n in range(6)
+        for each in (
+            call("edit", "ok", file="a.py", new=f"b{n}"),
+            call("run_tests", "142 passed", path="."),
         )
     ],
     "keys": [call("press_key", "ok", key="Tab") for _ in range(9)],

@@ -63,6 +63,12 @@ _DIGIT = re.compile(r"\d")
 _DONE = re.compile(r"\s*(?:ok|okay|done|success|[a-z]{2,15}ed)\b[^\n]{0,40}", re.IGNORECASE)
 """Results of those that did something: `ok`, `locked`, `saved as v2`."""
 
+_NEGATIVE = re.compile(
+    r"\b(?:no|not|none|nothing|never|cannot|unable|error|fail\w*|invalid|wrong|missing|denied"
+    r"|refused|rejected|conflict\w*|unchanged|still|same|empty|null)\b|n't\b",
+    re.IGNORECASE,
+)
+
 _NOTHING = re.compile(
     r"\s*(?:0|no|none|nothing|null|empty|\[\]|\{\}|not found)\b[^\n]{0,60}",
     re.IGNORECASE,
@@ -179,6 +185,11 @@ class ToolCall:
     def says_little(self) -> bool:
         """Whether the outcome is but an acknowledgement, or nothing."""
         return self.success and _EMPTY.fullmatch(self.result) is not None
+
+    @property
+    def says_no(self) -> bool:
+        """Whether it failed, or its result says that something did not come about."""
+        return not self.success or _NEGATIVE.search(self.result) is not None
 
     @property
     def found_nothing(self) -> bool:

@@ -102,6 +102,9 @@ PATIENCE = 15
 """Repetitions after which also waiting for something is a loop."""
 
 
+ACKNOWLEDGED = 5
+"""An act that is done and done again may be meant: five times more than one that fails."""
+
 TRIES = 4
 """Repetitions from which on a cycle is a loop also where something new was tried each time."""
 
@@ -124,8 +127,8 @@ def find_loop(
     """The length of the cycle that the calls end in, and how often it stands there; None for none.
 
     One call alone has no other to say that it leads nowhere: where it succeeds it must stand
-    there once more, and twice more where its result tells nothing. Other cycles have at least
-    `steps` calls.
+    there once more, and more often where its result is unknown, or but says that it was done.
+    Other cycles have at least `steps` calls.
     """
     if run := _run(calls, 1):
         found = run + 1
@@ -174,24 +177,26 @@ def _leads_nowhere(calls: Sequence[ToolCall], length: int, repetitions: int) -> 
     """
     cycle = range(len(calls) - length, len(calls))
     changed = [at for at in cycle if not repeats(calls[at], calls[at - length])]
-    varied = bool(changed)
+    tried = False
     for at in changed:
         # What is always done otherwise may yet help; to and fro does not.
         is_new = at < 2 * length or not repeats(calls[at], calls[at - 2 * length])
+        tried = tried or calls[at].effect == "acts"
         if calls[at].effect == "acts" and is_new and repetitions < TRIES:
             return False
     ends = range(len(calls), len(calls) - length * (repetitions - 1), -length)
     return all(
-        any(_is_evidence(calls[at], calls[at - length], varied) for at in range(end - length, end))
+        any(_is_evidence(calls[at], calls[at - length], tried) for at in range(end - length, end))
         for end in ends
     )
 
 
-def _is_evidence(call: ToolCall, earlier: ToolCall, varied: bool) -> bool:  # noqa: FBT001
+def _is_evidence(call: ToolCall, earlier: ToolCall, tried: bool) -> bool:  # noqa: FBT001
+    """Whether a call says that nothing changes; where something new was `tried`, in words."""
     if not call.success:
         return True
     same = call.words == earlier.words and not call.is_step
-    return same and not (varied and call.is_told and call.says_little)
+    return same and (call.says_no or not tried)
 
 
 def _needed_alone(calls: Sequence[ToolCall], found: int, repetitions: int) -> int:
@@ -203,8 +208,9 @@ def _needed_alone(calls: Sequence[ToolCall], found: int, repetitions: int) -> in
         return PATIENCE
     if all(call.paused for call in calls[-found + 1 :]):
         return len(calls) + 1
-    is_telling = last.is_told and not (last.effect == "acts" and last.says_little)
-    return repetitions + (1 if is_telling else 2)
+    if last.effect == "acts" and last.is_told and last.says_little:
+        return repetitions + ACKNOWLEDGED
+    return repetitions + (1 if last.is_told else 2)
 
 
 class DoomLoopDetector:
@@ -282,7 +288,7 @@ class RepeatedErrorDetector:
 # -- progress ------------------------------------------------------------------------------------
 
 LOOKS = 6
-REVISITS = 2.0
+REVISITS = 2.5
 NEAR = 0.5
 """What coming back to the same thing, and seeing something else, counts beside seeing the same."""
 
