@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,7 +19,7 @@ from toolcrib.errors import (
     UnknownDecisionError,
     UnknownToolError,
 )
-from toolcrib.language_models.testing import ChatServer
+from toolcrib.language_models.testing import ChatServer, faulty_share
 from toolcrib.router.decision_log import open_log
 from toolcrib.router.settings import TelemetrySettings
 
@@ -292,3 +293,38 @@ class TestReadByALanguageModel:
     def test_what_must_not_leave_the_house_is_not_shown_to_it(self, shelves):
         turn = Turn(text="mail my card 4111 1111 1111 1111", max_sensitivity="internal")
         assert self.routed(shelves, turn)[1] == []
+
+
+class TestWithAServerThatMisbehaves:
+    """Three requests of ten go wrong; turns are answered, and marked where they lack something."""
+
+    MARKS = frozenset({"llm", "rerank", "rerank-late", "context-llm", "context-llm-late"})
+
+    def test_every_turn_is_answered_marked_and_nothing_is_told(self, shelves, caplog):
+        caplog.set_level(logging.DEBUG)
+        faults = faulty_share(0.3, seed=2)
+
+        def reply(request):
+            reranks = "Tools:" in request.messages[1].content
+            return {"tools": [1]} if reranks else {"intent": "debug", "domain": "code"}
+
+        with ChatServer(reply, faults, slow_s=0.01) as server:
+            uses = {"rerank": {"timeout_s": 60}, "context": {"timeout_s": 60}}
+            llm = {**server.settings, "attempts": 1, "uses": uses}
+            crib = shelves.crib(llm=llm, rerank="llm")
+            asking = Settings.model_validate({"llm": llm, "context": {"detector": "llm"}})
+            crib.turns._reader = build.make_reader(asking)
+            asked, lacking = 0, 0
+            for number in range(25):
+                made = crib.route(Turn(text=f"send parcel {number} to Zebulon Quickwater"))
+                own, asked = server.requests[asked:], len(server.requests)
+                marks = set(made.degraded) & self.MARKS
+                went_wrong = any(faults(each) for each in own)
+                assert made.tools.tools
+                assert went_wrong or not marks
+                assert {usage.use for usage in made.usage} >= {"context"}
+                lacking += bool(marks)
+            crib.turns.close()
+        assert lacking > 0
+        assert "Zebulon" not in caplog.text
+        assert server.settings["api_key"] not in caplog.text

@@ -482,15 +482,8 @@ def capability_selector(
     from toolcrib.router.capabilities.selector import CapabilitySelector
 
     settings = settings or load_settings()
-    source = source or settings.capabilities.file
-    if source is None:
-        registry = CapabilityRegistry.installed()
-    elif isinstance(source, CapabilityRegistry):
-        registry = source
-    else:
-        registry = CapabilityRegistry.load(source)
     return CapabilitySelector(
-        registry,
+        CapabilityRegistry.of(source or settings.capabilities.file),
         dense or make_dense(settings),
         language_model(settings, "capabilities"),
         settings=settings.capabilities,

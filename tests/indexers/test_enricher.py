@@ -110,12 +110,15 @@ def test_a_server_that_refuses_all_is_not_asked_for_every_tool(run):
         assert len(report.failed) < len(TOOLS)
 
 
-def test_an_unfinished_line_is_cut_off_and_its_tool_asked_for_again(run, tmp_path):
+def test_an_unfinished_line_is_asked_for_again_and_one_that_lacks_its_end_is_not(run, tmp_path):
     path = tmp_path / "enrichment.jsonl"
     with ChatServer(ANSWER) as server:
         run(server, TOOLS[:3])
         path.write_bytes(path.read_bytes()[:-20])
         assert set(run(server, TOOLS[:3]).written) == {"s/tool_2"}
+        path.write_bytes(path.read_bytes().rstrip())
+        assert set(run(server, TOOLS[:3]).written) == set()
+    assert len(lines(tmp_path)) == len(TOOLS[:3])
 
 
 def test_two_runs_do_not_write_one_file(tmp_path):

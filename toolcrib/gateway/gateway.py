@@ -87,23 +87,15 @@ class Gateway:
         self.pool = UpstreamPool(
             configs, index.receive, self._health_changed, intervals, is_shared=options.is_shared
         )
-        budgets = CallBudgets(chosen.max_calls)
-        guidance = GatewayGuidance(
-            self._other_tools, enabled=chosen.guidance, is_shared=options.is_shared
-        )
-        self._budgets = budgets
+        self._budgets = budgets = CallBudgets(chosen.max_calls)
+        shared = options.is_shared
+        guidance = GatewayGuidance(self._other_tools, enabled=chosen.guidance, is_shared=shared)
         self._search = GatewaySearch(
             index, self.pool, budgets, guidance, scope=scope, settings=chosen, pinned=self._pinned
         )
         self._alternatives = Alternatives(index, self._search.scope, self.pool.not_up)
-        self._calls = CallRunner(
-            self.pool,
-            budgets,
-            self._alternatives,
-            self._notifications.level,
-            guidance,
-            timeout_s=chosen.call_timeout_s,
-        )
+        beside = self._alternatives, self._notifications.level, guidance
+        self._calls = CallRunner(self.pool, budgets, *beside, timeout_s=chosen.call_timeout_s)
         self._provider = CatalogProvider(
             lambda: index.catalog, scope, self.pool.note, self._calls.call
         )

@@ -18,7 +18,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import LanguageModelError, SourceError
@@ -168,11 +168,26 @@ class EnrichmentFile:
         return Enrichments.read(self.path) if self.path.exists() else Enrichments("", {})
 
     def _mend(self) -> None:
-        """Cut off a last line that a killed run left unfinished."""
+        """Cut off a line that a killed run left unfinished; a whole one lacks its end alone."""
         content = self.path.read_bytes() if self.path.exists() else b""
-        if content and not content.endswith(b"\n"):
-            with self.path.open("r+b") as file:
-                file.truncate(content.rfind(b"\n") + 1)
+        start = content.rfind(b"\n") + 1
+        if not content[start:]:
+            return
+        try:
+            EnrichmentLine.model_validate_json(content[start:])
+        except ValidationError:
+            content = content[:start]
+        else:
+            content += b"\n"
+        self._replace(content)
+
+    def _replace(self, content: bytes) -> None:
+        beside = self.path.with_name(f".{self.path.name}.new")
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self.path)
 
     def add(self, line: EnrichmentLine) -> None:
         """Write a line, which is on the disk when this returns."""
@@ -192,9 +207,7 @@ class EnrichmentFile:
             # What is for any version stays beside what is for one.
             for line in {each.digest is None: each for each in held.lines.get(tool_id, ())}.values()
         ]
-        beside = self.path.with_name(f".{self.path.name}.new")
-        beside.write_text("".join(line.text for line in lines), encoding="utf-8")
-        beside.replace(self.path)
+        self._replace("".join(line.text for line in lines).encode())
 
 
 @dataclass(slots=True)

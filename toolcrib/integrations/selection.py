@@ -6,7 +6,7 @@ the tool's id or name, or the server's and the tool's together (`mail__send`, `m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TypeAlias
@@ -19,7 +19,15 @@ from toolcrib.retrieval.legs import has_words
 from toolcrib.store.filters import MAX_VALUES, AnyOf, Filter, Or
 from toolcrib.store.payload import squeeze
 
-__all__ = ["AnyCrib", "TurnTools", "known_tools", "tools_for_turn"]
+__all__ = [
+    "AnyCrib",
+    "TurnTools",
+    "any_of",
+    "check_names",
+    "choose_tools",
+    "known_tools",
+    "tools_for_turn",
+]
 
 AnyCrib: TypeAlias = Crib | RemoteCrib
 
@@ -46,10 +54,9 @@ def tools_for_turn(
     always: Sequence[str] = (),
     shown: Sequence[str] = (),
 ) -> TurnTools:
-    """Decide a turn, and choose among the tools that an agent has.
+    """Decide a turn, and choose among the tools that an agent has, as `choose_tools`.
 
-    `names` that the index does not know stay, as do those in `always`: they are the agent's own
-    business. `k` in place of the settings' `tools.k`. `shown` are ids that earlier turns had.
+    `k` in place of the settings' `tools.k`. `shown` are ids that earlier turns had.
 
     Raises:
         SettingsError: the agent has no tool of a name in `always`.
@@ -58,9 +65,35 @@ def tools_for_turn(
     """
     names = list(dict.fromkeys(names))
     check_names(always, names)
-    known = known_tools(crib, names)
-    named = {spec.id: name for name, specs in reversed(known.items()) for spec in specs}
     decision = crib.route(turn, k=k, shown=shown)
+    return choose_tools(crib, turn, decision, names, always=always, shown=shown)
+
+
+def choose_tools(
+    crib: AnyCrib,
+    turn: Turn,
+    decision: Decision,
+    names: Sequence[str],
+    *,
+    always: Sequence[str] = (),
+    shown: Sequence[str] = (),
+    without: Collection[str] = (),
+) -> TurnTools:
+    """The tools among an agent's `names` that a decision has for a turn.
+
+    Names that the index does not know stay, as do those in `always`: they are the agent's own
+    business. Never one whose id is in `without`.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    known = known_tools(crib, names)
+    named = {
+        spec.id: name
+        for name, specs in reversed(known.items())
+        for spec in specs
+        if spec.id not in without
+    }
     hits = [hit for hit in decision.tools.tools if hit.id in named]
     if len(hits) < (room := len(decision.tools.tools)):
         # Others than the agent's took places: its own are ranked among themselves.
@@ -93,7 +126,7 @@ def known_tools(crib: AnyCrib, names: Iterable[str]) -> dict[str, tuple[ToolSpec
     """
     keys = {name: squeeze(name) for name in names}
     found: dict[str, list[ToolSpec]] = {}
-    if where := _any_of(set(keys.values()) - {""}):
+    if where := any_of(set(keys.values()) - {""}):
         for spec in crib.list_tools(where=where):
             for key in {squeeze(spec.id), squeeze(spec.name)}:
                 found.setdefault(key, []).append(spec)
@@ -110,7 +143,7 @@ def _nearest(name: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
 def _found(
     crib: AnyCrib, turn: Turn, decision: Decision, ids: Iterable[str], k: int
 ) -> Sequence[ToolHit]:
-    where = _any_of({tool_id.casefold() for tool_id in ids})
+    where = any_of({tool_id.casefold() for tool_id in ids})
     asks = decision.route.kind in {"tools", "both", "general"}
     if not asks or where is None or not has_words(decision.search_text):
         return ()
@@ -119,7 +152,8 @@ def _found(
     return [hit for hit in found.tools if hit.id in ids]
 
 
-def _any_of(keys: set[str]) -> Filter | None:
+def any_of(keys: set[str]) -> Filter | None:
+    """A filter on tools by such names or ids, as `name_key` has them; None where there are none."""
     listed = sorted(keys)
     parts = [
         AnyOf("name_key", listed[at : at + MAX_VALUES]) for at in range(0, len(listed), MAX_VALUES)

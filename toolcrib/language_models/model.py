@@ -121,7 +121,7 @@ class LanguageModel:
 
     def __post_init__(self) -> None:
         self._free = _EVENT_LOOP.process, asyncio.Semaphore(self.parallel)
-        self.retries = Retries(self.attempts, first_s=0.25, longest_s=8.0, spread_s=0.25)
+        self.retries = Retries(self.attempts, first_s=0.1, longest_s=8.0, spread_s=0.1)
         self._mode: Mode = self.chat.modes[0]
         self.close = weakref.finalize(self, _close, self.chat)
         """Closes connections; happens by itself once nobody holds the model."""

@@ -16,7 +16,7 @@ from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not, Or, all_of
 from toolcrib.store.payload import squeeze
 
-__all__ = ["Finder", "alternates", "schema_fit"]
+__all__ = ["Finder", "alternates", "effect", "schema_fit"]
 
 DEPTH = 20
 """Candidates a search: they held an equal tool for 97 in 100 failures or more, where there was
@@ -123,10 +123,10 @@ def _may_stand_in(failed: ToolSpec, tool: ToolSpec, near: float, likeness: float
         return True
     if failed.server and tool.server == failed.server:
         likeness += SAME_SERVER
-    return near >= likeness and len({_effect(failed), _effect(tool)} - {""}) < 2  # noqa: PLR2004
+    return near >= likeness and len({effect(failed), effect(tool)} - {""}) < 2  # noqa: PLR2004
 
 
-def _effect(tool: ToolSpec) -> str:
+def effect(tool: ToolSpec) -> str:
     """Whether a tool reads, makes or ends something; empty where its words do not say."""
     named = {EFFECT_OF.get(word.casefold(), "") for word in split_identifier(tool.name)} - {""}
     if len(named) == 1:

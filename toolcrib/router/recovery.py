@@ -337,7 +337,7 @@ class RecoveryPolicy:
 
     def next_step(
         self,
-        error: BaseException | int | str,
+        error: BaseException | int | str | Diagnosis,
         attempt: int,
         *,
         alternates: bool = True,
@@ -347,13 +347,18 @@ class RecoveryPolicy:
     ) -> Step:
         """The step after the failure of an attempt, the first being 1.
 
-        `error`: an exception, an HTTP status or MCP error code, or the error's text.
+        `error`: an exception, an HTTP status or MCP error code, the error's text, or what
+        `diagnose` made of one of these.
         `alternates`: whether there is another tool to turn to. `repeatable`: whether it does
         no harm if the call is carried out twice; where it does, a call that may have been
         carried out is neither repeated nor given to another tool. `severity` and
         `in_classification`: as of `diagnose`.
         """
-        found = diagnose(error, severity=severity, in_classification=in_classification)
+        found = (
+            error
+            if isinstance(error, Diagnosis)
+            else diagnose(error, severity=severity, in_classification=in_classification)
+        )
         step = self._after(found, attempt, alternates=alternates, repeatable=repeatable)
         return replace(step, user_message=found.user_message)
 

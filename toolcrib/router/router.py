@@ -47,8 +47,6 @@ from toolcrib.router.tools import Selection, ToolStage
 from toolcrib.store.filters import from_scope
 
 __all__ = [
-    "Budget",
-    "Costs",
     "FollowUp",
     "Router",
     "SearchText",
@@ -322,7 +320,8 @@ class Router:
         found = selection.result
         unasked = frozenset(budget.degraded)
         seen = (context, found, knowledge, self.gate_decides, unasked, self.tools.withholds)
-        evidence = RouteEvidence(*seen)
+        grounds = self._detector(turn).grounds(turn.text)
+        evidence = RouteEvidence(*seen, grounds=grounds)
         route = choose_route(evidence)
         wishes: tuple[Context, ...] = ()
         if found.tools and knowledge.passages and (route.confidence or 0.0) < SURE:

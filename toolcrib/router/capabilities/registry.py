@@ -122,6 +122,13 @@ class CapabilityRegistry:
             made.add(*_all_of(loaded, point.value))
         return made
 
+    @classmethod
+    def of(cls, source: str | Path | CapabilityRegistry | None) -> CapabilityRegistry:
+        """Those of a file; a registry as it is; None: those of installed packages."""
+        if isinstance(source, CapabilityRegistry):
+            return source
+        return cls.installed() if source is None else cls.load(source)
+
     def add(self, *capabilities: Capability) -> None:
         """Put capabilities behind those that are there.
 

@@ -104,7 +104,8 @@ class MetaCues(_CueModel):
 class Cues(_CueModel):
     """All cues. `politeness` is passed over to see the verb that leads.
 
-    `entities` are types of entities and the intents and domains that they speak for.
+    `grounds` name rules that are written down. `entities` are types of entities and the intents
+    and domains that they speak for.
     """
 
     politeness: Phrases = ()
@@ -119,6 +120,7 @@ class Cues(_CueModel):
     need: NeedCues = NeedCues()
     follow_ups: FollowUpCues = FollowUpCues()
     meta: MetaCues = MetaCues()
+    grounds: Phrases = ()
 
     @cached_property
     def indexes(self) -> CueIndexes:
@@ -144,6 +146,7 @@ class CueIndexes:
         self.openers = _index({"": cues.follow_ups.openers})
         self.references = _index({"": cues.follow_ups.references})
         self.meta = _index(_by_label(cues.meta))
+        self.grounds = _index({"": cues.grounds})
 
 
 def _by_label(part: BaseModel) -> dict[str, Phrases]:

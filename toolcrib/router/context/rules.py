@@ -298,6 +298,11 @@ class HeuristicDetector:
         """How much a text leans on what was said before it: 0 not at all, 1 surely."""
         return follow_up_score(split_words(_gist(text)), self._cues.indexes)
 
+    def grounds(self, text: str) -> int:
+        """How many phrases of a text name rules that are written down."""
+        found = self._cues.indexes.grounds.find(split_words(_gist(text)))
+        return len({match.phrase for match in found})
+
     def _request(self, words: TextWords, entities: tuple[Entity, ...]) -> dict[str, Estimate]:
         spoken = [
             label

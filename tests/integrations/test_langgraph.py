@@ -1,0 +1,407 @@
+"""A routing graph gives each turn what it needs, gets over failures, and ends."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import StructuredTool, ToolException
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command
+
+from tests.conftest import ROOT
+from tests.integrations.conftest import ScriptedModel, calls, open_desk
+from tests.router.conftest import TOOLS
+from toolcrib import Collection, Passage, Scope, ToolSpec
+from toolcrib.errors import SettingsError
+from toolcrib.integrations.langgraph import (
+    RoutingNodes,
+    RoutingOptions,
+    RoutingState,
+    build_routing_graph,
+    may_repeat,
+)
+
+MAIL = "send a mail to Ana"
+
+
+def own_tools(**does) -> list[StructuredTool]:
+    """The agent's tools; what they do, by name, is else to say so."""
+
+    def made(spec):
+        def say(to: str = "") -> str:
+            return f"{spec.name} for {to}"
+
+        acts = does.get(spec.name, say)
+        return StructuredTool.from_function(acts, name=spec.name, description=spec.description)
+
+    return [made(spec) for spec in TOOLS]
+
+
+def raising(*errors):
+    """A function that raises each error, then says that it is done."""
+    left = list(errors)
+
+    def act(to: str = "") -> str:
+        if left:
+            raise left.pop(0)
+        return f"done for {to}"
+
+    return act
+
+
+class Run:
+    """A graph over a crib, its scripted model, and what came of the last turn."""
+
+    def __init__(self, crib, *script, tools=None, **options):
+        self.model = ScriptedModel(script=list(script))
+        self.graph = build_routing_graph(
+            crib,
+            self.model,
+            tools or own_tools(),
+            RoutingOptions(**options),
+            checkpointer=InMemorySaver(),
+        )
+        self.config = {"configurable": {"thread_id": "1"}}
+        self.path: list[str] = []
+
+    def ask(self, text, **more):
+        return self.go({"messages": [HumanMessage(text)]}, **more)
+
+    def go(self, given, **more):
+        self.path = []
+        for step in self.graph.stream(given, self.config, stream_mode="updates", **more):
+            self.path += step
+        return self.state
+
+    @property
+    def state(self):
+        return self.graph.get_state(self.config).values
+
+    @property
+    def bound(self):
+        """The names of the tools that each call of the model had."""
+        return [names for names, _ in self.model.seen]
+
+    @property
+    def told(self):
+        """What the model was told first, at its last call."""
+        return self.model.seen[-1][1][0].text
+
+
+FLOW = ["classify", "select_tools", "plan", "agent", "tools", "reflect", "agent", "answer"]
+
+
+def test_a_turn_is_routed_carried_out_and_answered(desk):
+    run = Run(desk, calls("send_mail", to="Ana"), AIMessage("It is sent."))
+    state = run.ask(MAIL)
+    assert run.path == FLOW
+    assert [message.text for message in state["messages"]] == [
+        MAIL,
+        "",
+        "send_mail for Ana",
+        "It is sent.",
+    ]
+    assert run.bound == [("send_mail", "read_mail")] * 2
+    assert (state["calls"], state["tools"][0]) == (1, "send_mail")
+    assert run.told == "Make at most 5 calls of tools."
+
+
+async def test_a_graph_may_be_awaited_and_streamed(desk):
+    run = Run(desk, calls("send_mail", to="Ana"), AIMessage("It is sent."))
+    steps = [
+        name
+        async for step in run.graph.astream(
+            {"messages": [("user", MAIL)]}, run.config, stream_mode="updates"
+        )
+        for name in step
+    ]
+    assert steps == FLOW
+    assert run.state["messages"][-1].text == "It is sent."
+
+
+# -- failures ----------------------------------------------------------------------------------
+
+
+SHOP = (
+    ToolSpec(
+        name="get_weather",
+        server="sky",
+        description="Look up the weather of a city.",
+        annotations={"readOnlyHint": True},
+    ),
+    ToolSpec(
+        name="fetch_forecast",
+        server="sun",
+        description="Look up the weather forecast of a city.",
+        annotations={"readOnlyHint": True},
+    ),
+    ToolSpec(name="send_mail", server="mail", description="Send a mail to somebody."),
+)
+RAIN = "look up the weather of the city of Graz"
+
+
+@pytest.fixture(scope="module")
+def sky():
+    """Two tools that do the same, one at a time; nothing is waited for."""
+    with open_desk(
+        tools={"pass_through": 0, "k": 1},
+        recovery={"likeness": 0, "base_s": 0, "max_attempts": 2},
+    ) as crib:
+        crib.remove_tools(*(spec.id for spec in TOOLS))
+        crib.index_tools(list(SHOP))
+        yield crib
+
+
+def sky_tools(**does):
+    def act(to: str = "") -> str:
+        return "rain"
+
+    return [
+        StructuredTool.from_function(
+            does.get(spec.name, act), name=spec.name, description=spec.description
+        )
+        for spec in SHOP
+    ]
+
+
+def test_a_call_that_may_work_later_is_made_again_as_it_was(sky):
+    tools = sky_tools(get_weather=raising(TimeoutError("late")))
+    run = Run(sky, calls("get_weather", to="Graz"), AIMessage("Rain."), tools=tools)
+    state = run.ask(RAIN)
+    assert run.path == [*FLOW[:6], "tools", "reflect", "agent", "answer"]
+    [result] = [m for m in state["messages"] if isinstance(m, ToolMessage)]
+    assert (result.status, result.text) == ("success", "done for Graz")
+    assert state["calls"] == 2
+
+
+def test_after_the_last_attempt_an_alternate_takes_its_place(sky):
+    tools = sky_tools(get_weather=raising(*[ConnectionError("down")] * 2))
+    script = [calls("get_weather"), calls("fetch_forecast"), AIMessage("Rain.")]
+    run = Run(sky, *script, tools=tools)
+    state = run.ask(RAIN)
+    assert run.bound[0] == ("get_weather",)
+    assert "fetch_forecast" in run.bound[1]
+    assert "get_weather" not in run.bound[1]
+    assert state["failed"] == ["sky/get_weather"]
+    assert "get_weather: retriable (ConnectionError), attempt 2" in run.told
+    assert state["messages"][-1].text == "Rain."
+
+
+@pytest.mark.parametrize(
+    "wrong", [calls("repair_roof"), calls("send_mail")], ids=["unknown", "not given"]
+)
+def test_a_wrong_tool_leads_to_a_new_search_for_what_was_missed(sky, wrong):
+    run = Run(sky, wrong, calls("get_weather"), AIMessage("Rain."), tools=sky_tools())
+    state = run.ask(RAIN)
+    assert run.path[5:9] == ["reflect", "classify", "select_tools", "plan"]
+    assert state["needs"] in (["repair roof"], ["Send a mail to somebody."])
+    assert run.bound[1][0] == "get_weather"
+    assert len(run.bound[1]) == 2
+    assert state["messages"][2].text.startswith("There is no tool")
+    assert state["messages"][-1].text == "Rain."
+
+
+def test_a_tool_that_is_not_there_any_more_is_given_no_more(sky):
+    tools = sky_tools(get_weather=raising(ToolException("404 not found: no such operation")))
+    run = Run(sky, calls("get_weather"), calls("fetch_forecast"), AIMessage("Rain."), tools=tools)
+    state = run.ask(RAIN)
+    assert state["failed"] == ["sky/get_weather"]
+    assert run.bound[:2] == [("get_weather",), ("fetch_forecast",)]
+
+
+def test_wrong_arguments_are_shown_to_the_model_which_thinks_again(desk):
+    def strict(day: int) -> str:
+        return "sent"
+
+    wrong, right = calls("send_mail", day="soon"), calls("send_mail", day=3)
+    run = Run(desk, wrong, right, AIMessage("It is sent."), tools=own_tools(send_mail=strict))
+    state = run.ask(MAIL)
+    assert run.path[5:8] == ["reflect", "plan", "agent"]
+    assert "send_mail: replan" in run.told
+    assert [m.status for m in state["messages"] if isinstance(m, ToolMessage)] == [
+        "error",
+        "success",
+    ]
+
+
+def test_what_is_not_allowed_ends_the_turn_with_an_answer_without_tools(desk):
+    tools = own_tools(send_mail=raising(PermissionError("forbidden")))
+    run = Run(desk, calls("send_mail"), AIMessage("I may not send mail."), tools=tools)
+    state = run.ask(MAIL)
+    assert run.path[-2:] == ["reflect", "answer"]
+    assert run.bound[-1] == ()
+    assert "No more tools can be called (critical (PermissionError)" in run.told
+    assert state["messages"][-1].text == "I may not send mail."
+
+
+def test_what_must_not_happen_twice_is_not_repeated(desk):
+    assert [may_repeat(spec) for spec in TOOLS[:2]] == [False, True]
+    tools = own_tools(send_mail=raising(TimeoutError()))
+    run = Run(desk, calls("send_mail"), AIMessage("Perhaps it is sent."), tools=tools)
+    run.ask(MAIL)
+    assert run.path[5:8] == ["reflect", "plan", "agent"]
+
+
+async def test_a_tool_that_takes_too_long_is_left():
+    with open_desk(limits={"tool_timeout_s": 0.01}) as crib:
+
+        def slow(to: str = "") -> str:
+            time.sleep(0.2)
+            return "late"
+
+        for go in ("invoke", "ainvoke"):
+            run = Run(
+                crib,
+                calls("send_mail"),
+                AIMessage("Perhaps."),
+                tools=own_tools(send_mail=slow),
+            )
+            given = {"messages": [("user", MAIL)]}
+            state = getattr(run.graph, go)(given, run.config)
+            state = state if go == "invoke" else await state
+            assert state["messages"][2].text == "TimeoutError: "
+            assert state["attempts"] == {"send_mail": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"max_calls": 2}, "all 2 calls"), ({"limit_s": 0.0}, "the 0 seconds")],
+)
+def test_a_turn_ends_at_its_caps(desk, options, said):
+    script = (
+        [calls("send_mail") for _ in range(2)] if "max_calls" in options else [calls("send_mail")]
+    )
+    run = Run(desk, *script, AIMessage("Enough."), **options)
+    state = run.ask(MAIL)
+    assert run.path[-2:] == ["reflect", "answer"]
+    assert said in run.told
+    assert state["messages"][-1].text == "Enough."
+
+
+def test_calls_beyond_the_cap_are_answered_and_not_made(desk):
+    run = Run(desk, calls("send_mail", "read_mail"), AIMessage("Half."), max_calls=1)
+    state = run.ask(MAIL)
+    said = {m.name: m.text for m in state["messages"] if isinstance(m, ToolMessage)}
+    assert said["send_mail"] == "send_mail for "
+    assert said["read_mail"].startswith("Not carried out")
+
+
+# -- knowledge, conversations --------------------------------------------------------------------
+
+
+def test_an_answer_has_citations_out_of_two_collections():
+    with open_desk() as crib:
+        crib.add_collections(
+            Collection(name="post", description="Weight of parcels."),
+            Collection(name="glass", description="Glass in parcels."),
+        )
+        crib.index_passages(
+            [
+                Passage("post", "weight.md", "A parcel may weigh thirty kilograms."),
+                Passage("glass", "glass.md", "Glass in a parcel is wrapped twice."),
+            ]
+        )
+        run = Run(crib, AIMessage("At most thirty kilograms [1]."))
+        state = run.ask("how much may a parcel with glass weigh?")
+    assert "select_knowledge" in run.path
+    assert {each["collection"] for each in state["citations"]} == {"post", "glass"}
+    assert [each["cited"] for each in state["citations"]] == [True, False]
+    assert state["messages"][-1].additional_kwargs["citations"] == state["citations"]
+    assert "\n[1] " in run.told
+
+
+def test_small_talk_is_answered_without_anything(desk):
+    run = Run(desk, AIMessage("Good morning!"))
+    state = run.ask("good morning!")
+    assert run.bound == [()]
+    assert (state["citations"], run.model.seen[0][1][0].text) == ([], "good morning!")
+
+
+def test_a_follow_up_begins_anew_with_the_conversation_as_its_history(desk):
+    script = [calls("send_mail"), AIMessage("Sent."), AIMessage("Which parcel?")]
+    run = Run(desk, *script)
+    run.ask(MAIL)
+    state = run.ask("track a parcel")
+    assert state["calls"] == 0
+    assert run.bound[-1][0] == "track_parcel"
+    assert state["shown"][0] == "mail/send_mail"
+    assert len(run.model.seen[-1][1]) == 6
+
+
+def test_a_scope_may_come_from_the_run(desk):
+    run = Run(
+        desk,
+        AIMessage("?"),
+        scope=lambda runtime: Scope(servers=frozenset({runtime.context})),
+    )
+    run.ask(MAIL, context="post")
+    assert set(run.bound[0]) <= {"send_parcel", "track_parcel"}
+
+
+# -- people ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("decision", "result"),
+    [
+        ({"type": "approve"}, "send_mail for Ana"),
+        (
+            {"type": "edit", "edited_action": {"name": "send_mail", "args": {"to": "Bob"}}},
+            "send_mail for Bob",
+        ),
+        (
+            {"type": "reject", "message": "not on a Sunday"},
+            "A person refused this call: not on a Sunday.",
+        ),
+    ],
+    ids=["approve", "edit", "reject"],
+)
+async def test_a_person_approves_calls_of_sensitive_tools(desk, decision, result):
+    run = Run(
+        desk,
+        calls("send_mail", "read_mail", to="Ana"),
+        AIMessage("Done."),
+        approve=lambda spec: spec.name == "send_mail",
+    )
+    run.ask(MAIL)
+    assert run.path[-1] == "__interrupt__"
+    [asked] = run.graph.get_state(run.config).interrupts
+    assert asked.value["action_requests"] == [
+        {"name": "send_mail", "args": {"to": "Ana"}, "description": "Send a mail to somebody."}
+    ]
+    state = await run.graph.ainvoke(Command(resume={"decisions": [decision]}), run.config)
+    said = {m.name: m.text for m in state["messages"] if isinstance(m, ToolMessage)}
+    assert said == {"send_mail": result, "read_mail": "read_mail for Ana"}
+    assert state["messages"][-1].text == "Done."
+
+
+# -- a graph of one's own ------------------------------------------------------------------------
+
+
+def test_nodes_stand_in_any_graph(desk):
+    nodes = RoutingNodes(desk, ScriptedModel(script=[]), own_tools())
+    graph = StateGraph(RoutingState)
+    graph.add_node("classify", nodes.classify)
+    graph.add_node("select_tools", nodes.select_tools)
+    graph.add_edge(START, "classify")
+    graph.add_edge("classify", "select_tools")
+    graph.add_edge("select_tools", END)
+    state = graph.compile().invoke({"messages": [("user", MAIL)]})
+    assert state["tools"] == ["send_mail", "read_mail"]
+    assert state["decision"]["route"]["kind"] == "tools"
+
+
+def test_an_agent_must_have_what_it_is_always_to_get(desk):
+    with pytest.raises(SettingsError, match="no tool 'fly'"):
+        RoutingNodes(
+            desk, ScriptedModel(script=[]), own_tools(), RoutingOptions(always_include=("fly",))
+        )
+
+
+def test_the_page_shows_the_graph(desk):
+    drawn = build_routing_graph(desk, ScriptedModel(script=[]), own_tools()).get_graph()
+    page = (ROOT / "docs" / "how-to" / "frameworks.md").read_text("utf-8")
+    assert drawn.draw_mermaid().strip() in page

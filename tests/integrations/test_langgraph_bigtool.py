@@ -1,0 +1,87 @@
+"""Agents in big-tool's shape retrieve their tools out of a crib."""
+
+from __future__ import annotations
+
+import inspect
+
+import langgraph_bigtool
+import pytest
+from langchain_core.messages import AIMessage
+
+from tests.integrations.conftest import ScriptedModel
+from tests.integrations.test_langgraph import own_tools
+from toolcrib import Scope
+from toolcrib.integrations.langgraph import create_agent, retrieval_functions
+
+
+def wish(query: str) -> AIMessage:
+    call = {"name": "retrieve_tools", "args": {"query": query}, "id": "1"}
+    return AIMessage("", tool_calls=[call])
+
+
+def registry() -> dict:
+    return {f"id-{tool.name}": tool for tool in own_tools()}
+
+
+SEND = AIMessage("", tool_calls=[{"name": "send_mail", "args": {"to": "Ana"}, "id": "2"}])
+
+
+@pytest.mark.parametrize("go", ["invoke", "ainvoke"])
+async def test_an_agent_retrieves_tools_and_is_given_them(desk, go):
+    model = ScriptedModel(script=[wish("send a mail"), SEND, AIMessage("Sent.")])
+    agent = create_agent(model, registry(), limit=1, crib=desk).compile()
+    state = getattr(agent, go)({"messages": [("user", "write to Ana")]})
+    state = state if go == "invoke" else await state
+    assert [m.text for m in state["messages"][2:]] == [
+        "Available tools: ['send_mail']",
+        "",
+        "send_mail for Ana",
+        "Sent.",
+    ]
+    assert state["selected_tool_ids"] == ["id-send_mail"]
+    assert [names for names, _ in model.seen] == [
+        ("retrieve_tools",),
+        ("retrieve_tools", "send_mail"),
+        ("retrieve_tools", "send_mail"),
+    ]
+
+
+def send_letter(to: str) -> str:
+    """Write a letter to a person, and bring it to the post."""
+    return f"sent to {to}"
+
+
+def read_clock() -> str:
+    """Tell what time it is now."""
+    return "noon"
+
+
+async def test_without_a_crib_the_registry_is_indexed(monkeypatch):
+    monkeypatch.setenv("TOOLCRIB_ENCODER__DENSE", "deterministic")
+    retrieve, aretrieve = retrieval_functions({"1": send_letter, "2": read_clock}, limit=1)
+    assert retrieve("bring a letter to the post") == ["1"]
+    assert await aretrieve("what time is it?") == ["2"]
+    assert retrieve("?!") == []
+
+
+def test_a_scope_holds_inside_the_search(desk):
+    retrieve, _ = retrieval_functions(
+        registry(), limit=2, crib=desk, scope=Scope(servers=frozenset({"post"}))
+    )
+    assert set(retrieve("send a mail")) == {"id-send_parcel", "id-track_parcel"}
+
+
+def test_a_function_of_ones_own_retrieves_in_place_of_the_crib():
+    async def find(query: str) -> list[str]:
+        """Find tools."""
+        return ["id-send_mail"]
+
+    agent = create_agent(ScriptedModel(script=[]), registry(), retrieve_tools_coroutine=find)
+    assert set(agent.nodes) == {"agent", "select_tools", "tools"}
+
+
+def test_what_big_tool_takes_is_taken_here():
+    theirs = inspect.signature(langgraph_bigtool.create_agent).parameters
+    ours = inspect.signature(create_agent).parameters
+    # These two are of the store that ours has none of.
+    assert theirs.keys() - ours.keys() == {"filter", "namespace_prefix"}

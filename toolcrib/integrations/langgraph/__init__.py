@@ -1,0 +1,32 @@
+"""LangGraph integration: a graph that routes each turn, recovers from failures, and cites."""
+
+from __future__ import annotations
+
+from toolcrib.errors import MissingExtraError
+
+try:
+    import langgraph.prebuilt  # noqa: F401  # pyright: ignore[reportUnusedImport]
+except ImportError as missing:
+    raise MissingExtraError("graphs of LangGraph", "langgraph") from missing
+
+from toolcrib.integrations.langgraph.bigtool import BigToolState, create_agent, retrieval_functions
+from toolcrib.integrations.langgraph.graph import build_routing_graph
+from toolcrib.integrations.langgraph.nodes import RoutingNodes
+from toolcrib.integrations.langgraph.state import (
+    RoutingOptions,
+    RoutingState,
+    may_repeat,
+    needs_approval,
+)
+
+__all__ = [
+    "BigToolState",
+    "RoutingNodes",
+    "RoutingOptions",
+    "RoutingState",
+    "build_routing_graph",
+    "create_agent",
+    "may_repeat",
+    "needs_approval",
+    "retrieval_functions",
+]

@@ -1,0 +1,192 @@
+"""Big-tool agents of LangGraph: `create_agent` as langgraph-bigtool has it, searching a crib."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.graph import (  # pyright: ignore[reportMissingTypeStubs]
+    END,
+    MessagesState,
+    StateGraph,
+)
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Send
+
+from toolcrib.build import MEMORY
+from toolcrib.crib import Crib
+from toolcrib.indexers.readers.registry import tool_entries
+from toolcrib.integrations.selection import AnyCrib, any_of, known_tools
+from toolcrib.records import Scope, ToolSpec
+from toolcrib.retrieval.legs import has_words
+
+__all__ = ["BigToolState", "create_agent", "retrieval_functions"]
+
+Registry: TypeAlias = Mapping[str, BaseTool | Callable[..., Any]]
+Retrieve: TypeAlias = Callable[..., list[str]]
+ARetrieve: TypeAlias = Callable[..., Awaitable[list[str]]]
+
+
+def _add_new(left: list[str], right: list[str]) -> list[str]:
+    return list(dict.fromkeys((*left, *right)))
+
+
+class BigToolState(MessagesState):
+    """Messages, and the ids of the tools that were retrieved so far."""
+
+    selected_tool_ids: Annotated[list[str], _add_new]
+
+
+def create_agent(
+    llm: BaseChatModel,
+    tool_registry: Registry,
+    *,
+    limit: int = 2,
+    retrieve_tools_function: Retrieve | None = None,
+    retrieve_tools_coroutine: ARetrieve | None = None,
+    crib: AnyCrib | None = None,
+    scope: Scope | None = None,
+) -> StateGraph[BigToolState, Any, Any, Any]:
+    """An agent that begins with a tool to retrieve tools, and is given what that finds.
+
+    `tool_registry` has the tools by ids of any kind. They are looked up in `crib` by those ids,
+    or their names; without one, all are indexed in memory. `limit` tools a retrieval. Functions
+    of one's own retrieve in place of the crib. Compile the graph that this returns.
+
+    Raises:
+        SourceError: the registry holds nothing that could be read.
+    """
+    if retrieve_tools_function is None and retrieve_tools_coroutine is None:
+        retrieve_tools_function, retrieve_tools_coroutine = retrieval_functions(
+            tool_registry, limit=limit, crib=crib, scope=scope
+        )
+    retrieve = StructuredTool.from_function(retrieve_tools_function, retrieve_tools_coroutine)
+    nodes = _Nodes(llm, tool_registry, retrieve)
+    if retrieve_tools_function is None:
+        select: Any = nodes.aselect_tools
+    elif retrieve_tools_coroutine is None:
+        select = nodes.select_tools
+    else:
+        select = RunnableLambda(nodes.select_tools, nodes.aselect_tools)
+    graph: Any = StateGraph(BigToolState)
+    graph.add_node("agent", RunnableLambda(nodes.agent, nodes.aagent))
+    graph.add_node("select_tools", select)
+    graph.add_node("tools", ToolNode(list(tool_registry.values())))
+    graph.set_entry_point("agent")
+    graph.add_conditional_edges("agent", nodes.after_agent, ["select_tools", "tools", END])
+    graph.add_edge("select_tools", "agent")
+    graph.add_edge("tools", "agent")
+    return graph
+
+
+def retrieval_functions(
+    tool_registry: Registry,
+    *,
+    limit: int = 2,
+    crib: AnyCrib | None = None,
+    scope: Scope | None = None,
+) -> tuple[Retrieve, ARetrieve]:
+    """What finds ids of a registry for a query, as a function and as a coroutine.
+
+    langgraph-bigtool's own `create_agent` takes them too.
+
+    Raises:
+        SourceError: without a crib, the registry holds nothing that could be read.
+    """
+    index = crib if crib is not None else _indexed(tool_registry)
+    keys = _keys(index, tool_registry)
+    where = any_of({tool_id.casefold() for tool_id in keys})
+
+    def retrieve_tools(query: str) -> list[str]:
+        """Retrieve tools to use, by what they should be able to do."""
+        if where is None or not has_words(query):
+            return []
+        found = index.find_tools(query, limit, scope=scope, where=where)
+        return [keys[hit.id] for hit in found.tools if hit.id in keys]
+
+    async def aretrieve_tools(query: str) -> list[str]:
+        """Retrieve tools to use, by what they should be able to do."""
+        return await asyncio.to_thread(retrieve_tools, query)
+
+    if isinstance(index, Crib) and index is not crib:
+        # Nobody else knows of it: it goes with the function that asks it.
+        weakref.finalize(retrieve_tools, index.close)
+    return retrieve_tools, aretrieve_tools
+
+
+def _indexed(tools: Registry) -> Crib:
+    """All tools in memory, each by its id in the registry."""
+    specs = [
+        item.model_copy(update={"id": key}) if isinstance(item, ToolSpec) else item
+        for key, tool in tools.items()
+        for _, item in tool_entries(tool, None, None)
+    ]
+    crib = Crib.open(MEMORY)
+    crib.index_tools([spec for spec in specs if isinstance(spec, ToolSpec)])
+    return crib
+
+
+def _keys(crib: AnyCrib, tools: Registry) -> dict[str, str]:
+    """The registry's ids by those of the index: what has the id itself, else the tool's name."""
+    names = {key: getattr(tool, "name", None) or key for key, tool in tools.items()}
+    known = known_tools(crib, {*tools, *names.values()})
+    return {
+        spec.id: key
+        for key, name in names.items()
+        for spec in known.get(key) or known.get(name, ())
+    }
+
+
+class _Nodes:
+    """The nodes of the agent."""
+
+    def __init__(self, model: BaseChatModel, tools: Registry, retrieve: BaseTool) -> None:
+        self._model, self._tools, self._retrieve = model, tools, retrieve
+
+    def agent(self, state: BigToolState) -> dict[str, Any]:
+        """Ask the model, which has the search and what it retrieved."""
+        return {"messages": [self._bound(state).invoke(state["messages"])]}
+
+    async def aagent(self, state: BigToolState) -> dict[str, Any]:
+        """As `agent`."""
+        return {"messages": [await self._bound(state).ainvoke(state["messages"])]}
+
+    def select_tools(self, calls: Sequence[ToolCall]) -> dict[str, Any]:
+        """Retrieve tools, and say which."""
+        return self._selected([(call, self._retrieve.invoke(call["args"])) for call in calls])
+
+    async def aselect_tools(self, calls: Sequence[ToolCall]) -> dict[str, Any]:
+        """As `select_tools`."""
+        found = [(call, await self._retrieve.ainvoke(call["args"])) for call in calls]
+        return self._selected(found)
+
+    def after_agent(self, state: BigToolState) -> Any:
+        """Each call goes to what carries it out."""
+        last = state["messages"][-1]
+        if not isinstance(last, AIMessage) or not last.tool_calls:
+            return END
+        return [
+            Send("select_tools" if call["name"] == self._retrieve.name else "tools", [call])
+            for call in last.tool_calls
+        ]
+
+    def _bound(self, state: BigToolState) -> Any:
+        selected = [self._tools[key] for key in state.get("selected_tool_ids", ())]
+        return self._model.bind_tools([self._retrieve, *selected])
+
+    def _selected(self, found: Sequence[tuple[ToolCall, list[str]]]) -> dict[str, Any]:
+        said = [
+            ToolMessage(f"Available tools: {self._names(ids)}", tool_call_id=call["id"] or "")
+            for call, ids in found
+        ]
+        return {"messages": said, "selected_tool_ids": [each for _, ids in found for each in ids]}
+
+    def _names(self, ids: Sequence[str]) -> list[str]:
+        tools = [self._tools[key] for key in ids]
+        return [tool.name if isinstance(tool, BaseTool) else tool.__name__ for tool in tools]

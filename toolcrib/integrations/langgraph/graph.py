@@ -1,0 +1,87 @@
+"""Graph that routes turns: its nodes, and which follows which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import BaseTool
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph  # pyright: ignore[reportMissingTypeStubs]
+from langgraph.graph.state import (  # pyright: ignore[reportMissingTypeStubs]
+    CompiledStateGraph,
+)
+
+from toolcrib.integrations.langgraph.nodes import RoutingNodes
+from toolcrib.integrations.langgraph.state import RoutingOptions, RoutingState, last_calls
+from toolcrib.integrations.selection import AnyCrib
+
+__all__ = ["build_routing_graph"]
+
+
+def build_routing_graph(
+    crib: AnyCrib,
+    model: BaseChatModel | str,
+    tools: Sequence[BaseTool | Callable[..., Any]],
+    options: RoutingOptions | None = None,
+    *,
+    checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
+) -> CompiledStateGraph[RoutingState, Any, Any, Any]:
+    """A graph that answers turns with the few tools and passages that each needs.
+
+    `tools` are all that the agent has; the index says which of them a turn gets, by their names.
+    A conversation, and calls that a person must approve, need a `checkpointer`.
+
+    Raises:
+        SettingsError: an option names a tool that is not among `tools`.
+    """
+    nodes = RoutingNodes(crib, model, tools, options)
+    graph: Any = StateGraph(RoutingState)
+    graph.add_node("classify", nodes.classify)
+    graph.add_node("select_tools", nodes.select_tools)
+    graph.add_node("select_knowledge", nodes.select_knowledge)
+    graph.add_node("plan", nodes.plan)
+    graph.add_node("agent", RunnableLambda(nodes.agent, nodes.aagent))
+    graph.add_node("tools", RunnableLambda(nodes.tools, nodes.atools))
+    graph.add_node("reflect", nodes.reflect)
+    graph.add_node("answer", RunnableLambda(nodes.answer, nodes.aanswer))
+    graph.add_edge(START, "classify")
+    graph.add_conditional_edges("classify", what_to_select, ["select_tools", "select_knowledge"])
+    graph.add_edge("select_tools", "plan")
+    graph.add_edge("select_knowledge", "plan")
+    graph.add_edge("plan", "agent")
+    graph.add_conditional_edges("agent", after_agent, ["tools", "answer"])
+    graph.add_edge("tools", "reflect")
+    after = ["tools", "agent", "plan", "classify", "answer"]
+    graph.add_conditional_edges("reflect", after_reflection, after)
+    graph.add_edge("answer", END)
+    return graph.compile(checkpointer=checkpointer, name="toolcrib")
+
+
+def what_to_select(state: RoutingState) -> list[str]:
+    """The nodes that follow `classify`; tools are always looked at, since some come always."""
+    kind = state.get("decision", {})["route"]["kind"]
+    return ["select_tools", *(["select_knowledge"] if kind in {"knowledge", "both"} else [])]
+
+
+def after_agent(state: RoutingState) -> Literal["tools", "answer"]:
+    """The node that follows `agent`."""
+    return "tools" if last_calls(state["messages"]) else "answer"
+
+
+AFTER: Mapping[str, str] = {
+    "go_on": "agent",
+    "retry": "tools",
+    "alternate": "plan",
+    "replan": "plan",
+    "reclassify": "classify",
+    "stop": "answer",
+}
+"""The node that follows `reflect`, by its step."""
+
+
+def after_reflection(state: RoutingState) -> str:
+    """The node that follows `reflect`."""
+    return AFTER[state.get("step", {})["action"]]
