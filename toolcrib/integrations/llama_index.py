@@ -1,0 +1,126 @@
+"""LlamaIndex integration: tools for an agent's `tool_retriever`, and passages as nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from toolcrib.errors import MissingExtraError
+
+try:
+    from llama_index.core.base.base_retriever import BaseRetriever
+    from llama_index.core.objects import ObjectRetriever, SimpleToolNodeMapping
+    from llama_index.core.objects.base_node_mapping import BaseObjectNodeMapping
+    from llama_index.core.postprocessor.types import BaseNodePostprocessor
+    from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+    from llama_index.core.tools import BaseTool
+except ImportError as missing:
+    raise MissingExtraError("retrievers of LlamaIndex", "llama-index") from missing
+
+from toolcrib.integrations.selection import AnyCrib, tools_for_turn
+from toolcrib.records import KnowledgeResult, Scope, ToolSpec, Turn
+
+__all__ = ["ToolcribNodeRetriever", "ToolcribObjectRetriever", "tool_spec"]
+
+
+def tool_spec(tool: BaseTool) -> ToolSpec:
+    """A tool of LlamaIndex as an index takes it."""
+    described: Any = tool.metadata
+    schema: dict[str, Any] = described.get_parameters_dict()
+    name: str = described.get_name()
+    return ToolSpec(name=name, description=described.description, input_schema=schema)
+
+
+class ToolcribObjectRetriever(ObjectRetriever[BaseTool]):
+    """The tools that an agent gets for what the user says: `FunctionAgent(tool_retriever=...)`.
+
+    `tools` are all that there are; the index says which fit, by their names, and those that it
+    does not know come always. `k` in place of the settings' `tools.k`.
+
+    Raises:
+        StoreError: a store does not answer.
+    """
+
+    def __init__(
+        self,
+        crib: AnyCrib,
+        tools: Sequence[BaseTool],
+        *,
+        k: int | None = None,
+        scope: Scope | None = None,
+        node_postprocessors: Sequence[BaseNodePostprocessor] = (),
+    ) -> None:
+        mapping: Any = SimpleToolNodeMapping
+        nodes: BaseObjectNodeMapping[BaseTool] = mapping.from_objects(tools)
+        retriever = _ToolRetriever(crib, tools, nodes, k, scope)
+        super().__init__(retriever, nodes, list(node_postprocessors))
+
+
+class _ToolRetriever(BaseRetriever):
+    """The nodes that stand for the tools of a turn."""
+
+    def __init__(
+        self,
+        crib: AnyCrib,
+        tools: Sequence[BaseTool],
+        nodes: Any,
+        k: int | None,
+        scope: Scope | None,
+    ) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]
+        self._crib, self._k, self._scope = crib, k, scope
+        self._nodes = {tool.metadata.get_name(): nodes.to_node(tool) for tool in tools}
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        turn = Turn(text=query_bundle.query_str, scope=self._scope)
+        found = tools_for_turn(self._crib, turn, self._nodes, k=self._k)
+        scores = {hit.id: hit.score for hit in found.decision.tools.tools}
+        return [
+            NodeWithScore(node=self._nodes[name], score=scores.get(found.ids.get(name, "")))
+            for name in found.names
+        ]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)
+
+
+class ToolcribNodeRetriever(BaseRetriever):
+    """The passages that answer a question, as nodes, best first; none where no collection fits.
+
+    At most `k`, where it is given. The metadata of a node have `collection`, `source`, `title`,
+    `position` and `citation`.
+
+    Raises:
+        StoreError: a store does not answer.
+    """
+
+    def __init__(self, crib: AnyCrib, *, k: int | None = None, scope: Scope | None = None) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]
+        self._crib, self._k, self._scope = crib, k, scope
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self._found(self._crib.find_knowledge(query_bundle.query_str, scope=self._scope))
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        asked = self._crib.afind_knowledge(query_bundle.query_str, scope=self._scope)
+        return self._found(await asked)
+
+    def _found(self, result: KnowledgeResult) -> list[NodeWithScore]:
+        return [
+            NodeWithScore(
+                node=TextNode(
+                    id_=hit.id,
+                    text=hit.text,
+                    metadata={
+                        "collection": hit.collection,
+                        "source": hit.document,
+                        "title": list(hit.title),
+                        "position": hit.position,
+                        "citation": hit.citation,
+                    },
+                ),
+                score=hit.score,
+            )
+            for hit in result.passages[: self._k]
+        ]

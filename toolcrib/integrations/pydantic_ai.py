@@ -1,0 +1,134 @@
+"""Pydantic-AI integration: the tools that each run needs, and a search for deferred tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, Generic, TypeAlias
+
+from toolcrib.errors import MissingExtraError
+
+try:
+    from pydantic_ai.messages import ModelMessage, TextPart, UserPromptPart
+    from pydantic_ai.tools import AgentDepsT, RunContext, ToolDefinition
+    from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
+except ImportError as missing:
+    raise MissingExtraError("toolsets of Pydantic-AI", "pydantic-ai") from missing
+
+from toolcrib.integrations.selection import AnyCrib, any_of, known_tools, tools_for_turn
+from toolcrib.records import Message, Scope, ToolSpec, Turn
+from toolcrib.retrieval.legs import has_words
+from toolcrib.retrieval.needs import MAX_NEEDS
+
+__all__ = ["ToolcribToolset", "tool_search", "tool_spec"]
+
+RunScope: TypeAlias = Scope | Callable[[RunContext[Any]], Scope | None] | None
+"""A caller's scope, or what gives it for a run, whose `deps` say who asks."""
+
+
+def tool_spec(tool: ToolDefinition) -> ToolSpec:
+    """A tool of Pydantic-AI as an index takes it."""
+    return ToolSpec(
+        name=tool.name,
+        description=tool.description or "",
+        input_schema=tool.parameters_json_schema,
+    )
+
+
+@dataclass
+class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
+    """Gives a run those tools of the wrapped toolset that its prompt needs.
+
+    They are chosen once, with the conversation as history, and hold for the run. Tools that the
+    index does not know stay, as do those in `always_include`. `k` in place of `tools.k`.
+
+    Raises:
+        SettingsError: the toolset has no tool of a name in `always_include`.
+        StoreError: a store does not answer.
+    """
+
+    crib: AnyCrib
+    _: KW_ONLY
+    k: int | None = None
+    always_include: Sequence[str] = ()
+    scope: RunScope = None
+    _chosen: dict[frozenset[str], tuple[str, ...]] = field(
+        default_factory=dict[frozenset[str], tuple[str, ...]], init=False, repr=False
+    )
+
+    async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
+        """A toolset of the run's own, which keeps what was chosen for it."""
+        return replace(self, wrapped=await self.wrapped.for_run(ctx))
+
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        """The tools of the run, those that always come first."""
+        tools = await self.wrapped.get_tools(ctx)
+        have = frozenset(tools)
+        if have not in self._chosen:
+            found = await asyncio.to_thread(
+                tools_for_turn,
+                self.crib,
+                _turn(ctx, self.scope(ctx) if callable(self.scope) else self.scope),
+                list(tools),
+                k=self.k,
+                always=self.always_include,
+            )
+            self._chosen[have] = found.names
+        return {name: tools[name] for name in self._chosen[have]}
+
+
+def tool_search(
+    crib: AnyCrib, *, k: int = 10, scope: RunScope = None
+) -> Callable[[RunContext[Any], Sequence[str], Sequence[ToolDefinition]], Any]:
+    """A strategy for Pydantic-AI's `ToolSearch`, which finds tools that are deferred.
+
+    Each of the model's queries is searched as a need of its own.
+    """
+
+    def search(
+        ctx: RunContext[Any], queries: Sequence[str], tools: Sequence[ToolDefinition]
+    ) -> list[str]:
+        known = known_tools(crib, [tool.name for tool in tools])
+        named = {spec.id: name for name, specs in known.items() for spec in specs}
+        where = any_of({tool_id.casefold() for tool_id in named})
+        needs = [query for query in queries if has_words(query)][:MAX_NEEDS]
+        if where is None or not needs:
+            return []
+        reach = scope(ctx) if callable(scope) else scope
+        found = crib.find_tools(needs=needs, k=k, scope=reach, where=where)
+        return list(dict.fromkeys(named[hit.id] for hit in found.tools if hit.id in named))
+
+    async def asearch(
+        ctx: RunContext[Any], queries: Sequence[str], tools: Sequence[ToolDefinition]
+    ) -> list[str]:
+        return await asyncio.to_thread(search, ctx, queries, tools)
+
+    return asearch
+
+
+def _turn(ctx: RunContext[Any], scope: Scope | None) -> Turn:
+    """What the user says in this run, after what was said before it."""
+    said = list(_said(ctx.messages))
+    now = _text(ctx.prompt)
+    users = [at for at, message in enumerate(said) if message.role == "user"]
+    if users and (not now or said[users[-1]].content == now):
+        now = said[users[-1]].content
+        said = said[: users[-1]]
+    return Turn(text=now, history=tuple(said), scope=scope)
+
+
+def _said(messages: Sequence[ModelMessage]) -> Iterator[Message]:
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, UserPromptPart):
+                yield Message(role="user", content=_text(part.content))
+            elif isinstance(part, TextPart):
+                yield Message(role="assistant", content=part.content)
+
+
+def _text(content: Any) -> str:
+    """The words of a prompt, which may hold files."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(part for part in content if isinstance(part, str))
