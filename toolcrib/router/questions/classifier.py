@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,12 @@ from toolcrib.records import Message, Turn
 from toolcrib.records.choices import Classification
 from toolcrib.retrieval.examples import few
 from toolcrib.retrieval.legs import has_words
-from toolcrib.router.questions.question import Outputs, QuestionConfig, QuestionTemplate
+from toolcrib.router.questions.question import (
+    Outputs,
+    QuestionClass,
+    QuestionConfig,
+    QuestionTemplate,
+)
 
 if TYPE_CHECKING:
     from toolcrib.language_models import LanguageModel
@@ -120,10 +124,7 @@ class QuestionClassifier:
         rendered = self._template.render({**known, "outputs": outputs, **variables})
         has_place = "text" in self._template.variables
         said = rendered if has_place or not turn.text else f"{rendered}\n\n{turn.text}"
-        classes = "\n".join(
-            ": ".join(filter(None, (each.id, each.name, each.description)))
-            for each in self.question.classes
-        )
+        classes = "\n".join(_described(each) for each in self.question.classes)
         system = f"{INSTRUCTIONS}\n\nThe classes, each with its id first:\n{classes}"
         messages = [Message(role="system", content=system), Message(role="user", content=said)]
         # The words around a turn's own are the same for all of them, and tell nothing.
@@ -148,6 +149,12 @@ class QuestionClassifier:
         return Classification(self._ids[best], matched=True, confidence=share, degraded=(MODEL,))
 
 
+def _described(one: QuestionClass) -> str:
+    """A class in one line, as a model is told of it."""
+    told = ": ".join(filter(None, (one.id, one.name, one.description)))
+    return f"{told} For example: {'; '.join(one.examples)}" if one.examples else told
+
+
 def match_answer(said: str, ids: Sequence[str]) -> str | None:
     """The id that an answer means: exactly, whatever its case, or as a word of it, longest first.
 
@@ -161,6 +168,17 @@ def match_answer(said: str, ids: Sequence[str]) -> str | None:
         if each.casefold() == folded:
             return each
     for each in sorted(ids, key=len, reverse=True):
-        if re.search(rf"(?<![\w-]){re.escape(each.casefold())}(?![\w-])", folded):
+        if _is_word(each.casefold(), folded):
             return each
     return None
+
+
+def _is_word(word: str, text: str) -> bool:
+    """Whether it stands somewhere in a text with no letter, digit, `_` or `-` at its ends."""
+    at = text.find(word)
+    while at >= 0:
+        ends = text[at - 1 : at] + text[at + len(word) : at + len(word) + 1]
+        if not any(each.isalnum() or each in "_-" for each in ends):
+            return True
+        at = text.find(word, at + 1)
+    return False
