@@ -42,6 +42,7 @@ MADE_OF_NAMES = {
 """Modules with patterns that are a text, escaped, with something around it."""
 
 MADE_OF_DATA = {
+    "toolcrib.guidance.classifiers",
     "toolcrib.indexers.audit.audit",
     "toolcrib.indexers.audit.rules",
     "toolcrib.router.recovery",
