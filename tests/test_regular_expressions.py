@@ -36,12 +36,14 @@ FUNCTIONS = {"compile", "search", "match", "fullmatch", "split", "findall", "fin
 MADE_OF_NAMES = {
     "toolcrib.encoders.wordpiece": "a tokenizer's marks",
     "toolcrib.evaluation.rows": "names between boundaries",
+    "toolcrib.guidance.classifiers": "a user's own patterns",
     "toolcrib.indexers.prerequisites": "a parameter's name, with words around it",
     "toolcrib.store.qdrant_server": "the collection's name and digits",
 }
-"""Modules with patterns that are a text, escaped, with something around it."""
+"""Modules with patterns that are a text, escaped, with something around it, or a user's own."""
 
 MADE_OF_DATA = {
+    "toolcrib.guidance.classifiers",
     "toolcrib.indexers.audit.audit",
     "toolcrib.indexers.audit.rules",
     "toolcrib.router.recovery",

@@ -114,7 +114,7 @@ class TurnBody(Body):
     max_sensitivity: Sensitivity | None = None
     needs: list[QueryText] = Field(default=[], max_length=MAX_NEEDS)
     trajectory: list[dict[str, Any]] = Field(default=[])
-    thread_id: Annotated[str, Field(max_length=200)] | None = None
+    thread_id: str | None = Field(default=None, max_length=200)
     unreadable: Annotated[int, Field(ge=0, le=2**31), AS_WHOLE] = 0
 
     def as_turn(self, context: RequestContext) -> Turn:
