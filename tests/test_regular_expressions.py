@@ -36,7 +36,6 @@ FUNCTIONS = {"compile", "search", "match", "fullmatch", "split", "findall", "fin
 MADE_OF_NAMES = {
     "toolcrib.encoders.wordpiece": "a tokenizer's marks",
     "toolcrib.evaluation.rows": "names between boundaries",
-    "toolcrib.guidance.classifiers": "a user's own patterns",
     "toolcrib.indexers.prerequisites": "a parameter's name, with words around it",
     "toolcrib.store.qdrant_server": "the collection's name and digits",
 }
