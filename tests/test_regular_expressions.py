@@ -39,7 +39,7 @@ MADE_OF_NAMES = {
     "toolcrib.indexers.prerequisites": "a parameter's name, with words around it",
     "toolcrib.store.qdrant_server": "the collection's name and digits",
 }
-"""Modules with patterns that are a text, escaped, with something around it, or a user's own."""
+"""Modules with patterns that are a text, escaped, with something around it."""
 
 MADE_OF_DATA = {
     "toolcrib.guidance.classifiers",
