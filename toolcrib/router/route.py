@@ -13,29 +13,29 @@ from toolcrib.retrieval.calibration import softmax
 __all__ = ["CLAUSES", "GROUNDS", "REASONS", "WEIGHTS", "Reason", "RouteEvidence", "choose_route"]
 
 WEIGHTS: Mapping[RouteKind, tuple[float, ...]] = {
-    "tools": (0.51, -0.3, -0.32, 0.08, 1.09),
-    "knowledge": (-0.29, 0.38, 0.27, -0.26, 0.55),
-    "both": (0.07, 0.3, -0.14, -0.6, -0.42),
-    "general": (-0.3, -0.38, 0.18, 0.78, -1.22),
+    "tools": (0.65, -0.36, -0.39, 0.11, 1.08),
+    "knowledge": (-0.37, 0.46, 0.33, -0.27, 0.42),
+    "both": (0.09, 0.37, -0.16, -0.87, 0.41),
+    "general": (-0.37, -0.47, 0.23, 1.03, -1.91),
 }
 """Logits of where a turn goes, of `RouteEvidence.known`: a multinomial regression, fitted on turns
 whose routes are labelled, as if they went there as often as the project's training turns do
 (benchmarks/turns.py --fit)."""
 
 CLAUSES: Mapping[RouteKind, tuple[float, float]] = {
-    "tools": (-0.11, -0.14),
-    "knowledge": (-0.14, 0.11),
-    "both": (-0.11, 0.18),
-    "general": (0.35, -0.17),
+    "tools": (-0.11, -0.11),
+    "knowledge": (-0.21, 0.16),
+    "both": (-0.04, 0.16),
+    "general": (0.36, -0.2),
 }
 """What is added of `RouteEvidence.apart` for a turn of several clauses, fitted with `WEIGHTS` held:
 a turn of one clause is routed by those alone."""
 
 GROUNDS: Mapping[RouteKind, float] = {
-    "tools": -1.51,
-    "knowledge": -0.08,
-    "both": 2.56,
-    "general": -0.97,
+    "tools": -0.98,
+    "knowledge": -0.3,
+    "both": 2.12,
+    "general": -0.84,
 }
 """What is added of `RouteEvidence.grounded`, fitted with the others held."""
 
