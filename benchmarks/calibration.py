@@ -4,12 +4,13 @@
     [--model MODEL=set,set...]
 
 A set that the bundled encoder was trained on gives its evidence with a MODEL that was not, as
-on a registry that nobody trained on. FOLDER holds one folder a data set; intents get ten of their
-queries as examples. Only train and development splits are fitted on, up to 300 queries a set; every
-set counts the same. Beside the labelled queries come the same ones with their right tools and
-near-duplicates of them hidden, queries of the other sets, and those that the set itself says
-nothing answers. The threshold is the lowest that any set asks for, in tenths: it turns away at
-most 3 % of the answerable queries of each. Each set is measured on its test split by a
+on a registry that nobody trained on. FOLDER holds one folder a data set (for the calibration
+that ships, OWN is what `requests.py CORPORA OWN/requests --held-out` writes); intents get ten of
+their queries as examples. Only train and development splits are fitted on, up to 300 queries a
+set; every set counts the same. Beside the labelled queries come the same ones with their right
+tools and near-duplicates of them hidden, queries of the other sets, and those that the set itself
+says nothing answers. The threshold is the lowest that any set asks for, in tenths: it turns away
+at most 3 % of the answerable queries of each. Each set is measured on its test split by a
 calibration of all other sets, without those that share its queries or tools.
 """
 
@@ -234,7 +235,7 @@ def main() -> None:
         )
         target.write_text(whole.model_dump_json(indent=None) + "\n", encoding="utf-8")
     result = {
-        "command": "python benchmarks/calibration.py --data DATA/tools DATA/intents --ship",
+        "command": "python benchmarks/calibration.py --data DATA/tools DATA/intents OWN --ship",
         "measure": (
             "a calibration of all other sets, on the test split of each, up to 300 queries; "
             "errors at one unanswerable query in ten"

@@ -1,10 +1,11 @@
 """A data set out of the requests of `data/requests` and the tools that they are for.
 
-    python benchmarks/requests.py CORPORA OUT
+    python benchmarks/requests.py CORPORA OUT [--held-out]
     toolcrib eval run OUT
 
 CORPORA is a folder with `*.jsonl.gz`, one tool a line; the requests name tools by their ids
 there. OUT gets every tool that a request needs and up to `SIBLINGS` others of the same servers.
+With `--held-out` only the splits that no training read, and the tools of their servers.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Join the written requests with their tools.")
     parser.add_argument("corpora", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--held-out", action="store_true")
     options = parser.parse_args()
     requests = [json.loads(line) for line in REQUESTS.read_text("utf-8").splitlines()]
+    if options.held_out:
+        requests = [request for request in requests if request["split"] != "train"]
     needed = {tool for request in requests for tool in request["relevant"]}
     tools = []
     for path in sorted(options.corpora.glob("*.jsonl.gz")):

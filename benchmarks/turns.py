@@ -155,7 +155,7 @@ def fit() -> None:
     pairs = [pair for pair in _evidence() if pair[0] != "none"]
     right = np.array([route for route, _ in pairs])
     known = np.array([evidence.known() for _, evidence in pairs])
-    apart = np.array([evidence.apart() for _, evidence in pairs])
+    apart = np.array([(*evidence.apart(), evidence.grounded) for _, evidence in pairs])
     usual = Counter(row["labels"]["route"] for row in _rows(("train",)))
     weights = np.array([usual[route] / (right == route).sum() for route in right])
     weights *= len(right) / weights.sum()
@@ -168,7 +168,8 @@ def fit() -> None:
     print(f"cross-validated {np.average(told == right, weights=weights):.3f} of {len(right)}")
     model.fit(known, right, sample_weight=weights)
     added = _added(known @ model.coef_.T, apart, np.searchsorted(model.classes_, right), weights)
-    for name, fitted in (("WEIGHTS", model.coef_), ("CLAUSES", added)):
+    parts = ("WEIGHTS", model.coef_), ("CLAUSES", added[:, :2]), ("GROUNDS", added[:, 2:])
+    for name, fitted in parts:
         print(name)
         for route, row in zip(model.classes_, fitted.round(2).tolist(), strict=True):
             print(f'    "{route}": {tuple(row)},')
@@ -177,7 +178,7 @@ def fit() -> None:
 def _added(
     logits: np.ndarray, apart: np.ndarray, right: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-    """Weights of `apart` beside logits that are held: float64 [routes, 2], by ridge."""
+    """Weights of `apart` beside logits that are held: float64 [routes, columns], by ridge."""
     from scipy.optimize import minimize
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:

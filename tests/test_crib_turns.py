@@ -64,7 +64,8 @@ def test_a_question_gets_the_passages_that_answer_it(house):
     decision = house.route(STAND_UP)
     assert decision.route.kind == "knowledge"
     assert decision.knowledge.collections[0].id == "agile"
-    assert "stand-up" in decision.knowledge.passages[0].passage.text.lower()
+    best = [each.passage.text.lower() for each in decision.knowledge.passages[:2]]
+    assert any("stand-up" in text for text in best)
     assert ids(decision) == ["desk/ask_user"]
 
 

@@ -113,7 +113,7 @@ def right():
     [
         ("smalltalk", False, 0.9),
         ("smalltalk", True, 0.85),
-        ("pii", False, 0.85),
+        ("pii", False, 0.8),
         ("pii", True, 0.75),
         ("urgent", False, 0.85),
         ("urgent", True, 0.85),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from tests.router.conftest import Shelves
-from toolcrib import Scope, Turn
+from toolcrib import Scope, Settings, Turn, build
 from toolcrib.errors import (
     FeedbackError,
     QueryError,
@@ -17,6 +19,7 @@ from toolcrib.errors import (
     UnknownDecisionError,
     UnknownToolError,
 )
+from toolcrib.language_models.testing import ChatServer, faulty_share
 from toolcrib.router.decision_log import open_log
 from toolcrib.router.settings import TelemetrySettings
 
@@ -224,3 +227,104 @@ def test_alternates_of_an_unknown_tool_are_an_error_with_its_neighbours(unlogged
 def test_a_question_without_words_is_an_error(unlogged, query):
     with pytest.raises(QueryError, match="the question is empty"):
         unlogged.find_knowledge(query)
+
+
+class TestWithALanguageModelAsReranker:
+    """It orders the tools where there is time, and the decision says what became of it."""
+
+    @pytest.fixture
+    def decide(self, shelves):
+        def decide(faults=(), **own):
+            with ChatServer({"tools": [1]}, faults) as server:
+                llm = {**server.settings, "attempts": 1, "uses": {"rerank": {"timeout_s": 60}}}
+                crib = shelves.crib(llm=llm, rerank="llm", **own)
+                made = crib.route(Turn(text="send something to somebody"))
+                crib.turns.close()
+            return made, server.requests
+
+        return decide
+
+    def test_what_it_was_asked_is_accounted_for(self, decide):
+        made, asked = decide()
+        (usage,) = made.usage
+        assert (usage.use, usage.model, usage.calls) == ("rerank", "double", len(asked))
+        assert len(asked) in {1, 2}
+        assert made.took_ms["llm"] > 0
+        assert made.degraded == ()
+
+    def test_a_failure_costs_the_order_and_nothing_else(self, decide):
+        made, _ = decide(lambda _: "error")
+        assert made.tools.tools
+        assert "rerank" in made.degraded
+        assert made.usage[0].failed == made.usage[0].calls
+
+    def test_the_stage_takes_no_longer_than_it_may(self, decide):
+        made, _ = decide(lambda _: "slow", limits={"stage_ms": {"llm": 50}})
+        assert "rerank-late" in made.degraded
+        assert made.tools.tools
+
+
+class TestReadByALanguageModel:
+    """`context.detector: llm` reads turns where there is time, if they may leave the house."""
+
+    SAID = MappingProxyType({"intent": "debug", "domain": "code", "need": "act"})
+
+    def routed(self, shelves, turn, faults=()):
+        with ChatServer(self.SAID, faults) as server:
+            llm = {**server.settings, "attempts": 1, "uses": {"context": {"timeout_s": 60}}}
+            asking = Settings.model_validate({"llm": llm, "context": {"detector": "llm"}})
+            crib = shelves.crib()
+            # Else a classifier would be fitted for the encoder of these tests, for a minute.
+            crib.turns._reader = build.make_reader(asking)
+            made = crib.route(turn)
+            crib.turns.close()
+        return made, server.requests
+
+    def test_the_decision_has_its_labels(self, shelves):
+        made, asked = self.routed(shelves, Turn(text="send a mail to Ottilie Brandt"))
+        assert (made.context.intent, made.context.domain) == ("debug", "code")
+        assert [usage.use for usage in made.usage] == ["context"]
+        assert len(asked) == 1
+
+    def test_its_failure_is_marked(self, shelves):
+        made, _ = self.routed(shelves, Turn(text="send a mail"), lambda _: "error")
+        assert "context-llm" in made.degraded
+
+    def test_what_must_not_leave_the_house_is_not_shown_to_it(self, shelves):
+        turn = Turn(text="mail my card 4111 1111 1111 1111", max_sensitivity="internal")
+        assert self.routed(shelves, turn)[1] == []
+
+
+class TestWithAServerThatMisbehaves:
+    """Three requests of ten go wrong; turns are answered, and marked where they lack something."""
+
+    MARKS = frozenset({"llm", "rerank", "rerank-late", "context-llm", "context-llm-late"})
+
+    def test_every_turn_is_answered_marked_and_nothing_is_told(self, shelves, caplog):
+        caplog.set_level(logging.DEBUG)
+        faults = faulty_share(0.3, seed=2)
+
+        def reply(request):
+            reranks = "Tools:" in request.messages[1].content
+            return {"tools": [1]} if reranks else {"intent": "debug", "domain": "code"}
+
+        with ChatServer(reply, faults, slow_s=0.01) as server:
+            uses = {"rerank": {"timeout_s": 60}, "context": {"timeout_s": 60}}
+            llm = {**server.settings, "attempts": 1, "uses": uses}
+            crib = shelves.crib(llm=llm, rerank="llm")
+            asking = Settings.model_validate({"llm": llm, "context": {"detector": "llm"}})
+            crib.turns._reader = build.make_reader(asking)
+            asked, lacking = 0, 0
+            for number in range(25):
+                made = crib.route(Turn(text=f"send parcel {number} to Zebulon Quickwater"))
+                own, asked = server.requests[asked:], len(server.requests)
+                marks = set(made.degraded) & self.MARKS
+                went_wrong = any(faults(each) for each in own)
+                assert made.tools.tools
+                assert went_wrong or not marks
+                assert {usage.use for usage in made.usage} >= {"context"}
+                lacking += bool(marks)
+            crib.turns.close()
+        assert lacking > 0
+        assert "Zebulon" not in caplog.text
+        assert server.settings["api_key"] not in caplog.text

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import logging
 import tempfile
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from toolcrib.clock import Clock
-from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
-from toolcrib.errors import EncoderError, SettingsError, StoreError
+from toolcrib.clock import Clock, SystemClock
+from toolcrib.encoders.base import DenseEncoder, Reranker
+from toolcrib.errors import SettingsError, StoreError
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.observations import ObservationTable
+from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers, loaded
 from toolcrib.router.decision_log import DecisionLog
-from toolcrib.settings import Settings
+from toolcrib.router.settings import PRESET
+from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Layout, Store
 from toolcrib.store.folder import holds_store
 from toolcrib.store.lazy import LazyStore
@@ -29,25 +31,34 @@ from toolcrib.turn_router import TurnRouter
 if TYPE_CHECKING:
     from toolcrib.language_models import LanguageModel
     from toolcrib.records.usage import ModelUse
+    from toolcrib.router.agents.router import AgentRouter
+    from toolcrib.router.capabilities.registry import CapabilityRegistry
+    from toolcrib.router.capabilities.selector import CapabilitySelector
+    from toolcrib.router.context.by_model import ContextReader
+    from toolcrib.router.questions.classifier import QuestionClassifier
+    from toolcrib.router.questions.question import QuestionConfig
     from toolcrib.store.records_db.base import RecordsDb
 
 __all__ = [
     "MEMORY",
     "Parts",
+    "capability_selector",
     "has_index",
     "has_passages",
     "has_tools",
     "is_url",
     "language_model",
-    "load_reranker",
+    "make_agents",
     "make_dense",
     "make_learner",
     "make_parts",
+    "make_reader",
     "make_reranker",
     "open_parts",
     "open_passages",
     "open_records_db",
     "open_store",
+    "question_classifier",
     "tenants_place",
 ]
 
@@ -72,7 +83,7 @@ def open_parts(
     settings: Settings,
     *,
     dense: DenseEncoder | None = None,
-    reranker: Reranker | None = None,
+    reranker: ToolRerankers | None = None,
     log: DecisionLog | None = None,
     rebuild: bool = False,
     progress: Listener | None = None,
@@ -89,7 +100,7 @@ def open_parts(
         lambda: has_passages(location, settings),
     )
     try:
-        second = load_reranker(reranker or make_reranker(settings), settings)
+        second = loaded(reranker or make_reranker(settings), settings.rerank)
         tools = ToolIndex(store, dense, settings, reranker=second)
         tools.claim(rebuild=rebuild, progress=progress)
         knowledge = KnowledgeBase(passages, dense, settings, rebuild=rebuild)
@@ -99,11 +110,19 @@ def open_parts(
         learner = None
         if settings.learning.enabled:
             learner = make_learner(tools, lambda: open_records_db(location, settings), DEFAULT)
-        return tools, knowledge, TurnRouter(tools, knowledge, log=log, learner=learner)
+        turns = TurnRouter(
+            tools,
+            knowledge,
+            log=log,
+            learner=learner,
+            agents=_agents(settings),
+            reader=make_reader(settings),
+        )
     except BaseException:
         passages.close()
         store.close()
         raise
+    return tools, knowledge, turns
 
 
 def make_parts(
@@ -112,7 +131,7 @@ def make_parts(
     settings: Settings,
     *,
     passages: LazyStore | None = None,
-    reranker: Reranker | None = None,
+    reranker: ToolRerankers | None = None,
     clock: Clock | None = None,
     log: DecisionLog | None = None,
     records: tuple[RecordsDb, str] | None = None,
@@ -123,7 +142,53 @@ def make_parts(
     learner = None
     if records is not None and settings.learning.enabled:
         learner = make_learner(tools, lambda: records[0], records[1], owns=False)
-    return tools, knowledge, TurnRouter(tools, knowledge, clock=clock, log=log, learner=learner)
+    turns = TurnRouter(
+        tools,
+        knowledge,
+        clock=clock,
+        log=log,
+        learner=learner,
+        agents=_agents(settings),
+        reader=make_reader(settings),
+    )
+    return tools, knowledge, turns
+
+
+def _agents(settings: Settings) -> Callable[[], AgentRouter] | None:
+    return None if settings.agents.targets is None else partial(make_agents, settings)
+
+
+def make_agents(settings: Settings) -> AgentRouter:
+    """What chooses the target of an agent, without any index; those of the package where none is.
+
+    Raises:
+        SettingsError: targets, allowlist or cues cannot be read; or as `language_model`.
+        MissingExtraError: as `language_model`.
+    """
+    from toolcrib.router.agents.allowlist import EMBEDDED, load_allowlist
+    from toolcrib.router.agents.cache import DecisionCache
+    from toolcrib.router.agents.classifier import AgentClassifier
+    from toolcrib.router.agents.evidence import EvidenceReader
+    from toolcrib.router.agents.router import AgentRouter
+    from toolcrib.router.agents.targets import load_targets
+    from toolcrib.router.context.cues import load_cues
+
+    own = settings.agents
+    named = None if own.targets in (None, PRESET) else Path(own.targets)
+    targets = load_targets(named)
+    allowlist = load_allowlist(Path(own.allowlist) if own.allowlist else EMBEDDED)
+    cues = load_cues(Path(settings.context.cues) if settings.context.cues else None)
+    reader = EvidenceReader(targets, allowlist, cues)
+    model = language_model(settings, "agents")
+    if model is None:
+        return AgentRouter(reader, targets, own)
+    from toolcrib.language_models.model import TIMEOUTS_S
+
+    size, ttl_s, near = own.cache_size, own.cache_ttl_s, own.cache_similarity
+    cache = DecisionCache(SystemClock(), size=size, ttl_s=ttl_s, similarity=near) if size else None
+    classifier = AgentClassifier(model, targets, allowlist, own)
+    time_s = model.timeouts_s.get("agents", TIMEOUTS_S["agents"])
+    return AgentRouter(reader, targets, own, classifier, cache, time_s)
 
 
 def make_learner(
@@ -293,8 +358,8 @@ def make_dense(settings: Settings) -> DenseEncoder:
     return _choose("encoder.dense", kind, _DENSE)(model, settings.encoder.threads)
 
 
-def make_reranker(settings: Settings) -> Reranker | None:
-    """The reranker that the settings name, if they name one.
+def make_reranker(settings: Settings) -> ToolRerankers | None:
+    """The reranker that the settings name, if they name one; `llm` is the language model.
 
     Raises:
         SettingsError: there is no such kind.
@@ -302,55 +367,39 @@ def make_reranker(settings: Settings) -> Reranker | None:
     """
     if settings.encoder.reranker is None:
         return None
+    if settings.encoder.reranker == "llm":
+        asked = language_model(settings, "rerank")
+        if asked is None:
+            raise SettingsError("encoder.reranker is llm, and there is none: set llm.model")
+        return ModelReranker(asked, settings.rerank)
     kind, _, model = settings.encoder.reranker.partition(":")
     return _choose("encoder.reranker", kind, _RERANKERS)(model, settings.encoder.threads)
 
 
-def load_reranker(reranker: Reranker | None, settings: Settings) -> Reranker | None:
-    """The reranker, loaded when `rerank.load` says, so that no query spends its budget on that.
+def make_reader(settings: Settings) -> ContextReader | None:
+    """What reads turns by a language model, where the settings want that.
 
-    One that cannot be loaded is warned of; answers come without it.
+    Raises:
+        SettingsError: they name no model, or labels that cannot be used.
     """
-    if reranker is None or settings.rerank.load == "use":
-        return reranker
-    if settings.rerank.load == "background":
-        return _LoadingReranker(reranker)
-    _load(reranker)
-    return reranker
+    if settings.context.detector != "llm":
+        return None
+    model = language_model(settings, "context")
+    if model is None:
+        raise SettingsError("context.detector is llm, and there is none: set llm.model")
+    from toolcrib.router.context.by_model import ContextReader
+    from toolcrib.router.context.labels import label_sets
+
+    files = {name: Path(file) for name, file in settings.context.labels.items()}
+    return ContextReader(model, label_sets(files))
 
 
-def _load(reranker: Reranker) -> None:
-    try:
-        reranker.score("is it loaded?", ["yes"])
-    except Exception:
-        logger.warning("the reranker %s cannot be loaded", reranker.name, exc_info=True)
+# -- language models ------------------------------------------------------------------------
 
 
-class _LoadingReranker:
-    """A reranker that a thread loads; until it is there, it fails and rankings do without."""
-
-    def __init__(self, reranker: Reranker) -> None:
-        self._reranker = reranker
-        self._loading = threading.Thread(target=_load, args=(reranker,), daemon=True)
-        self._loading.start()
-
-    @property
-    def name(self) -> str:
-        """That of the reranker."""
-        return self._reranker.name
-
-    def wait(self) -> None:
-        """Wait until it is there, or cannot be."""
-        self._loading.join()
-
-    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """As the reranker."""
-        if self._loading.is_alive():
-            raise EncoderError(f"{self.name} is still being loaded")
-        return self._reranker.score(query, texts)
-
-
-def language_model(settings: Settings, use: ModelUse) -> LanguageModel | None:
+def language_model(
+    settings: Settings, use: ModelUse, *, max_tokens: int | None = None
+) -> LanguageModel | None:
     """The language model that the settings have for a use, if they have one.
 
     Raises:
@@ -372,7 +421,13 @@ def language_model(settings: Settings, use: ModelUse) -> LanguageModel | None:
     if llm.protocol == "anthropic":
         chat = AnthropicChatModel(model, base_url=url, api_key=key)
     else:
-        chat = OpenAIChatModel(model, base_url=url, api_key=key, temperature=llm.temperature)
+        chat = OpenAIChatModel(
+            model,
+            base_url=url,
+            api_key=key,
+            temperature=llm.temperature,
+            max_tokens=max_tokens,
+        )
     price = llm.prices.get(model)
     return LanguageModel(
         chat,
@@ -382,6 +437,78 @@ def language_model(settings: Settings, use: ModelUse) -> LanguageModel | None:
         price=Price(price.input, price.output) if price else None,
         log_text=llm.log_text,
     )
+
+
+# -- choices ---------------------------------------------------------------------------------
+
+
+def question_classifier(
+    source: str | Path | Mapping[str, Any] | QuestionConfig,
+    settings: Settings | None = None,
+    *,
+    dense: DenseEncoder | None = None,
+) -> QuestionClassifier:
+    """What classifies turns by a question: that of a file, of a mapping, or one that is made.
+
+    Raises:
+        QuestionError: something in it is wrong.
+        MissingExtraError: an extra is not installed: `questions`, or `llm` where a model is set.
+    """
+    from toolcrib.router.questions.classifier import QuestionClassifier
+    from toolcrib.router.questions.question import load_question
+
+    question = load_question(source)
+    settings = settings or load_settings()
+    model = _model_of(question, settings)
+    return QuestionClassifier(question, dense or make_dense(settings), model)
+
+
+def capability_selector(
+    source: str | Path | CapabilityRegistry | None = None,
+    settings: Settings | None = None,
+    *,
+    dense: DenseEncoder | None = None,
+) -> CapabilitySelector:
+    """What selects capabilities for turns.
+
+    They are those of a file or a registry; by default those of `capabilities.file`, and without
+    that those of installed packages.
+
+    Raises:
+        CapabilityError: something in them is wrong.
+        MissingExtraError: a model is set, and the extra `llm` is not installed.
+    """
+    from toolcrib.router.capabilities.registry import CapabilityRegistry
+    from toolcrib.router.capabilities.selector import CapabilitySelector
+
+    settings = settings or load_settings()
+    return CapabilitySelector(
+        CapabilityRegistry.of(source or settings.capabilities.file),
+        dense or make_dense(settings),
+        language_model(settings, "capabilities"),
+        settings=settings.capabilities,
+        limits=settings.recovery,
+    )
+
+
+def _model_of(question: QuestionConfig, settings: Settings) -> LanguageModel | None:
+    """The model that a question names, behind its own server or that of the settings.
+
+    None where neither has a server or a key. What the settings name for questions comes first.
+    """
+    llm = settings.llm
+    use = llm.uses.get("questions")
+    changed: dict[str, Any] = {"temperature": question.temperature}
+    if question.api_base is not None:
+        # The key of the settings is for another server.
+        changed |= {"protocol": "openai", "base_url": question.api_base, "api_key_file": None}
+    if question.api_base is not None or question.api_key is not None:
+        changed |= {"api_key": question.api_key, "api_key_file": None}
+    elif llm.base_url is None and llm.model is None and (use is None or use.model is None):
+        return None
+    own = llm.model_copy(update={**changed, "model": question.model})
+    told = settings.model_copy(update={"llm": own})
+    return language_model(told, "questions", max_tokens=question.max_tokens)
 
 
 def _bundled(model: str, threads: int) -> DenseEncoder:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from toolcrib import build
 from toolcrib.awaitable import in_thread
 from toolcrib.clock import Clock
-from toolcrib.encoders.base import DenseEncoder, Reranker
-from toolcrib.errors import SettingsError
+from toolcrib.encoders.base import DenseEncoder
+from toolcrib.errors import SettingsError, UnknownQuestionError, nearest
 from toolcrib.indexers.sync import ReadSources
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
@@ -22,6 +22,7 @@ from toolcrib.records import (
     Decision,
     Facets,
     FindResult,
+    Guidance,
     IndexReport,
     KnowledgeResult,
     Outcome,
@@ -32,7 +33,9 @@ from toolcrib.records import (
     ToolSpec,
     Turn,
 )
+from toolcrib.records.choices import Classification
 from toolcrib.retrieval.options import SearchKeywords, SearchOptions
+from toolcrib.retrieval.rerank import ToolRerankers
 from toolcrib.router.decision_log import DecisionLog, FeedbackKeywords
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Identity, Store, StoreInfo
@@ -44,6 +47,7 @@ from toolcrib.turn_router import TurnRouter
 if TYPE_CHECKING:
     from toolcrib.indexers.readers.registry import ToolSource
     from toolcrib.indexers.sync import Screen
+    from toolcrib.router.questions.classifier import QuestionClassifier
     from toolcrib.router.recovery import RecoveryPolicy
     from toolcrib.store.records_db.base import RecordsDb
 
@@ -77,6 +81,7 @@ class Crib:
         self.tools = tools
         self.knowledge = knowledge
         self.turns = turns
+        self._classifiers: dict[str, QuestionClassifier] = {}
 
     @classmethod
     def open(
@@ -85,7 +90,7 @@ class Crib:
         *,
         settings: Settings | None = None,
         dense: DenseEncoder | None = None,
-        reranker: Reranker | None = None,
+        reranker: ToolRerankers | None = None,
         log: DecisionLog | None = None,
         rebuild: bool = False,
         progress: Listener | None = None,
@@ -122,7 +127,7 @@ class Crib:
         settings: Settings,
         *,
         passages: LazyStore | None = None,
-        reranker: Reranker | None = None,
+        reranker: ToolRerankers | None = None,
         clock: Clock | None = None,
         log: DecisionLog | None = None,
         records: tuple[RecordsDb, str] | None = None,
@@ -343,6 +348,34 @@ class Crib:
         """
         return self.turns.route(_turn(turn), k=k, budget_ms=budget_ms, shown=shown)
 
+    def classify(
+        self,
+        question: str,
+        turn: Turn | str,
+        *,
+        variables: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+    ) -> Classification:
+        """The class of a turn, by a question that the settings name (`questions`).
+
+        `variables` are for its template; `outputs` are what earlier nodes of an agent's graph
+        gave, by their names, for its `run_if`.
+
+        Raises:
+            UnknownQuestionError: the settings name no such question.
+            QuestionError: its file is wrong, or its template cannot be filled in.
+        """
+        if question not in self._classifiers:
+            known = self.tools.settings.questions
+            if question not in known:
+                raise UnknownQuestionError(question, nearest(question, known))
+            made = build.question_classifier(
+                known[question], self.tools.settings, dense=self.tools.dense
+            )
+            self._classifiers[question] = made
+        chosen = self._classifiers[question]
+        return chosen.classify(_turn(turn), variables=variables, outputs=outputs)
+
     def alternates(
         self, failed_tool: str, turn: Turn | str, *, decision_id: str | None = None, k: int = 3
     ) -> tuple[ToolHit, ...]:
@@ -355,6 +388,14 @@ class Crib:
             StoreError: the store does not answer.
         """
         return self.turns.alternates(failed_tool, _turn(turn), decision_id=decision_id, k=k)
+
+    def guidance(self, turn: Turn | str, *, given: Sequence[str] = ()) -> Guidance:
+        """The one useful hint for an agent that is stuck, by the turn's trajectory; mostly none.
+
+        `given` are the keys of hints that the conversation had before. It is for this turn
+        alone, and belongs into no history.
+        """
+        return self.turns.guidance(_turn(turn), given=given)
 
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
@@ -435,7 +476,9 @@ class Crib:
     adetect = in_thread(detect)
     alearn_labels = in_thread(learn_labels)
     aroute = in_thread(route)
+    aclassify = in_thread(classify)
     aalternates = in_thread(alternates)
+    aguidance = in_thread(guidance)
     areport_outcome = in_thread(report_outcome)
     afeedback = in_thread(feedback)
     arefresh = in_thread(refresh)

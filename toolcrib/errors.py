@@ -7,12 +7,16 @@ ToolcribError
 ├── SourceError              (ValueError)    a whole source cannot be read
 │   └── UnknownFormatError                   no reader recognises the source
 ├── QueryError               (ValueError)    a query cannot be answered as asked
+├── QuestionError            (ValueError)    a question to classify turns by is wrong
+│   └── QuestionRenderError                  its template cannot be filled in
+├── CapabilityError          (ValueError)    what capabilities say of themselves is wrong
 ├── CalibrationError         (ValueError)    a calibration cannot be made, read or used
 ├── FeedbackError            (ValueError)    what was said of a decision cannot be understood
 ├── TrainingError            (ValueError)    a model cannot be trained from what was given
 ├── UnknownToolError         (LookupError)   no tool has this id
 ├── UnknownCollectionError   (LookupError)   no collection has this name
 ├── UnknownDecisionError     (LookupError)   no decision has this id
+├── UnknownQuestionError     (LookupError)   the settings have no question of this name
 ├── EncoderError             (RuntimeError)  a model cannot be loaded, or returned what it must not
 ├── LanguageModelError       (RuntimeError)  a language model gave no answer that can be used
 │   ├── LanguageModelLateError (TimeoutError) it took longer than it may
@@ -46,6 +50,7 @@ from difflib import get_close_matches
 __all__ = [
     "BadPointError",
     "CalibrationError",
+    "CapabilityError",
     "DeadlineError",
     "EncoderError",
     "FeedbackError",
@@ -60,6 +65,8 @@ __all__ = [
     "OverloadedError",
     "QuarantinedError",
     "QueryError",
+    "QuestionError",
+    "QuestionRenderError",
     "RateLimitedError",
     "ServiceError",
     "ServiceUnavailableError",
@@ -79,6 +86,7 @@ __all__ = [
     "UnknownCollectionError",
     "UnknownDecisionError",
     "UnknownFormatError",
+    "UnknownQuestionError",
     "UnknownToolError",
     "did_you_mean",
     "nearest",
@@ -145,6 +153,18 @@ class QueryError(ToolcribError, ValueError):
     """A query is empty or asks for something impossible."""
 
 
+class QuestionError(ToolcribError, ValueError):
+    """A question to classify turns by cannot be read, or something in it is wrong."""
+
+
+class QuestionRenderError(QuestionError):
+    """A question's template cannot be filled in with what is known of a turn."""
+
+
+class CapabilityError(ToolcribError, ValueError):
+    """Capabilities cannot be read, or one of them says something wrong of itself."""
+
+
 class CalibrationError(ToolcribError, ValueError):
     """A calibration cannot be made from these queries, cannot be read, or does not hold here."""
 
@@ -173,6 +193,15 @@ class UnknownCollectionError(ToolcribError, LookupError):
         self.name = name
         self.nearest = nearest
         super().__init__(f"there is no collection {name!r}{did_you_mean(nearest)}")
+
+
+class UnknownQuestionError(ToolcribError, LookupError):
+    """The settings have no question of this name; `nearest` holds names that look like it."""
+
+    def __init__(self, name: str, nearest: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.nearest = nearest
+        super().__init__(f"there is no question {name!r}{did_you_mean(nearest)}")
 
 
 class UnknownDecisionError(ToolcribError, LookupError):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from toolcrib.encoders.base import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.points import PASSAGE_VERSION, RENDER_VERSION
 from toolcrib.retrieval.calibration import FEATURES_VERSION, differences
 from toolcrib.retrieval.fusion import FusionWeights
+from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity
 
@@ -43,10 +44,13 @@ def passage_fingerprint(dense: DenseEncoder, lexical: LexicalEncoder) -> Identit
 def calibration_fingerprint(
     index: Identity,
     settings: Settings,
-    reranker: Reranker | None,
+    reranker: ToolRerankers | None,
 ) -> Identity:
     """The models and settings whose scores a calibration maps to probabilities."""
-    second = {"name": reranker.name, "weight": settings.rerank.weight} if reranker else None
+    second = None
+    # What a language model orders keeps the scores of its places.
+    if reranker is not None and not isinstance(reranker, ModelReranker):
+        second = {"name": reranker.name, "weight": settings.rerank.weight}
     return {
         **{key: index[key] for key in ("dense", "lexical", "fields")},
         "features": FEATURES_VERSION,

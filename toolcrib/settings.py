@@ -31,8 +31,11 @@ from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.settings import (
+    AgentSettings,
+    CapabilitySettings,
     KnowledgeSettings,
     Limits,
+    OrchestrationMode,
     RecoverySettings,
     TelemetrySettings,
     ToolSettings,
@@ -76,7 +79,7 @@ class EncoderSettings(BaseModel):
     """Which models are used.
 
     `dense`: `bundled`, `deterministic`, `fastembed:NAME` or `sentence-transformers:NAME`.
-    `reranker`: none, `bundled:FOLDER`, `fastembed:NAME` or `sentence-transformers:NAME`.
+    `reranker`: none, `llm`, `bundled:FOLDER`, `fastembed:NAME` or `sentence-transformers:NAME`.
     `threads`: for encoding documents; 0 means all cores.
     """
 
@@ -91,13 +94,14 @@ class EncoderSettings(BaseModel):
 class ContextSettings:
     """Which detector reads a turn, and by which words.
 
-    `detector`: `semantic` (utterances and cues) or `heuristic` (cues alone). `labels`: by field,
+    `detector`: `semantic` (utterances and cues), `heuristic` (cues alone), or `llm` (a language
+    model by the same labels; `semantic` where that fails). `labels`: by field,
     a YAML file of labels with utterances in place of the shipped one; `cues`: likewise for the
     cues. `gazetteers`: kinds of entities with their names. `region`: where phone numbers
     without a country code belong (`DE`, `US`); None leaves those alone.
     """
 
-    detector: Literal["semantic", "heuristic"] = "semantic"
+    detector: Literal["semantic", "heuristic", "llm"] = "semantic"
     labels: dict[str, str] = field(default_factory=dict[str, str])
     cues: str | None = None
     gazetteers: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -240,7 +244,7 @@ class GatewaySettings(BaseModel):
     Below or at `pass_through` tools all are shown. `pinned` are ids of tools that are shown
     always. `k` tools a search. A call has `call_timeout_s`; at most `max_calls` follow one
     `find_tools`. A server that died is tried again after `retry_s`. `lock`: the file of
-    approved digests.
+    approved digests. `guidance`: append a hint to a result where the agent is stuck.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -253,6 +257,7 @@ class GatewaySettings(BaseModel):
     connect_timeout_s: float = Field(default=20.0, gt=0)
     retry_s: float = Field(default=5.0, gt=0)
     lock: str = "toolcrib.lock"
+    guidance: bool = True
 
 
 class _SettingsFile(YamlConfigSettingsSource):
@@ -294,7 +299,9 @@ class Settings(BaseSettings):
     `store`: where the index is, a folder or a Qdrant server's URL. `audit`: hold back tools whose
     text is dangerous to a model, and what a server behind the gateway changes after it was met.
     `durability`: what a write to a folder survives once it is acknowledged: with `disk` also a
-    power cut, with `system` the end of the process alone. With `url` the commands work through
+    power cut, with `system` the end of the process alone. `questions`: files of questions that
+    turns are classified by, by name. `orchestration_mode`: how `router.flow` leads an agent's
+    loop. With `url` the commands work through
     the service there, by `api_key` and in `namespace`.
     """
 
@@ -324,6 +331,10 @@ class Settings(BaseSettings):
     knowledge: KnowledgeSettings = KnowledgeSettings()
     collections: tuple[Collection, ...] = ()
     context: ContextSettings = ContextSettings()
+    questions: dict[str, str] = Field(default_factory=dict[str, str])
+    agents: AgentSettings = AgentSettings()
+    capabilities: CapabilitySettings = CapabilitySettings()
+    orchestration_mode: OrchestrationMode = "plan_first"
     limits: Limits = Limits()
     recovery: RecoverySettings = RecoverySettings()
     telemetry: TelemetrySettings = TelemetrySettings()
@@ -332,6 +343,18 @@ class Settings(BaseSettings):
     server: ServerSettings = ServerSettings()
     service: ServiceSettings = ServiceSettings()
     gateway: GatewaySettings = GatewaySettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rerank_may_name_the_reranker(cls, given: Any) -> Any:
+        """`rerank: llm` is short for `encoder.reranker: llm`."""
+        said = cast("dict[str, Any]", given)
+        if not isinstance(given, dict) or not isinstance(name := said.get("rerank"), str):
+            return said
+        encoder: Any = said.get("encoder", {})
+        fields = encoder.model_dump() if isinstance(encoder, EncoderSettings) else encoder
+        rest = {key: value for key, value in said.items() if key != "rerank"}
+        return {**rest, "encoder": {**fields, "reranker": name}}
 
     @model_validator(mode="after")
     def _maps_speak_of_labels(self) -> Self:

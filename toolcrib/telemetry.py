@@ -20,6 +20,7 @@ from pydantic_core import to_json
 from toolcrib.errors import ServiceError, ToolcribError
 from toolcrib.extras import import_extra
 from toolcrib.problems import problem_of
+from toolcrib.records.usage import ModelUsage
 from toolcrib.settings import ServiceSettings
 
 __all__ = [
@@ -60,6 +61,7 @@ class RequestSummary:
     stages: Mapping[str, float] = field(default_factory=dict[str, float])
     verdict: str | None = None
     degraded: tuple[str, ...] = ()
+    usage: tuple[ModelUsage, ...] = ()
     turned_away: str | None = None
     text: str | None = None
     traceparent: str | None = None
@@ -119,6 +121,11 @@ class Metrics(MetricsRegistry):
         self._turned_away = counter("turned_away", "Requests not worked on.", "reason")
         self._verdicts = counter("verdicts", "What the gate made of answers.", "verdict")
         self._degraded = counter("degraded", "Answers that lack something.", "stage")
+        model_labels = "use", "model"
+        self._calls = counter("model_calls", "Calls of language models.", *model_labels)
+        self._failed = counter("model_failures", "Those without an answer.", *model_labels)
+        self._tokens = counter("model_tokens", "Tokens asked and said.", *model_labels, "direction")
+        self._cost = counter("model_cost", "By the prices of the settings.", *model_labels)
         self._took = histogram("request_seconds", "Time to an answer.", "route", REQUEST_S)
         self._stages = histogram("stage_seconds", "Time of a stage.", "stage", STAGE_S)
 
@@ -137,6 +144,16 @@ class Metrics(MetricsRegistry):
             self._degraded(stage).inc()
         for stage, took_ms in summary.stages.items():
             self._stages(stage).observe(took_ms / 1000)
+        for each in summary.usage:
+            self._use(each)
+
+    def _use(self, usage: ModelUsage) -> None:
+        of = usage.use, usage.model
+        self._calls(*of).inc(usage.calls)
+        self._failed(*of).inc(usage.failed)
+        self._tokens(*of, "input").inc(usage.input_tokens)
+        self._tokens(*of, "output").inc(usage.output_tokens)
+        self._cost(*of).inc(usage.cost or 0.0)
 
 
 class _Family:

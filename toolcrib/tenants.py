@@ -20,11 +20,12 @@ from typing import Self
 
 from toolcrib import build
 from toolcrib.crib import Crib
-from toolcrib.encoders.base import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import QueryError, StoreError
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import copy_passages
+from toolcrib.retrieval.rerank import ToolRerankers, loaded
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings, load_settings
@@ -79,7 +80,7 @@ class Tenants:
         location: str,
         settings: Settings,
         dense: DenseEncoder,
-        reranker: Reranker | None,
+        reranker: ToolRerankers | None,
         records_db: RecordsDb,
     ) -> None:
         self.location = location
@@ -112,7 +113,7 @@ class Tenants:
         records_db = build.open_records_db(where, settings)
         with ExitStack() as undo:
             undo.callback(records_db.close)
-            reranker = build.load_reranker(build.make_reranker(settings), settings)
+            reranker = loaded(build.make_reranker(settings), settings.rerank)
             opened = cls(where, settings, dense, reranker, records_db)
             opened._open_default(progress)
             undo.pop_all()
@@ -280,7 +281,7 @@ class _SharedStores:
         )
 
     def crib(
-        self, name: str, log: DecisionLog, reranker: Reranker | None, records_db: RecordsDb
+        self, name: str, log: DecisionLog, reranker: ToolRerankers | None, records_db: RecordsDb
     ) -> Crib:
         """A namespace's crib.
 

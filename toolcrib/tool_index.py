@@ -10,7 +10,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
+from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownToolError
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
@@ -34,6 +34,7 @@ from toolcrib.retrieval.learned import LearnedTools
 from toolcrib.retrieval.legs import EncodedQuery, Head
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.retrieval.prerequisites import links_of
+from toolcrib.retrieval.rerank import ToolRerankers
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity, Record, Store, StoreInfo, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope, matches, validate
@@ -60,7 +61,7 @@ class ToolIndex:
         dense: DenseEncoder,
         settings: Settings,
         *,
-        reranker: Reranker | None = None,
+        reranker: ToolRerankers | None = None,
     ) -> None:
         self.store = store
         self.dense = dense

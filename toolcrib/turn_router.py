@@ -6,7 +6,7 @@ import base64
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,8 +23,18 @@ from toolcrib.errors import (
     UnknownDecisionError,
 )
 from toolcrib.knowledge_base import KnowledgeBase
+from toolcrib.language_models import metered
 from toolcrib.learning.learner import UsageLearner
-from toolcrib.records import Context, Decision, KnowledgeResult, Scope, ToolHit, Turn
+from toolcrib.records import (
+    Context,
+    Decision,
+    Guidance,
+    KnowledgeResult,
+    Scope,
+    ToolHit,
+    ToolSpec,
+    Turn,
+)
 from toolcrib.records.validation import in_words
 from toolcrib.retrieval.legs import has_words
 from toolcrib.router.decision_log import (
@@ -38,15 +48,26 @@ from toolcrib.router.decision_log import (
     open_log,
     outcome_record,
 )
+from toolcrib.store.filters import AnyOf
+from toolcrib.store.payload import squeeze
 from toolcrib.tool_index import ToolIndex
 
 if TYPE_CHECKING:
+    from toolcrib.guidance.turns import TurnGuidance
+    from toolcrib.router.agents.router import AgentRouter
+    from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.context.model import ContextModel, Detector
     from toolcrib.router.knowledge import KnowledgeRouter
     from toolcrib.router.router import Router
     from toolcrib.settings import ContextSettings
 
-__all__ = ["META_KEY", "TurnRouter", "is_shipped", "make_context_model", "make_detector"]
+__all__ = [
+    "META_KEY",
+    "TurnRouter",
+    "is_shipped",
+    "make_context_model",
+    "make_detector",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +96,11 @@ class TurnRouter:
         clock: Clock | None = None,
         log: DecisionLog | None = None,
         learner: UsageLearner | None = None,
+        agents: Callable[[], AgentRouter] | None = None,
+        reader: ContextReader | None = None,
     ) -> None:
         self.learner = learner
+        self._reader = reader
         self._tools = tools
         self._knowledge = knowledge
         self._settings = tools.settings
@@ -85,13 +109,15 @@ class TurnRouter:
         self._failures = Failures()
         self._making = threading.Lock()
         self._made: tuple[object, Router] | None = None
+        self._agents: AgentRouter | None = None
+        self._make_agents = agents
         self._fitted: tuple[str | None, ContextModel | None] | None = None
 
     # -- turns -------------------------------------------------------------------------------
 
     def prepare(self) -> None:
         """Load what the first turn would wait for: decide one that nobody asked or hears of."""
-        from toolcrib.router.router import Costs
+        from toolcrib.router.budget import Costs
         from toolcrib.router.settings import Limits
 
         # Without limits, and apart: how long loading takes is not what a stage costs.
@@ -112,7 +138,12 @@ class TurnRouter:
         by: str | None = None,
     ) -> Decision:
         """Decide a turn and log the decision, as `Crib.route`; `by` says in the log who asked."""
-        decision = self._router().route(turn, k=k, budget_ms=budget_ms, shown=shown)
+        with metered() as meter:
+            decision = self._router().route(turn, k=k, budget_ms=budget_ms, shown=shown)
+            if turn.trajectory:
+                at_end = self._settings.tools.append_only
+                decision = self._guided(turn).applied(decision, at_end=at_end)
+        decision = replace(decision, usage=meter.usage) if meter.usage else decision
         if self._log is not None:
             text = self._settings.telemetry.text
             made = decision_record(decision, text=text, at=time.time())
@@ -166,6 +197,24 @@ class TurnRouter:
             likeness=self._settings.recovery.likeness,
         )
         return tuple(found)
+
+    def guidance(self, turn: Turn, *, given: Sequence[str] = ()) -> Guidance:
+        """The hint for an agent that is stuck, as `Crib.guidance`."""
+        return self._guided(turn, given).guidance
+
+    def _guided(self, turn: Turn, given: Sequence[str] = ()) -> TurnGuidance:
+        from toolcrib.guidance.turns import guide_turn
+
+        return guide_turn(turn, self._other_tools, given=given)
+
+    def _other_tools(self, name: str, turn: Turn) -> tuple[ToolSpec, Sequence[ToolHit]] | None:
+        """The one tool in reach of an id or a name, and its alternates."""
+        known = self._tools.scroll(
+            scope=turn.reach, where=AnyOf("name_key", (name.casefold(), squeeze(name)))
+        )
+        named = [tool for tool in known if name in {tool.id, tool.name}]
+        found = [tool for tool in named if tool.id == name] or named
+        return (found[0], self.alternates(found[0].id, turn)) if len(found) == 1 else None
 
     # -- what came of them -------------------------------------------------------------------
 
@@ -268,11 +317,12 @@ class TurnRouter:
             # Read before they are looked at: what changes meanwhile must be seen next time.
             version = self._tools.version, self._knowledge and self._knowledge.version
             if self._made is None or self._made[0] != version:
-                self._made = version, self._make_router()
+                self._made = version, replace(self._make_router(), version=version)
             return self._made[1]
 
     def _make_router(self) -> Router:
-        from toolcrib.router.router import Costs, Router
+        from toolcrib.router.budget import Costs
+        from toolcrib.router.router import Router
         from toolcrib.router.tools import ToolSelector, ToolStage
 
         tools, settings = self._tools, self._settings
@@ -291,17 +341,25 @@ class TurnRouter:
             knowledge=self._knowledge_router(detector),
             gate_decides=settings.gate.decides,
             costs=self._made[1].costs if self._made else Costs(),
+            agents=self._agent_router(),
+            reader=self._reader,
         )
+
+    def _agent_router(self) -> AgentRouter | None:
+        """What chooses targets, made once; None where no targets are configured."""
+        if self._agents is None and self._make_agents is not None:
+            self._agents = self._make_agents()
+        return self._agents
 
     def _knowledge_router(self, detector: Detector) -> KnowledgeRouter | None:
         knowledge, settings, reranker = self._knowledge, self._settings, self._tools.reranker
         if knowledge is None or not knowledge.exists or not settings.knowledge.enabled:
             return None
-        from toolcrib.retrieval.rerank import PassageReranker
+        from toolcrib.retrieval.rerank import ModelReranker, PassageReranker
         from toolcrib.router.knowledge import KnowledgeRouter
 
         second = None
-        if reranker is not None:
+        if reranker is not None and not isinstance(reranker, ModelReranker):
             second = PassageReranker(reranker, settings.rerank, self._clock)
         return KnowledgeRouter(
             knowledge.retriever(),

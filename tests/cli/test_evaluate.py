@@ -124,6 +124,17 @@ class TestWhatIsMeasured:
         assert figures["lexical"]["hit@1"]["mean"] == 1.0
         assert figures["rank-bm25"]["version"].startswith("rank-bm25 ")
 
+    def test_files_of_enrichments_are_compared_with_the_tools_as_they_are(
+        self, labelled: Shell
+    ) -> None:
+        labelled.write("a.jsonl", {"id": "files/read_file", "purpose": "Look into a document."})
+        labelled.write("b.jsonl", {"id": "mail/send_mail", "examples": ["send somebody a mail"]})
+        arguments = ("--tools", "tools.jsonl", "--queries", "queries.jsonl")
+        told = labelled.json("eval", *arguments, "--enrichment", "a.jsonl,b.jsonl")
+        systems = told["datasets"]["queries"]
+        assert list(systems) == ["toolcrib", "toolcrib+a.jsonl", "toolcrib+b.jsonl"]
+        assert "ndcg@10" in systems["toolcrib+a.jsonl"]["against_first"]
+
     def test_the_tools_of_an_index(self, labelled: Shell) -> None:
         labelled.json("index", "tools.jsonl", "--store", "mine")
         told = labelled.json(
@@ -289,3 +300,16 @@ class TestWrongUsage:
         told = json.loads(done.stdout)["error"]
         assert told["type"] == "UnknownFormatError"
         assert "there is no such folder or public name" in told["message"]
+
+
+def test_guidance_is_measured_on_labelled_trajectories(shell: Shell) -> None:
+    failed = {"type": "tool", "name": "a", "success": False, "error": "no"}
+    label = {"pattern": "error_streak", "from": 0, "by": 2}
+    row = {"id": "t1", "kind": "made", "events": [failed] * 3, "alarms": [label]}
+    path = shell.write("t.jsonl", {**row, "split": "dev"})
+
+    told = shell.json("eval", "guidance", path, "--split", "dev")
+    assert told["patterns"]["error_streak"]["recall"] == 1.0
+    shown = shell("eval", "guidance", path, "--split", "all").stdout
+    assert "false doom_loop at event 2 of t1 (made)" in shown
+    assert "no trajectory of the split 'test'" in shell("eval", "guidance", path).stderr

@@ -1,4 +1,5 @@
-"""`toolcrib audit` finds what is dangerous; `toolcrib approve` lets go what is held back."""
+"""`toolcrib audit` finds what is dangerous; `toolcrib approve` lets go what is held back;
+`toolcrib check-tools` tells what of that an agent needs."""
 
 from __future__ import annotations
 
@@ -159,3 +160,21 @@ class TestApprove:
             Quarantine(records_db, "default").hold(ToolSpec(name="theirs"), "new", [])
         assert [each["tool_id"] for each in held.json("approve")["held"]] == ["theirs"]
         assert len(held.json("approve", "--store", ".toolcrib")["held"]) == 2
+
+
+class TestCheckTools:
+    def test_each_tool_is_ready_or_there_is_a_reason(self, shell):
+        shell("index", shell.write("tools.jsonl", CLEAN, POISONED))
+        (shell.folder / "needed.txt").write_text("mail/send_mail\n\nsums/add\n", "utf-8")
+        for given in (("needed.txt", "no/such"), ("mail/send_mail", "sums/add", "no/such")):
+            done = shell("check-tools", *given, "--json")
+            assert done.returncode == 1
+            assert json.loads(done.stdout)["tools"] == [
+                {"id": "mail/send_mail", "ready": True, "reason": None},
+                {"id": "sums/add", "ready": False, "reason": "quarantined"},
+                {"id": "no/such", "ready": False, "reason": "unknown"},
+            ]
+
+    def test_where_all_are_there_the_command_succeeds(self, indexed):
+        done = indexed("check-tools", "-", stdin="mail/send_mail\n")
+        assert (done.returncode, done.stdout) == (0, "mail/send_mail\tyes\t\n")

@@ -13,6 +13,7 @@ from tests.router.sample_decisions import believable, decision, record, said
 from toolcrib.cli.evaluate import report
 from toolcrib.errors import SettingsError, SourceError, StoreWriteError
 from toolcrib.problems import exit_code
+from toolcrib.records.usage import ModelUsage
 from toolcrib.router.decision_log import open_log
 from toolcrib.router.settings import TelemetrySettings
 
@@ -84,6 +85,12 @@ class TestTables:
         assert "nothing was said of any of them" in shown
         assert "[bold]x" in shown
         assert "all " not in shown
+
+    def test_what_language_models_were_asked_is_added_up(self, tmp_path):
+        used = (ModelUsage("rerank", "small", 2, 1, 1000, 40, 0.5),)
+        log = [record(decision(str(number), usage=used)) for number in range(3)]
+        shown = rows(run(logged(tmp_path / "a.db", *log)), "language model")
+        assert shown[0] == ["rerank", "small", "6", "3", "3,000", "120", "1.5000"]
 
     def test_records_that_cannot_be_read_are_counted(self, tmp_path):
         path = tmp_path / "a.jsonl"

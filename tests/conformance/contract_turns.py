@@ -107,6 +107,15 @@ class Turns:
         step = ready.crib.recovery.next_step(TimeoutError(), 1)
         assert step.action == ready.twin.recovery.next_step(TimeoutError(), 1).action == "retry"
 
+    def test_a_stuck_agent_hears_the_same_of_it(self, ready):
+        failed = ({"name": "mail/send_mail", "error": "550 refused", "at": 1.0},) * 3
+        turn = Turn(text="send a mail to Ana", trajectory=failed)
+        told = ready(lambda crib: crib.guidance(turn))
+        assert [each["key"] for each in told["injections"]] == ["alternate-tool"]
+        decided = ready(lambda crib: crib.route(turn), but=lasting)
+        assert decided["guidance"] == told["injections"]
+        assert ready(lambda crib: crib.guidance(turn, given=("alternate-tool", "doom-loop")))
+
     async def test_twins_answer_as_their_methods_do(self, both):
         async with both.crib, both.twin:
             told = await both.later(lambda crib: crib.aindex_tools(*TOOLS, server="mail"))

@@ -41,7 +41,8 @@ def built(tmp_path_factory, web):
         "new": behind.entry("new", *TOOLS, options=("--modern",)),
         "web": {"url": web.url},
     }
-    return behind, behind.make(servers)
+    # All tests are one conversation, and it leads nowhere.
+    return behind, behind.make(servers, guidance=False)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module", autouse=True)

@@ -45,3 +45,45 @@ def test_what_is_no_turn_is_refused_with_its_place(tenant, path, sent, place):
 
 def test_a_turn_may_give_whole_numbers_in_any_way(tenant):
     assert tenant.post("/v1/route", json={"text": "hello", "k": 2.0}).status_code == 200
+
+
+class TestClassify:
+    """A turn and the name of a question in, a class out."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def client(cls, start, tmp_path_factory):
+        file = tmp_path_factory.mktemp("questions") / "support.yaml"
+        file.write_text(
+            "{model: m, question: '{{ topic }} {{ text }}', classes: [{id: a}, {id: b}],"
+            " run_if: {from: triage, exists: true}}"
+        )
+        with start(questions={"support": str(file)}) as service, service.client() as client:
+            yield client
+
+    def test_the_class_is_told_with_how_it_was_found(self, client):
+        body = {
+            "question": "support",
+            "text": "a",
+            "variables": {"topic": "x"},
+            "outputs": {"triage": {}},
+        }
+        found = client.post("/v1/classify", json=body).json()
+        assert found.keys() == {"branch", "matched", "confidence", "degraded"}
+        assert found["branch"] in {"a", "b"}
+        assert found["degraded"] == ["llm"]
+
+    def test_a_question_that_is_not_asked_says_so(self, client):
+        found = client.post("/v1/classify", json={"question": "support", "text": "a"}).json()
+        assert (found["branch"], found["skipped"]) == (None, True)
+
+    def test_an_unknown_question_names_the_nearest(self, client):
+        reply = client.post("/v1/classify", json={"question": "suport", "text": "a"})
+        assert reply.status_code == 404
+        assert reply.json()["nearest"] == ["support"]
+
+    def test_a_template_that_lacks_a_variable_is_the_callers_mistake(self, client):
+        body = {"question": "support", "text": "a", "outputs": {"triage": {}}}
+        reply = client.post("/v1/classify", json=body)
+        assert reply.status_code == 422
+        assert "'topic' is undefined" in reply.json()["detail"]

@@ -52,6 +52,16 @@ def test_a_tool_is_found_by_what_was_written_and_answered_by_its_author_s_words(
     assert shown[0]["function"]["description"] == f"{TOOL.description}\n\n{LINE['purpose']}"
 
 
+def test_no_head_is_fitted_to_examples_that_were_written(crib, written):
+    tools = [ToolSpec(name=f"tool{n}") for n in range(6)]
+    texts = {tool.id: [f"request {n} for {tool.name}" for n in range(6)] for tool in tools}
+    lines = [{"id": tool_id, "examples": own} for tool_id, own in texts.items()]
+    crib.index_tools(tools, enrichments=[written(*lines)])
+    assert crib.tools.example_head() is None
+    crib.index_tools([t.model_copy(update={"success_examples": tuple(texts[t.id])}) for t in tools])
+    assert crib.tools.example_head() is not None
+
+
 def test_it_stays_until_the_text_changes_or_a_file_takes_it_back(crib, written):
     bound = {**LINE, "digest": TOOL.digest}
     assert crib.index_tools([TOOL], enrichments=[written(bound)]).added == (TOOL.id,)

@@ -203,6 +203,19 @@ def test_no_prompt_and_no_key_is_logged_or_raised(protocol, fault, caplog):
     assert "it failed" in told
 
 
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+def test_what_the_environment_says_of_other_servers_goes_to_none(protocol, monkeypatch):
+    for name in ("OPENAI", "ANTHROPIC"):
+        monkeypatch.setenv(f"{name}_CUSTOM_HEADERS", "Authorization: Bearer real\nx-api-key: real")
+        monkeypatch.setenv(f"{name}_API_KEY", "real")
+    monkeypatch.setenv("OPENAI_ORG_ID", "real")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "real")
+    with ChatServer(ANSWER) as server:
+        ask(model_of(server, protocol))
+    [request] = server.requests
+    assert request.key == "key-of-the-double"
+
+
 def test_prompts_are_logged_for_who_wants_them(caplog):
     caplog.set_level(logging.INFO)
     with ChatServer(ANSWER) as server:

@@ -5,18 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcrib import Settings, build
 from toolcrib.clock import ManualClock
 from toolcrib.encoders.base import FloatArray
+from toolcrib.language_models.testing import ChatServer
 from toolcrib.records import Passage, ToolHit, ToolSpec
 from toolcrib.retrieval.legs import LegScores
 from toolcrib.retrieval.passages import RankedPassage
-from toolcrib.retrieval.rerank import PassageReranker, Reranked, RerankSettings, ToolReranker
+from toolcrib.retrieval.rerank import (
+    ModelReranker,
+    PassageReranker,
+    Reranked,
+    RerankSettings,
+    ToolReranker,
+)
 
 
 class Scripted:
@@ -230,3 +239,85 @@ class TestPassages:
         reranker = Scripted(self.LIKES_TEA, batch_s=1.0)
         _, degraded = _reranked(reranker, _ranked("milk", "tea"), batch=1, budget_ms=500)
         assert (degraded, reranker.seen) == (("rerank-late",), [["milk"]])
+
+
+class TestByALanguageModel:
+    """Listwise, by numbers alone; what it says changes the order and no score."""
+
+    HITS = MappingProxyType({"a": 0.60, "b": 0.55, "c": 0.5, "d": 0.4})
+
+    def reranked(self, replies, faults=(), hits=None, query="query", **settings):
+        with ChatServer(replies, faults) as server:
+            model = build.language_model(
+                Settings.model_validate({"llm": {**server.settings, "attempts": 1}}), "rerank"
+            )
+            assert model is not None
+            reranker = ModelReranker(model, RerankSettings(**{"budget_ms": 20_000, **settings}))
+            found = reranker.rerank(query, _hits(**(self.HITS if hits is None else hits)))
+        return found, server.requests
+
+    @staticmethod
+    def best(*names):
+        """A reply that names tools by the numbers that they have in the request."""
+
+        def reply(request):
+            lines = request.messages[-1].content.splitlines()
+            numbers = {line.split(". ")[1][0]: line.split(".")[0] for line in lines if ". " in line}
+            return {"tools": [int(numbers[each]) for each in names]}
+
+        return reply
+
+    def test_what_it_names_comes_first_and_places_keep_their_scores(self):
+        found, asked = self.reranked(self.best("c", "a"))
+        assert [(hit.name, hit.score) for hit in found.hits] == [
+            ("c", 0.60), ("a", 0.55), ("b", 0.5), ("d", 0.4)
+        ]  # fmt: skip
+        assert found.lacking == ()
+        assert len(asked) == 2
+
+    def test_it_is_asked_once_where_it_agrees_with_the_first(self):
+        found, asked = self.reranked(self.best("a", "d"))
+        assert _names(found) == "adbc"
+        assert len(asked) == 1
+
+    def test_it_is_asked_again_in_another_order_where_it_does_not(self):
+        found, asked = self.reranked({"tools": [2]}, query="another")
+        (first, again) = (each.messages[-1].content.splitlines()[4:] for each in asked)
+        assert first != again
+        assert sorted(line[3:] for line in first) == sorted(line[3:] for line in again)
+        # Whoever always names the second has named two that are nothing but second.
+        assert {first[1][3], again[1][3]} == set(_names(found)[:2])
+
+    def test_without_the_second_answer_the_first_stage_counts_as_that(self):
+        found, _ = self.reranked({"tools": [4]}, [None, "error"])
+        assert _names(found) == "adbc"
+        assert found.lacking == ()
+
+    @pytest.mark.parametrize(
+        ("reply", "fault", "lacking"),
+        [
+            ({"tools": [77, -1, 0]}, None, ("rerank",)),
+            ({"tools": [3]}, "error", ("rerank",)),
+            ({"tools": [1]}, "wrong-schema", ()),
+            ({"tools": []}, None, ()),
+            ({"tools": [1, 1, 99]}, None, ()),
+        ],
+    )
+    def test_what_cannot_be_used_changes_nothing(self, reply, fault, lacking):
+        found, _ = self.reranked(reply, [fault], hits={"a": 0.6, "b": 0.59})
+        assert (_names(found), found.lacking) == ("ab", lacking)
+
+    def test_late_is_not_failed(self):
+        found, _ = self.reranked({"tools": [3]}, lambda _: "slow", budget_ms=50)
+        assert (_names(found), found.lacking) == ("abcd", ("rerank-late",))
+
+    @pytest.mark.parametrize("hits", [{"a": 0.9, "b": 0.4}, {"x": 1.0, "a": 0.5}, {}])
+    def test_where_the_first_stage_is_sure_it_is_not_asked(self, hits):
+        found, asked = self.reranked({"tools": [2]}, hits=hits)
+        assert "".join(hit.name for hit in found.hits) == "".join(hits)
+        assert asked == []
+
+    def test_it_reads_no_more_than_the_first(self):
+        found, asked = self.reranked(self.best("b"), depth=2)
+        assert _names(found)[2:] == "cd"
+        assert "c: " not in asked[0].text

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib.clock import ManualClock
 from toolcrib.errors import SettingsError
-from toolcrib.router.router import LEARNING, Budget, Costs
+from toolcrib.router.budget import LEARNING, Budget, Costs
 from toolcrib.router.settings import STAGES, Limits
 
 COSTS = {

@@ -15,6 +15,7 @@ from tests.router.log_writer import entry
 from tests.router.sample_decisions import MARCH, decision, found, known, said
 from toolcrib.errors import SettingsError, StoreDamagedError, StoreWriteError
 from toolcrib.records import Context, Entity, KnowledgeResult, Passage, PassageHit, Route
+from toolcrib.records.usage import ModelUsage
 from toolcrib.router.decision_log import (
     Feedback,
     JsonLinesLog,
@@ -80,6 +81,7 @@ def test_a_record_says_when_what_and_how_sure():
         kind="both",
         took_ms={"total": 3.14159},
         degraded=("rerank",),
+        usage=(ModelUsage("agents", "small", 2, 1, 30, 4, 0.25),),
     )
     assert decision_record(made, text=False, at=MARCH + 0.25) == {
         "kind": "decision",
@@ -118,6 +120,17 @@ def test_a_record_says_when_what_and_how_sure():
         "signals": [],
         "took_ms": {"total": 3.142},
         "degraded": ["rerank"],
+        "usage": [
+            {
+                "use": "agents",
+                "model": "small",
+                "calls": 2,
+                "failed": 1,
+                "input_tokens": 30,
+                "output_tokens": 4,
+                "cost": 0.25,
+            }
+        ],
     }
 
 

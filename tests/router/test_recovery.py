@@ -21,7 +21,7 @@ from toolcrib.errors import (
     StoreUnavailableError,
     UnknownToolError,
 )
-from toolcrib.router.recovery import RecoveryPolicy, classify, diagnose
+from toolcrib.router.recovery import USER_MESSAGES, RecoveryPolicy, classify, diagnose
 from toolcrib.router.settings import RecoverySettings
 
 STEADY = RecoverySettings(jitter=0.0)
@@ -297,3 +297,45 @@ def test_the_words_say_how_long_to_wait(text, seconds):
 def test_an_endless_text_is_read_no_further_than_its_beginning():
     assert classify("x" * 10_000 + " timed out") == "replan"
     assert classify("timed out " + "x" * 1_000_000) == "retriable"
+
+
+# -- what is said of an error beside it ------------------------------------------------------
+
+
+class DeclaredError(Exception):
+    """An error that says itself how bad it is."""
+
+    severity = "fatal"
+    user_message = "The archive is closed."
+
+
+@pytest.mark.parametrize(
+    ("error", "more", "kind"),
+    [
+        (DeclaredError(), {}, "fatal"),
+        (DeclaredError(), {"severity": "retriable"}, "retriable"),
+        (TimeoutError(), {"severity": "critical"}, "critical"),
+        (ValueError("timeout"), {"in_classification": True}, "critical"),
+        (TypeError(), {"in_classification": True}, "critical"),
+        (ValueError("request timed out"), {}, "retriable"),
+        (TimeoutError(), {"in_classification": True}, "retriable"),
+        (503, {"severity": "replan"}, "replan"),
+    ],
+)
+def test_a_severity_that_is_handed_in_goes_before_what_is_read(error, more, kind):
+    assert diagnose(error, **more).kind == kind
+
+
+def test_a_user_is_told_the_errors_own_words_or_those_of_its_class():
+    step = RecoveryPolicy().next_step(DeclaredError(), 1)
+    assert (step.action, step.user_message) == ("stop", "The archive is closed.")
+    assert "try again" in RecoveryPolicy().next_step(TimeoutError("secret"), 3).user_message
+    assert all("secret" not in said for said in USER_MESSAGES.values())
+
+
+def test_the_first_repetition_may_follow_at_once():
+    policy = RecoveryPolicy(RecoverySettings(first_at_once=True, jitter=0, max_attempts=9, cap_s=3))
+    waits = [policy.next_step(TimeoutError(), attempt).after_s for attempt in (1, 2, 3, 4, 5)]
+    assert waits == [0.0, 0.5, 1.0, 2.0, 3.0]
+    asked = policy.next_step("rate limit, retry after 2 s", 1)
+    assert asked.after_s == 2.0

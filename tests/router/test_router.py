@@ -22,6 +22,7 @@ from toolcrib.router.router import (
     MAX_ATTACHMENTS,
     MAX_JOINED,
     TAIL,
+    by_itself,
     gist,
     search_text,
     text_signals,
@@ -276,7 +277,7 @@ def test_tools_that_the_gate_doubts_come_with_its_verdict_where_the_route_asks_f
     crib = shelves.crib(gate={"fallback": "web/search"}, tools={"k": 1})
     judge = flat(crib.tools.calibration_fingerprint(), 0.45)
     crib.tools.use_calibration(judge)
-    decision = crib.route(MAIL)
+    decision = crib.route(Turn(text=MAIL, scope=Scope(collections=frozenset())))
     doubt = "confidence 0.45 is below the threshold 0.50 (as calibrated)"
     assert decision.route.kind == "tools"
     assert decision.route.reason.startswith(f"a tool must do this, and perhaps none fits: {doubt}")
@@ -491,3 +492,22 @@ def test_whatever_comes_signals_are_few_short_and_never_twice(text, attachments)
     signals = text_signals(Turn.model_validate({"text": text, "attachments": attachments}))
     assert len(set(signals)) == len(signals) <= MAX_ATTACHMENTS + 4
     assert all(len(signal) <= 50 for signal in signals)
+
+
+@pytest.mark.parametrize(
+    ("turn", "searched"),
+    [
+        (Turn(text="UPDATE prices SET net = 5"), "run a SQL UPDATE statement on the database"),
+        (
+            Turn(text="why so slow? SELECT * FROM orders; asked at noon"),
+            "why so slow? a SQL query on the database asked at noon",
+        ),
+        (
+            Turn(text="sum it up", attachments=[{"name": "a.pdf"}, {"mime": "text/csv"}]),
+            "sum it up (attached file: PDF document, CSV table)",
+        ),
+        (Turn(text="sum it up", attachments=[{"name": "core.dump"}]), "sum it up"),
+    ],
+)
+def test_statements_are_named_and_files_told_in_what_is_searched(turn, searched):
+    assert by_itself(turn).text == searched

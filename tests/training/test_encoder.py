@@ -84,7 +84,7 @@ class TestLearning:
         self, school: School, trained: dict[str, Any]
     ) -> None:
         assert school.found("base") < 0.45
-        assert school.found("trained") > 0.65
+        assert school.found("trained") > 0.6
 
     def test_words_stay_where_they_are_and_layers_move(
         self, school: School, trained: dict[str, Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -89,6 +90,21 @@ def test_what_stands_well_above_the_positive_is_no_negative():
 def test_only_the_twenty_that_rank_highest_are_hard():
     others = [f"n{angle}" for angle in range(30, 90, 2)]
     assert drawn(part("q0", "n0", *others), count=5) == set(others[:20])
+
+
+def test_tools_of_the_same_server_come_first_among_those():
+    texts = ("n0", *(f"n{angle}" for angle in range(30, 90, 2)))
+    siblings = {"n40", "n62"}
+    far = "n88"  # the thirtieth
+    servers = tuple("s" if text in {"n0", far, *siblings} else "other" for text in texts)
+    data = replace(part("q0", *texts), servers=servers)
+    assert drawn(data, count=2) == siblings
+    assert drawn(data, count=3) - siblings <= set(texts[1:21])
+
+
+def test_tools_without_a_server_are_no_siblings():
+    data = replace(part("q0", "n0", "n50", "n60"), servers=("", "", "s"))
+    assert drawn(data) == {"n50", "n60"}
 
 
 def test_words_shared_with_the_query_make_a_text_rank_high():

@@ -36,7 +36,7 @@ from toolcrib.training.session import (
 from toolcrib.training.trainer import METRIC, EncoderTraining, LoopSettings, RerankerTraining
 
 IN_USE = Settings(encoder=EncoderSettings(dense="deterministic"))
-LOOP = LoopSettings(epochs=10, batch=12, rate=5e-3, checks=1)
+LOOP = LoopSettings(epochs=10, batch=12, rate=5e-3, checks=1, patience=10)
 SHORT = EncoderTraining(replace(LOOP, epochs=1))
 CORPUS = [
     ToolSpec(name="water_plants", server="garden", description="Water the plants in the garden."),

@@ -80,13 +80,20 @@ class Quarantine:
         held: list[Held] = []
         for spec in given:
             findings = found.get(spec.id, [])
-            if not blocks(findings) or self.approved(spec.id) == spec.digest:
+            if not blocks(findings) or self._is_approved(spec, findings):
                 passed.append(spec)
                 if spec.id in before:
                     self._records.delete(self._held, spec.id)
             else:
                 held.append(self.hold(spec, DANGEROUS, findings, written_by=written_by))
         return passed, held
+
+    def _is_approved(self, spec: ToolSpec, findings: Iterable[Finding]) -> bool:
+        """Whether it was approved just so, or without an enrichment that nothing blocks."""
+        approved = self.approved(spec.id)
+        own = spec.model_copy(update={"enrichment": None})
+        written = [each for each in findings if each.place.startswith("enrichment.")]
+        return approved == spec.digest or (approved == own.digest and not blocks(written))
 
     def screened(self, entries: Iterable[Entry]) -> list[Entry]:
         """What sources hold, for `Crib.index_tools`: what is held back is refused."""

@@ -37,6 +37,7 @@ from toolcrib.errors import (
     nearest,
 )
 from toolcrib.problems import EXIT_NOT_CLEAN
+from toolcrib.retrieval.rerank import ModelReranker
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.labels import label_sets, map_labels, unknown_labels
 from toolcrib.settings import Settings, load_settings
@@ -142,7 +143,10 @@ def _check_models(settings: Settings, health: Health) -> Settings | None:
     try:
         reranker = build.make_reranker(settings)
         if reranker is not None:
-            reranker.score("is this model usable?", ["yes"])
+            if isinstance(reranker, ModelReranker):
+                reranker.order("is this model usable?", ["yes", "no"])
+            else:
+                reranker.score("is this model usable?", ["yes"])
             facts["reranker"] = reranker.name
     except ToolcribError as error:
         health.problem(str(error), _mending_model(error, "encoder.reranker: null"))

@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,26 +67,18 @@ def enrich(
         if isinstance(item, ToolSpec)
     }
     specs = [spec.model_copy(update={"enrichment": None}) for spec in found.values()]
-    kept = EnrichmentFile(file)
+    kept, dense = EnrichmentFile(file), build.make_dense(settings)
     model = build.language_model(settings, "enrich")
+    name = model.name if model else None
+    if dry_run:
+        current = up_to_date(specs, kept.read(), name)
+        _say_dry(questions(specs, dense, current), len(current), settings, json=json)
+        return
     with kept.locked():
         held = kept.read()
-        current = up_to_date(specs, held, model.name if model else None)
-        missing = {spec.id for spec in specs if spec.id not in current}
-        asked = questions(specs, build.make_dense(settings), missing)
-        if dry_run:
-            _say_dry(asked, len(current), settings, json=json)
-            return
-        if asked and model is None:
-            raise SettingsError(NO_MODEL)
-        report, usage = EnrichmentReport(), list[dict[str, Any]]()
-        if model is not None and asked:
-            with metered() as meter, counting("asking", lambda: KEPT) as listener:
-                enricher = Enricher(specs, kept, model)
-                report = asyncio.run(
-                    _until_stopped(enricher, asked, lambda d, t: listener("asking", d, t))
-                )
-            usage = [as_json(each) for each in meter.usage]
+        current = up_to_date(specs, held, name)
+        asked = questions(specs, dense, current)
+        report, usage = _asked(Enricher(specs, kept, model) if model else None, asked)
     left = len(asked) - len(report.written)
     summary = {"written": len(report.written), "up_to_date": len(current), "left": left}
     if json:
@@ -100,6 +93,24 @@ def enrich(
 
 
 KEPT = "what was written stays; the same command does the rest"
+
+
+def _asked(
+    enricher: Enricher | None, asked: Sequence[Question]
+) -> tuple[EnrichmentReport, list[dict[str, Any]]]:
+    """What came of it, and what the model took.
+
+    Raises:
+        SettingsError: there is no model, and something to ask one.
+    """
+    if not asked:
+        return EnrichmentReport(), []
+    if enricher is None:
+        raise SettingsError(NO_MODEL)
+    with metered() as meter, counting("asking", lambda: KEPT) as listener:
+        told = partial(listener, "asking")
+        report = asyncio.run(_until_stopped(enricher, asked, told))
+    return report, [as_json(each) for each in meter.usage]
 
 
 async def _until_stopped(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import shlex
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from difflib import get_close_matches
@@ -17,6 +17,8 @@ import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from toolcrib.cli.agents import agents, routing
+from toolcrib.cli.choices import capabilities, questions
 from toolcrib.cli.completion import complete_systems
 from toolcrib.cli.options import (
     Json,
@@ -35,6 +37,7 @@ from toolcrib.cli.progress import counting
 from toolcrib.crib import Crib
 from toolcrib.errors import SourceError, StoreWriteError
 from toolcrib.problems import EXIT_NOT_CLEAN
+from toolcrib.records.codec import as_json as record_json
 from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:
@@ -64,7 +67,13 @@ def _is_mistyped(name: str, known: Iterable[str]) -> bool:
     return bool(get_close_matches(name, known, cutoff=0.75)) and not Path(name).exists()
 
 
-app = typer.Typer(cls=_Group, no_args_is_help=True, help="Measure how well tools are found.")
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    help="Measure how well tools are found, and other choices made.",
+)
+app.command("questions")(questions)
+app.command("capabilities")(capabilities)
 
 DataSets: TypeAlias = Annotated[
     list[str] | None,
@@ -73,6 +82,20 @@ DataSets: TypeAlias = Annotated[
 Split: TypeAlias = Annotated[str, typer.Option(help="Which queries: train, dev or test.")]
 Limit: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="At most so many queries a set, at random.")
+]
+EnrichmentFiles: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE,FILE", help="Also measure ours with each of these files of enrichments."
+    ),
+]
+Systems: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        autocompletion=complete_systems,
+        help="What to measure, or module:factory; may be repeated. `ours`, `baselines`, `all` "
+        "are groups.",
+    ),
 ]
 Learn: TypeAlias = Annotated[
     str | None,
@@ -94,14 +117,8 @@ def run(
     store: StoreOption = None,
     tools: Tools = None,
     queries: Queries = None,
-    system: Annotated[
-        list[str] | None,
-        typer.Option(
-            autocompletion=complete_systems,
-            help="What to measure, or module:factory; may be repeated. `ours`, `baselines`, `all` "
-            "are groups.",
-        ),
-    ] = None,
+    system: Systems = None,
+    enrichment: EnrichmentFiles = None,
     split: Split = "test",
     k: Annotated[str, typer.Option("--k", "-k", help="Ranks to measure at.")] = "1,3,5,10",
     learn: Learn = None,
@@ -126,8 +143,10 @@ def run(
         with_shots(data, shots, seed)
         for data in load_sets(context, datasets, store, tools, queries)
     ]
+    enrichments = [file for file in (enrichment or "").split(",") if file]
+    indexed = bool(queries and not tools)
     with (
-        _systems(context, store, system, indexed=bool(queries and not tools)) as chosen,
+        _systems(context, store, system, indexed=indexed, enrichments=enrichments) as chosen,
         counting("asking", lambda: UNKEPT) as listener,
     ):
         found = evaluate(
@@ -231,13 +250,51 @@ def mistakes(
                 print_mistakes(f"{data.name}: {name}", made)
 
 
+app.command("agents")(agents)
+app.command("routing")(routing)
+
+
+TRAJECTORIES = Path("data/trajectories")
+
+
+@app.command("guidance")
+def guidance(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help=f"Labelled trajectories, JSONL files or folders [{TRAJECTORIES}]."),
+    ] = None,
+    split: Annotated[str, typer.Option(help="Which trajectories: dev, test or all.")] = "test",
+    json: Json = False,
+) -> None:
+    """Measure whether guidance fires where it should, and list every mistake."""
+    from toolcrib.cli.output import print_guidance
+    from toolcrib.evaluation.trajectories import evaluate_guidance, load_trajectories
+
+    chosen = paths or [TRAJECTORIES]
+    trajectories = list(load_trajectories(chosen, split))
+    if not trajectories:
+        named = ", ".join(map(str, chosen))
+        raise SourceError(named, "", f"holds no trajectory of the split {split!r}")
+    found = evaluate_guidance(trajectories, split)
+    if json:
+        print_json(record_json(found))
+    else:
+        print_guidance(found)
+
+
 @contextmanager
 def _systems(
-    context: typer.Context, store: str | None, names: list[str] | None, *, indexed: bool
+    context: typer.Context,
+    store: str | None,
+    names: list[str] | None,
+    *,
+    indexed: bool,
+    enrichments: Sequence[str] = (),
 ) -> Generator[dict[str, Any]]:
     """How to make each system, by its name; their indexes last as long as the block.
 
-    `indexed`: the tools are those of the index in `store`, which is searched as it is.
+    `indexed`: the tools are those of the index in `store`, which is searched as it is. With
+    `enrichments` each system of ours also comes with each of these files.
     """
     from toolcrib import build
     from toolcrib.evaluation.systems.base import BASELINES, OURS, PEERS, baseline
@@ -247,9 +304,8 @@ def _systems(
     ours = [n for n in OURS if n != "fusion+rerank" or settings.encoder.reranker is not None]
     groups = {"ours": ours, "baselines": list(BASELINES), "all": [*ours, *BASELINES]}
     groups["peers"] = [f"benchmarks.peers.{path}" for path in PEERS.values()]
-    chosen = list(
-        dict.fromkeys(n for name in names or DEFAULT_SYSTEMS for n in groups.get(name, [name]))
-    )
+    defaults = DEFAULT_SYSTEMS[:1] if enrichments else DEFAULT_SYSTEMS
+    chosen = list(dict.fromkeys(n for name in names or defaults for n in groups.get(name, [name])))
     factories = {name: baseline(name) for name in chosen if name not in OURS}
     crib = open_crib(context, store) if indexed else None
     own = OwnSystems(settings, crib)
@@ -258,6 +314,8 @@ def _systems(
     for name in chosen:
         shown, factory = factories.get(name, ("", None))
         made[shown or name] = partial(factory, dense) if factory else partial(own.make, name)
+        for file in enrichments if factory is None else ():
+            made[f"{name}+{file}"] = partial(own.make, name, file)
     try:
         yield made
     finally:

@@ -1,14 +1,15 @@
-"""`toolcrib index`, `index-docs`, `collections`, `list`, `show`, `remove`: what is kept."""
+"""`toolcrib index`, `index-docs`, `collections`, `list`, `show`, `check-tools`, `remove`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
@@ -24,6 +25,7 @@ from toolcrib.cli.options import (
     Tags,
     Url,
     any_crib,
+    lines_of,
     narrowing,
     read_tools,
     service_of,
@@ -39,17 +41,23 @@ from toolcrib.cli.output import (
     table_of,
 )
 from toolcrib.cli.progress import index_progress
+from toolcrib.errors import UnknownToolError
 from toolcrib.indexers.sync import ReadSources, Screen
 from toolcrib.indexers.writer import Listener
 from toolcrib.integrations.formats import export
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Collection, IndexReport
 from toolcrib.records.codec import as_json
+from toolcrib.records.reports import ToolReadiness
 from toolcrib.router.collections import preset
 from toolcrib.settings import Settings, load_settings
 from toolcrib.tenants import DEFAULT
 
-__all__ = ["collections", "index", "index_docs", "list_tools", "remove", "show"]
+if TYPE_CHECKING:
+    from toolcrib.client import RemoteCrib
+    from toolcrib.crib import Crib
+
+__all__ = ["check_tools", "collections", "index", "index_docs", "list_tools", "remove", "show"]
 
 
 def index(
@@ -274,6 +282,65 @@ def show(
         print_json({**spec.model_dump(mode="json"), "links": as_json(links)})
     else:
         print_spec(spec, links)
+
+
+def check_tools(
+    context: typer.Context,
+    tools: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ID|FILE",
+            autocompletion=complete_tools,
+            help="Ids of tools: server/name; or a file with one a line, `-` for standard input.",
+        ),
+    ],
+    store: StoreOption = None,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Say of each tool that an agent relies on whether it is served, before the agent starts."""
+    ids = list(dict.fromkeys(id for each in tools for id in _listed(each) if id))
+    with any_crib(context, store, url, ranks=False) as crib:
+        unknown = {id for id in ids if not _has(crib, id)}
+    held = _held(context, store, url) if unknown else frozenset[str]()
+    found = [
+        ToolReadiness(id, ready=True)
+        if id not in unknown
+        else ToolReadiness(id, ready=False, reason="quarantined" if id in held else "unknown")
+        for id in ids
+    ]
+    if json:
+        print_json({"tools": as_json(found)})
+    else:
+        table = table_of(("tool", "ready", "reason"))
+        for each in found:
+            table.add_row(escape(each.id), "yes" if each.ready else "no", each.reason or "")
+        print_table(table)
+    if unknown:
+        raise typer.Exit(EXIT_NOT_CLEAN)
+
+
+def _listed(given: str) -> Iterable[str]:
+    if given == "-" or Path(given).is_file():
+        return (line.strip() for line in lines_of(given))
+    return (given,)
+
+
+def _has(crib: Crib | RemoteCrib, tool_id: str) -> bool:
+    try:
+        crib.get_tool(tool_id)
+    except UnknownToolError:
+        return False
+    return True
+
+
+def _held(context: typer.Context, store: str | None, url: str | None) -> frozenset[str]:
+    """Ids of tools that are held back; a service does not say that to everyone."""
+    settings = load_settings(context.obj)
+    if service_of(settings, store, url) is not None:
+        return frozenset()
+    with closing(build.open_records_db(store or settings.store, settings)) as records_db:
+        return frozenset(each.tool_id for each in Quarantine(records_db, DEFAULT).list())
 
 
 def remove(

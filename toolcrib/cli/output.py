@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from toolcrib.evaluation.decisions import DecisionSummary, Latency
     from toolcrib.evaluation.mistakes import Mistakes
     from toolcrib.evaluation.results import Evaluation, Interval, SetResult, SystemResult
+    from toolcrib.evaluation.trajectories import GuidanceEvaluation
 
 __all__ = [
     "count_of",
@@ -47,6 +48,7 @@ __all__ = [
     "print_error",
     "print_evaluation",
     "print_falls",
+    "print_guidance",
     "print_health",
     "print_json",
     "print_mistakes",
@@ -273,6 +275,10 @@ def print_decision(decision: Decision) -> None:
     corrected = f" [dim](first guess: {route.corrected_from})[/]" if route.corrected_from else ""
     out.print(f"[bold]{route.kind}[/]{corrected}  [dim]{escape(route.reason)}[/]")
     out.print(_context(decision.context))
+    if (agent := decision.agent) is not None:
+        named = f" [dim]tables[/] {escape(', '.join(agent.tables))}" if agent.tables else ""
+        sure = f"[dim]{agent.confidence:.2f} {escape(agent.reason)}[/]"
+        out.print(f"[dim]agent[/] {escape(agent.target)} {sure}{named}")
     if route.kind in ("tools", "both", "general"):
         _print_doubt(decision.tools)
     if decision.tools.tools:
@@ -343,6 +349,15 @@ def print_decisions(summary: DecisionSummary) -> None:
     _print_rows("confidence of", ("ECE", "of"), sure)
     lacking = ((n, f"{count:,}", _share(count, summary)) for n, count in summary.degraded.items())
     _print_rows("without", ("decisions", "share"), lacking)
+    models = (
+        (
+            f"{one.use} {one.model}",
+            *(f"{n:,}" for n in (one.calls, one.failed, one.input_tokens, one.output_tokens)),
+            "" if one.cost is None else f"{one.cost:,.4f}",
+        )
+        for one in summary.usage
+    )
+    _print_rows("language model", ("calls", "failed", "tokens in", "out", "cost"), models)
     if not summary.feedback:
         out.print("[dim]nothing was said of any of them, so nobody knows which were right[/]")
     if summary.unreadable:
@@ -501,3 +516,22 @@ def print_mistakes(name: str, made: Mistakes) -> None:
     if made.unmatched:
         words = ", ".join(f"{word.word} ({word.count})" for word in made.unmatched)
         out.print(f"\n[bold]in no tool:[/] {escape(words)}")
+
+
+def print_guidance(found: GuidanceEvaluation) -> None:
+    """How many alarms came where they should, and every one that was missed or false."""
+    table = Table("alarm", "should come", "in time", "recall", "came", "right", "precision")
+    for name, scores in found.patterns.items():
+        counts = scores.labelled, scores.found, scores.fired, scores.right
+        labelled, in_time, came, right = map(str, counts)
+        recall, precision = f"{scores.recall:.2f}", f"{scores.precision:.2f}"
+        table.add_row(name, labelled, in_time, recall, came, right, precision)
+    out.print(table)
+    out.print(
+        f"{found.trajectories} trajectories ({escape(found.split)}), {found.events} events; "
+        f"{found.healthy_alarms} alarms in {found.healthy} healthy ones of "
+        f"{found.healthy_hours:.1f} hours"
+    )
+    for each in found.mistakes:
+        where = escape(f"{each.pattern} at event {each.at} of {each.id} ({each.kind})")
+        out.print(f"[red]{each.mistake}[/] {where}")

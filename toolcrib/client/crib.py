@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -26,6 +26,7 @@ from toolcrib.records import (
     Decision,
     Facets,
     FindResult,
+    Guidance,
     IndexReport,
     KnowledgeResult,
     Outcome,
@@ -39,6 +40,7 @@ from toolcrib.records import (
     ToolSpec,
     Turn,
 )
+from toolcrib.records.choices import Classification
 from toolcrib.records.codec import as_json
 from toolcrib.records.validation import in_words
 from toolcrib.retrieval.legs import has_words
@@ -275,6 +277,19 @@ class RemoteCrib:
             tools=replace(made.tools, query=made.search_text),
         )
 
+    def classify(
+        self,
+        question: str,
+        turn: Turn | str,
+        *,
+        variables: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+    ) -> Classification:
+        """As `Crib.classify`, by a question of the service's settings."""
+        named = {"question": question, "variables": variables, "outputs": outputs}
+        body = _turn_json(turn) | _given(named)
+        return self._transport.ask(Classification, "POST", "/v1/classify", body, about=question)
+
     def alternates(
         self, failed_tool: str, turn: Turn | str, *, decision_id: str | None = None, k: int = 3
     ) -> tuple[ToolHit, ...]:
@@ -286,6 +301,11 @@ class RemoteCrib:
         body = _given({**named, "k": k, "shape": "full"})
         ask = partial(self._transport.ask, Alternates, "POST", "/v1/alternates", body)
         return ask(about=failed_tool).tools
+
+    def guidance(self, turn: Turn | str, *, given: Sequence[str] = ()) -> Guidance:
+        """As `Crib.guidance`; of patterns comes what all of them have."""
+        body = _turn_json(turn) | ({"given": list(given)} if given else {})
+        return self._transport.ask(Guidance, "POST", "/v1/guidance", body)
 
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
@@ -324,7 +344,9 @@ class RemoteCrib:
     afind_knowledge = in_thread(find_knowledge, _run)
     adetect = in_thread(detect, _run)
     aroute = in_thread(route, _run)
+    aclassify = in_thread(classify, _run)
     aalternates = in_thread(alternates, _run)
+    aguidance = in_thread(guidance, _run)
     areport_outcome = in_thread(report_outcome, _run)
     afeedback = in_thread(feedback, _run)
 

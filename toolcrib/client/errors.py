@@ -25,6 +25,7 @@ from toolcrib.errors import (
     ToolcribError,
     UnauthenticatedError,
     UnknownCollectionError,
+    UnknownQuestionError,
     UnknownToolError,
 )
 
@@ -156,7 +157,7 @@ def _told(problem: Mapping[str, Any], about: str, after_s: float | None) -> Tool
     if kind is None or issubclass(kind, UNTELLABLE):
         return None
     detail = str(problem.get("detail", "")) or kind.__name__
-    if issubclass(kind, UnknownToolError | UnknownCollectionError):
+    if issubclass(kind, UnknownToolError | UnknownCollectionError | UnknownQuestionError):
         near = problem.get("nearest")
         nearest = cast("list[Any]", near) if isinstance(near, list) else []
         return kind(about, tuple(str(each) for each in nearest))

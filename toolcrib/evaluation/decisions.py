@@ -25,6 +25,7 @@ from toolcrib.evaluation.gate_measures import BINS, ReliabilityBin, expected_err
 from toolcrib.evaluation.rows import LocatedQuery
 from toolcrib.records import CollectionHit, Outcome, Refusal
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolsRecord
+from toolcrib.records.usage import ModelUsage, totals
 from toolcrib.router.decision_log import Feedback
 from toolcrib.router.knowledge import MAPPED
 
@@ -112,7 +113,8 @@ class DecisionSummary:
     shares of right ones, `tool_precision` of right tools among the returned, `tool_recall` of
     returned ones among the right, `success` of decisions. `reliability` by whose confidence:
     `route`, `tools`, `knowledge`. `verdicts` by `tools` and `knowledge`, of turns that went
-    there. `periods` of `step_s` seconds, without empty ones.
+    there. `usage` is what language models were asked. `periods` of `step_s` seconds, without
+    empty ones.
     """
 
     decisions: int
@@ -126,6 +128,7 @@ class DecisionSummary:
     reliability: Mapping[str, Reliability]
     verdicts: Mapping[str, Mapping[str, int]]
     degraded: Mapping[str, int]
+    usage: tuple[ModelUsage, ...]
     step_s: int
     periods: tuple[Period, ...]
 
@@ -150,6 +153,7 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> DecisionSummary:
             "knowledge": _counts(one.row.knowledge.verdict for one in made if asked_knowledge(one)),
         },
         degraded=_counts(stage for one in made for stage in dict.fromkeys(one.row.degraded)),
+        usage=totals(each for one in made for each in one.row.usage),
         step_s=step,
         periods=_periods(made, step),
     )

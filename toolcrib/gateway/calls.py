@@ -21,6 +21,7 @@ from toolcrib.errors import DeadlineError, ServiceError, ToolcribError
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.connection import PendingCall, UpstreamConnection
 from toolcrib.gateway.downstream import ClientRequest, conversation_key
+from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import UpstreamPool
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
@@ -125,6 +126,14 @@ class Alternatives:
             likeness=self._index.crib.tools.settings.recovery.likeness,
         )
 
+    async def names(self, failed: CatalogEntry, budget: CallBudget) -> list[str]:
+        """The names of the tools to try instead, those at hand alone."""
+        if not self._index.is_open.is_set():
+            return []
+        hits = await self._index.work(self._hits, failed, budget, self._scope())
+        entries = (self._index.catalog.get(hit.id) for hit in hits)
+        return [entry.name for entry in entries if entry is not None]
+
     def _line(self, hit: ToolHit) -> str:
         """One tool to try; empty for one that is not on offer any more."""
         entry = self._index.catalog.get(hit.id)
@@ -220,11 +229,13 @@ class CallRunner:
         budgets: CallBudgets,
         alternatives: Alternatives,
         level: Callable[[str], str],
+        guidance: GatewayGuidance,
         *,
         timeout_s: float,
     ) -> None:
         self._pool, self._budgets, self._alternatives = pool, budgets, alternatives
         self._level, self._timeout_s = level, timeout_s
+        self._guidance = guidance
         self._beside: set[asyncio.Task[None]] = set()
         self._pending = PendingInputs(pool.intervals.idle_s)
 
@@ -232,6 +243,13 @@ class CallRunner:
         self, entry: CatalogEntry, arguments: dict[str, Any], context: Context
     ) -> ToolResult:
         """Call a tool for whoever asks, or go on with a call that waits for an answer."""
+        result = await self._call(entry, arguments, context)
+        key = conversation_key(context)
+        return await self._guidance.after_call(key, entry.name, arguments, result)
+
+    async def _call(
+        self, entry: CatalogEntry, arguments: dict[str, Any], context: Context
+    ) -> ToolResult:
         request = ClientRequest.of(context, self._level(conversation_key(context)))
         if context.request_state is not None:
             call = self._pending.take(context.request_state, request.key, entry.spec.id)
@@ -314,6 +332,7 @@ class CallRunner:
         """A conversation is over, and with it what it waits for."""
         self._pending.leave(key)
         self._budgets.leave(key)
+        self._guidance.leave(key)
 
 
 def _failed(entry: CatalogEntry, error: Exception, *, is_dead: bool) -> str:

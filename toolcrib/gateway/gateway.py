@@ -20,6 +20,7 @@ from toolcrib.gateway.calls import Alternatives, CallBudgets, CallRunner
 from toolcrib.gateway.catalog import CatalogProvider
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.downstream import Handshake, Level, Notifications, Reporter
+from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import GatewayIndex, Storage, StoreThread
 from toolcrib.gateway.search import GatewaySearch, UnknownTools
 from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
@@ -86,21 +87,25 @@ class Gateway:
         self.pool = UpstreamPool(
             configs, index.receive, self._health_changed, intervals, is_shared=options.is_shared
         )
-        budgets = CallBudgets(chosen.max_calls)
+        self._budgets = budgets = CallBudgets(chosen.max_calls)
+        shared = options.is_shared
+        guidance = GatewayGuidance(self._other_tools, enabled=chosen.guidance, is_shared=shared)
         self._search = GatewaySearch(
-            index, self.pool, budgets, scope=scope, settings=chosen, pinned=self._pinned
+            index, self.pool, budgets, guidance, scope=scope, settings=chosen, pinned=self._pinned
         )
-        self._calls = CallRunner(
-            self.pool,
-            budgets,
-            Alternatives(index, self._search.scope, self.pool.not_up),
-            self._notifications.level,
-            timeout_s=chosen.call_timeout_s,
-        )
+        self._alternatives = Alternatives(index, self._search.scope, self.pool.not_up)
+        beside = self._alternatives, self._notifications.level, guidance
+        self._calls = CallRunner(self.pool, budgets, *beside, timeout_s=chosen.call_timeout_s)
         self._provider = CatalogProvider(
             lambda: index.catalog, scope, self.pool.note, self._calls.call
         )
-        self.server = FastMCP(
+        self.server = self._make_server(auth)
+        self._notifications.join(self.server)
+        # Innermost: nobody is told of anything before they have their answer.
+        self.server.add_middleware(Handshake(self._instructions))
+
+    def _make_server(self, auth: AuthProvider | None) -> FastMCP:
+        return FastMCP(
             name="toolcrib",
             version=__version__,
             auth=auth,
@@ -111,9 +116,6 @@ class Gateway:
             dereference_schemas=False,
             mask_error_details=True,
         )
-        self._notifications.join(self.server)
-        # Innermost: nobody is told of anything before they have their answer.
-        self.server.add_middleware(Handshake(self._instructions))
 
     # -- running -------------------------------------------------------------------------------
 
@@ -184,6 +186,11 @@ class Gateway:
             self._report("error", f"a part of the gateway failed: {error}")
 
     # -- what happens --------------------------------------------------------------------------
+
+    async def _other_tools(self, name: str, key: str) -> list[str]:
+        """The names of the tools to use in place of one, for what a conversation searched for."""
+        entry = self.index.catalog.named(name)
+        return [] if entry is None else await self._alternatives.names(entry, self._budgets.of(key))
 
     def _shown(self) -> object:
         return self._search.fingerprint(self._provider.tools())

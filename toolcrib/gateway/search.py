@@ -25,6 +25,7 @@ from toolcrib.gateway.auth import reach
 from toolcrib.gateway.calls import CallBudgets
 from toolcrib.gateway.catalog import RESERVED, CatalogEntry, GatewayTool
 from toolcrib.gateway.downstream import SHARED, conversation_key
+from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import UpstreamPool
 from toolcrib.integrations.fastmcp import (
@@ -75,6 +76,7 @@ class GatewaySearch(ToolcribSearchTransform):
         index: GatewayIndex,
         pool: UpstreamPool,
         budgets: CallBudgets,
+        guidance: GatewayGuidance,
         *,
         scope: Scope,
         settings: GatewaySettings,
@@ -82,6 +84,7 @@ class GatewaySearch(ToolcribSearchTransform):
     ) -> None:
         super().__init__(k=settings.k)
         self._tools, self._pool, self._budgets = index, pool, budgets
+        self._guidance = guidance
         self._scope, self._pinned = scope, pinned
         self._pass_through = settings.pass_through
         self._crib: Crib | None = None
@@ -222,7 +225,9 @@ class GatewaySearch(ToolcribSearchTransform):
         here = [(hit, each) for hit, each in entries if each and each.name in visible]
         untold = self._untold(key, (each for _, each in here))
         notes = {"missing": self._pool.missing(scope), "instructions": untold}
-        return found(result, [served(hit, self._defined(each)) for hit, each in here], **notes)
+        answer = found(result, [served(hit, self._defined(each)) for hit, each in here], **notes)
+        names = [each.name for _, each in here]
+        return await self._guidance.after_search(key, asked, names, answer)
 
     def _remember(self, decision_id: str, query: str, key: str) -> None:
         """Have the search in mind until a call for it succeeds, where use teaches."""
@@ -260,11 +265,11 @@ class GatewaySearch(ToolcribSearchTransform):
         names = [tool.name for tool in await self.get_tool_catalog(ctx)]
         missing = [each["server"] for each in self._pool.missing(self.scope())]
         answer = unknown_tool(name, names, FIND)
-        if not missing:
-            return answer
-        more = f"Not there at the moment are the tools of: {', '.join(missing)}."
-        content = [*answer.content, TextContent(type="text", text=more)]
-        return answer.model_copy(update={"content": content})
+        if missing:
+            more = f"Not there at the moment are the tools of: {', '.join(missing)}."
+            content = [*answer.content, TextContent(type="text", text=more)]
+            answer = answer.model_copy(update={"content": content})
+        return await self._guidance.after_call(conversation_key(ctx), name, {}, answer)
 
     async def _ask(self, query: str) -> ToolResult:
         try:

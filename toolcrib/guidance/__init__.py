@@ -44,6 +44,7 @@ from toolcrib.guidance.detectors import (
     ToolAvoidanceDetector,
 )
 from toolcrib.guidance.llm import LLMClassifier
+from toolcrib.guidance.messages import GuidanceHooks, events_of, with_guidance
 from toolcrib.guidance.providers import (
     AlternateToolProvider,
     ConsultationProvider,
@@ -58,6 +59,7 @@ from toolcrib.guidance.providers import (
     collect_guidance,
     default_providers,
 )
+from toolcrib.guidance.session import GuidanceSession
 from toolcrib.guidance.trajectory import TrajectoryAnalysis, TrajectoryBuilder, analyse
 from toolcrib.records import Guidance, GuidanceInjection, TrajectoryEvent, TrajectoryPattern
 
@@ -84,9 +86,11 @@ __all__ = [
     "GuidanceClassifier",
     "GuidanceContext",
     "GuidanceDelivered",
+    "GuidanceHooks",
     "GuidanceInjection",
     "GuidanceProvider",
     "GuidanceProviderConfig",
+    "GuidanceSession",
     "HighToolCountClassifier",
     "LLMClassifier",
     "LargeOutputClassifier",
@@ -120,5 +124,7 @@ __all__ = [
     "benchmark_classifier",
     "collect_guidance",
     "default_providers",
+    "events_of",
     "run_classifiers",
+    "with_guidance",
 ]

@@ -43,7 +43,8 @@ MAX_CHARS = 1_000
 
 _STAMP = re.compile(
     r"(?<![\w.-])(?:1\d{9}(?:\d{3})?|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)?Z?"
-    r"|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?![\w.])",
+    r"|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?![\w.])"
+    r"|[?&](?:_|cb|cache_?bust(?:er)?|nonce|rand(?:om)?|rnd|ts|timestamp)=[^&\s\"]{0,64}",
     re.IGNORECASE,
 )
 """Times and random ids, which differ from call to call and mean nothing."""
@@ -62,6 +63,12 @@ _DIGIT = re.compile(r"\d")
 _DONE = re.compile(r"\s*(?:ok|okay|done|success|[a-z]{2,15}ed)\b[^\n]{0,40}", re.IGNORECASE)
 """Results of those that did something: `ok`, `locked`, `saved as v2`."""
 
+_NEGATIVE = re.compile(
+    r"\b(?:no|not|none|nothing|never|cannot|unable|error|fail\w*|invalid|wrong|missing|denied"
+    r"|refused|rejected|conflict\w*|unchanged|still|same|empty|null)\b|n't\b",
+    re.IGNORECASE,
+)
+
 _NOTHING = re.compile(
     r"\s*(?:0|no|none|nothing|null|empty|\[\]|\{\}|not found)\b[^\n]{0,60}",
     re.IGNORECASE,
@@ -69,7 +76,7 @@ _NOTHING = re.compile(
 _UNDER_WAY = re.compile(
     r"\b(?:pending|running|queued|in[ _-]?progress|processing|starting|building|provisioning"
     r"|creating|waiting|not (?:yet )?ready|not yet|still|scheduled|accepted|uploading|deploying"
-    r"|initiali[sz]ing|active|syncing|indexing|rendering|transcoding|\d{1,3} ?%)",
+    r"|initiali[sz]ing|active|syncing|indexing|rendering|transcoding)\b",
     re.IGNORECASE,
 )
 _EMPTY = re.compile(
@@ -131,6 +138,8 @@ STEPS = word_set(
 )
 """What is rightly done again and again, and says nothing each time."""
 
+SEARCHES = word_set("find lookup query search")
+
 THOUGHTS = word_set(
     "memo note notes plan reflect reflection scratchpad sequential think thinking thought todo"
 )
@@ -178,9 +187,15 @@ class ToolCall:
         return self.success and _EMPTY.fullmatch(self.result) is not None
 
     @property
+    def says_no(self) -> bool:
+        """Whether it failed, or its result says that something did not come about."""
+        return not self.success or _NEGATIVE.search(self.result) is not None
+
+    @property
     def found_nothing(self) -> bool:
-        """Whether it was a look that found nothing."""
-        return self.effect == "looks" and _NOTHING.fullmatch(self.result) is not None
+        """Whether it was a search that found nothing."""
+        is_search = not (QUERIES.isdisjoint(self.parameters) and SEARCHES.isdisjoint(self.verbs))
+        return is_search and self.effect == "looks" and bool(_NOTHING.fullmatch(self.result))
 
     @property
     def is_step(self) -> bool:
@@ -229,6 +244,7 @@ def make_call(
     said = normal_error(error, counts=True) if error else ""
     outcome = f"{success}|{said}|{_without_times(excerpt)}"
     joined = " ".join(words)
+    effect = _effect(name, given) or ("acts" if _DONE.fullmatch(excerpt) else "looks")
     return ToolCall(
         name=name,
         parameters=given,
@@ -244,10 +260,10 @@ def make_call(
         trigrams=frozenset(map("".join, zip(joined, joined[1:], joined[2:], strict=False))),
         spaces=spaces,
         outcome=outcome,
-        effect=_effect(name, given) or ("acts" if _DONE.fullmatch(excerpt) else "looks"),
+        effect=effect,
         verbs=name_words(name) | name_words(_command(given)[:30]),
         is_told=result is not None or bool(error),
-        is_under_way=success and _UNDER_WAY.search(excerpt) is not None,
+        is_under_way=success and effect == "looks" and bool(_UNDER_WAY.search(excerpt)),
     )
 
 

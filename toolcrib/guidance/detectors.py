@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeAlias
@@ -102,6 +102,9 @@ PATIENCE = 15
 """Repetitions after which also waiting for something is a loop."""
 
 
+ACKNOWLEDGED = 5
+"""An act that is done and done again may be meant: five times more than one that fails."""
+
 TRIES = 4
 """Repetitions from which on a cycle is a loop also where something new was tried each time."""
 
@@ -124,8 +127,8 @@ def find_loop(
     """The length of the cycle that the calls end in, and how often it stands there; None for none.
 
     One call alone has no other to say that it leads nowhere: where it succeeds it must stand
-    there once more, and twice more where its result tells nothing. Other cycles have at least
-    `steps` calls.
+    there once more, and more often where its result is unknown, or but says that it was done.
+    Other cycles have at least `steps` calls.
     """
     if run := _run(calls, 1):
         found = run + 1
@@ -174,24 +177,26 @@ def _leads_nowhere(calls: Sequence[ToolCall], length: int, repetitions: int) -> 
     """
     cycle = range(len(calls) - length, len(calls))
     changed = [at for at in cycle if not repeats(calls[at], calls[at - length])]
-    varied = bool(changed)
+    tried = False
     for at in changed:
         # What is always done otherwise may yet help; to and fro does not.
         is_new = at < 2 * length or not repeats(calls[at], calls[at - 2 * length])
+        tried = tried or calls[at].effect == "acts"
         if calls[at].effect == "acts" and is_new and repetitions < TRIES:
             return False
     ends = range(len(calls), len(calls) - length * (repetitions - 1), -length)
     return all(
-        any(_is_evidence(calls[at], calls[at - length], varied) for at in range(end - length, end))
+        any(_is_evidence(calls[at], calls[at - length], tried) for at in range(end - length, end))
         for end in ends
     )
 
 
-def _is_evidence(call: ToolCall, earlier: ToolCall, varied: bool) -> bool:  # noqa: FBT001
+def _is_evidence(call: ToolCall, earlier: ToolCall, tried: bool) -> bool:  # noqa: FBT001
+    """Whether a call says that nothing changes; where something new was `tried`, in words."""
     if not call.success:
         return True
     same = call.words == earlier.words and not call.is_step
-    return same and not (varied and call.is_told and call.says_little)
+    return same and (call.says_no or not tried)
 
 
 def _needed_alone(calls: Sequence[ToolCall], found: int, repetitions: int) -> int:
@@ -203,8 +208,9 @@ def _needed_alone(calls: Sequence[ToolCall], found: int, repetitions: int) -> in
         return PATIENCE
     if all(call.paused for call in calls[-found + 1 :]):
         return len(calls) + 1
-    is_telling = last.is_told and not (last.effect == "acts" and last.says_little)
-    return repetitions + (1 if is_telling else 2)
+    if last.effect == "acts" and last.is_told and last.says_little:
+        return repetitions + ACKNOWLEDGED
+    return repetitions + (1 if last.is_told else 2)
 
 
 class DoomLoopDetector:
@@ -282,7 +288,7 @@ class RepeatedErrorDetector:
 # -- progress ------------------------------------------------------------------------------------
 
 LOOKS = 6
-REVISITS = 2.0
+REVISITS = 2.5
 NEAR = 0.5
 """What coming back to the same thing, and seeing something else, counts beside seeing the same."""
 
@@ -309,7 +315,7 @@ class ProgressStall(TrajectoryPattern):
 
 def told_something(call: ToolCall) -> bool:
     """The progress indicator by default: a call that succeeded, and not with what was known."""
-    return call.success and call.is_news and not call.is_thought
+    return call.success and call.is_news and not (call.is_thought or call.found_nothing)
 
 
 class ProgressStallDetector:
@@ -330,7 +336,9 @@ class ProgressStallDetector:
         self._calls, self._least_looks, self._least_revisits = calls, looks, revisits
         self._indicator = indicator
         self._idle: list[ToolCall] = []
-        self._looks: list[ToolCall] = []
+        self._looks: deque[ToolCall] = deque(maxlen=LAST_LOOKS)
+        self._seen = 0
+        self._since = 0.0
         self._back: deque[tuple[int, float]] = deque(maxlen=LAST_LOOKS)
 
     def observe(self, event: Event, calls: Sequence[ToolCall], /) -> ProgressStall | None:
@@ -344,16 +352,17 @@ class ProgressStallDetector:
             return None
         self._count(event, before)
         if len(self._idle) >= self._calls:
-            return self._stall(self._idle)
-        recent = sum(how for at, how in self._back if at > len(self._looks) - LAST_LOOKS)
-        if len(self._looks) >= self._least_looks and recent >= self._least_revisits:
-            return self._stall(self._looks)
+            return self._stall(self._idle, len(self._idle), self._idle[0].at)
+        recent = sum(how for at, how in self._back if at > self._seen - LAST_LOOKS)
+        if self._seen >= self._least_looks and recent >= self._least_revisits:
+            return self._stall(self._looks, self._seen, self._since)
         return None
 
     def _begin(self) -> None:
         self._idle.clear()
         self._looks.clear()
         self._back.clear()
+        self._seen = 0
 
     def _count(self, call: ToolCall, before: ToolCall | None) -> None:
         is_progress = self._indicator(call)
@@ -366,10 +375,12 @@ class ProgressStallDetector:
             self._idle.append(call)
             del self._idle[:-100]
         if call.success and not (call.is_thought or (call.effect == "acts" and call.says_little)):
-            if not is_progress:
-                self._back.append((len(self._looks), 1.0))
+            if not call.is_news:
+                self._back.append((self._seen, 1.0))
             elif self._comes_back(call, before):
-                self._back.append((len(self._looks), NEAR))
+                self._back.append((self._seen, NEAR))
+            self._since = self._since if self._seen else call.at
+            self._seen += 1
             self._looks.append(call)
 
     def _comes_back(self, call: ToolCall, before: ToolCall | None) -> bool:
@@ -378,17 +389,15 @@ class ProgressStallDetector:
             return False
         # Asked the same way and answered otherwise, something has changed.
         return any(
-            _same_target(call, each) and call.parameters != each.parameters
-            for each in self._looks[-LAST_LOOKS:]
+            _same_target(call, each) and call.parameters != each.parameters for each in self._looks
         )
 
-    def _stall(self, calls: Sequence[ToolCall]) -> ProgressStall:
+    def _stall(self, calls: Iterable[ToolCall], count: int, since: float) -> ProgressStall:
         failures = sum(1 for call in calls if not call.success)
         back = len(self._back)
-        said = f"{len(calls)} calls, {failures} failed, {back} looked at what was known"
-        first = calls[0].at
-        known = len(calls), failures, back
-        return ProgressStall(PatternType.PROGRESS_STALL, 0.8, said, first, len(calls), *known)
+        said = f"{count} calls, {failures} failed, {back} looked at what was known"
+        known = count, failures, back
+        return ProgressStall(PatternType.PROGRESS_STALL, 0.8, said, since, count, *known)
 
 
 def _watches(call: ToolCall, before: ToolCall | None) -> bool:
@@ -459,10 +468,9 @@ class SearchLoopDetector:
     def _is_use(self, call: ToolCall) -> bool:
         if not call.success or not self._asked or call.is_thought or call.is_word:
             return False
-        about = topics(call.name)
-        return call.effect == "acts" or any(
-            call.name in each.found or about & each.topics for each in self._asked
-        )
+        if call.effect == "acts" or any(call.name in each.found for each in self._asked):
+            return True
+        return bool(topics(call.name) & self._asked[-1].topics)
 
     def _loop(self) -> SearchLoop:
         asked = self._asked
@@ -572,9 +580,9 @@ def _lost(call: ToolCall, calls: Sequence[ToolCall]) -> str:
     if not call.success or call.waits or call.is_step or not same:
         return ""
     if call.effect == "looks":
-        known = (each for each in same if call.number - each.number >= FORGOTTEN)
-        again = any(each.words == call.words and each.outcome == call.outcome for each in known)
-        return "forgets" if again and not repeats(call, same[-1]) else ""
+        last = same[-1]
+        is_late = call.number - last.number >= FORGOTTEN
+        return "forgets" if is_late and repeats(call, last) else ""
     target = [each for each in same if _same_target(call, each)]
     undone = len(target) > 1 and target[-1].words != call.words == target[-2].words
     return "contradicts" if undone else ""

@@ -45,6 +45,10 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 MAX_CONTENT = 500
+STALLED_CALLS = 6
+"""Calls of a stall from which on a word is worth it: one more than show the pattern, as on the
+labelled trajectories nobody would have spoken before."""
+
 QUIET_CALLS = 5
 """Calls after a loop or a streak of errors for which a stall is nothing new."""
 
@@ -186,7 +190,8 @@ def _provided(
 ) -> Sequence[GuidanceInjection]:
     try:
         made = config.provider.provide(context)
-        hints = [made] if isinstance(made, GuidanceInjection) else list(made or ())
+        given = [made] if isinstance(made, GuidanceInjection) else made or ()
+        hints = [GuidanceInjection.model_validate(each) for each in given]
     except Exception:
         logger.warning("guidance failed: %s", type(config.provider).__name__, exc_info=True)
         return ()
@@ -301,7 +306,9 @@ class ConsultationProvider:
         trajectory = context.trajectory
         stall = trajectory.pattern(PatternType.PROGRESS_STALL)
         since = trajectory.since_trouble
-        if stall is None or (since is not None and since <= QUIET_CALLS):
+        if stall is None or stall.occurrences < STALLED_CALLS:
+            return ClassificationResult.no()
+        if since is not None and since <= QUIET_CALLS:
             return ClassificationResult.no()
         if find_loop(trajectory.current_calls(), 2):
             # A loop is about to show, and says more.

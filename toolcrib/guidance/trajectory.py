@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,8 @@ from toolcrib.guidance.detectors import (
 from toolcrib.records import TrajectoryEvent, TrajectoryPattern
 
 __all__ = ["STREAK", "WINDOW", "TrajectoryAnalysis", "TrajectoryBuilder", "analyse"]
+
+logger = logging.getLogger(__name__)
 
 WINDOW = 50
 MAX_NAMES = 1_000
@@ -269,7 +272,11 @@ class TrajectoryBuilder:
 
     def _observed(self, event: Event) -> Self:
         for place, detector in enumerate(self._detectors):
-            self._standing[place] = detector.observe(event, self._current)
+            try:
+                self._standing[place] = detector.observe(event, self._current)
+            except Exception:
+                logger.warning("a detector failed: %s", type(detector).__name__, exc_info=True)
+                self._standing[place] = None
         types = {each.type for each in self._standing if each is not None}
         if self._in_a_row >= STREAK or not types.isdisjoint(TROUBLES):
             self._troubled = self._total

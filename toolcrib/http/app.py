@@ -39,6 +39,7 @@ from toolcrib.http.routes import admin, health, knowledge, learning, tools, turn
 from toolcrib.http.routing import JSON, Endpoint, make_routes, template_of
 from toolcrib.http.state import UPLOAD_FACTOR, ServiceState
 from toolcrib.http.workers import Shares
+from toolcrib.language_models import metered
 from toolcrib.settings import Settings
 from toolcrib.telemetry import UNMATCHED, Telemetry
 from toolcrib.tenants import Tenants, check_name
@@ -194,7 +195,8 @@ class _Admission:
             self._authenticator.require_local(scope)
             context.turned_away = None
             if scope["path"].startswith(GUARDED):
-                await self._guarded(scope, receive, out, context)
+                with metered(context.meter):
+                    await self._guarded(scope, receive, out, context)
             else:
                 await self._app(scope, receive, out)
         except Exception as error:  # noqa: BLE001 -- the answer says so, and the log says more

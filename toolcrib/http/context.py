@@ -21,6 +21,7 @@ from toolcrib.errors import DeadlineError, ForbiddenError
 from toolcrib.http.state import ServiceState
 from toolcrib.http.workers import Owner
 from toolcrib.indexers.documents.sources import RawDocument
+from toolcrib.language_models import UsageMeter, metered
 from toolcrib.records import Passage, Refusal, Scope
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.telemetry import UNMATCHED, RequestSummary
@@ -42,7 +43,8 @@ class RequestContext:
 
     `caller` and `namespace` are known once it is admitted. `turned_away` is the reason where
     it was not worked on. When it `is_over`, nobody waits for what is still done for it. Stages,
-    verdict and what was degraded are those of the answer.
+    verdict and what was degraded are those of the answer; `meter` adds up what language models
+    were asked.
     """
 
     state: ServiceState
@@ -58,6 +60,7 @@ class RequestContext:
     verdict: str | None = None
     degraded: tuple[str, ...] = ()
     text: str | None = None
+    meter: UsageMeter = field(default_factory=UsageMeter)
 
     @classmethod
     def begin(cls, state: ServiceState, scope: MutableMapping[str, Any]) -> RequestContext:
@@ -165,13 +168,15 @@ class RequestContext:
             stages=self.took_ms,
             verdict=self.verdict,
             degraded=self.degraded,
+            usage=self.meter.usage,
             turned_away=self.turned_away,
             text=self.text,
             traceparent=None if parent is None else parent.decode("latin-1"),
         )
 
     def _work(self, work: Callable[[Crib], _Made]) -> _Made:
-        return work(self.state.namespaces.crib(self.namespace))
+        with metered(self.meter):
+            return work(self.state.namespaces.crib(self.namespace))
 
     def _work_and_tell(self, work: Callable[[Crib], _Made]) -> _Made:
         try:

@@ -16,6 +16,7 @@ from toolcrib.errors import (
     QueryError,
     UnauthenticatedError,
     UnknownCollectionError,
+    UnknownQuestionError,
     UnknownToolError,
 )
 from toolcrib.http.context import context_of
@@ -89,7 +90,9 @@ class ProblemBody:
     def of(cls, error: Exception, request_id: str) -> Self:
         """What went wrong."""
         row, after = problem_of(error), retry_after(error)
-        knows_nearest = isinstance(error, UnknownToolError | UnknownCollectionError)
+        knows_nearest = isinstance(
+            error, UnknownToolError | UnknownCollectionError | UnknownQuestionError
+        )
         is_invalid = isinstance(error, InvalidRequestError)
         return cls.made(
             slug_of(type(error)),

@@ -23,6 +23,7 @@ from toolcrib.errors import (
     ToolcribError,
     UnauthenticatedError,
     UnknownCollectionError,
+    UnknownQuestionError,
     UnknownToolError,
 )
 from toolcrib.http.errors import HTTP_PROBLEMS, PROBLEM_TYPE, ProblemBody
@@ -33,6 +34,9 @@ from toolcrib.records.codec import as_json, schemas
 __all__ = ["document"]
 
 EXAMPLE_ID = "3f0c5a1e9b7d4c62"
+
+NEAREST = {UnknownToolError, UnknownCollectionError, UnknownQuestionError}
+"""Problems that name what looks like an unknown name."""
 TEMPLATE = "#/components/schemas/{model}"
 
 ABOUT = """\
@@ -232,7 +236,7 @@ def _problems(endpoint: Endpoint, *, is_guarded: bool) -> Iterator[ProblemBody]:
     for kind in dict.fromkeys((*common, *endpoint.errors)):
         row = PROBLEMS[kind]
         known.add(row.status)
-        nearest = () if kind in {UnknownToolError, UnknownCollectionError} else None
+        nearest = () if kind in NEAREST else None
         heads = slug_of(kind), row.title, row.status, row.title, EXAMPLE_ID
         yield ProblemBody.made(*heads, nearest=nearest, retry_after_s=row.retry_after_s)
     for status in _of_http(endpoint):

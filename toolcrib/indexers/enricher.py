@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import LanguageModelError, SourceError
@@ -97,9 +97,11 @@ class Question:
         return sum(len(message.content) for message in self.messages)
 
 
-def questions(specs: Sequence[ToolSpec], dense: DenseEncoder, among: set[str]) -> list[Question]:
-    """What is asked for the tools `among` these, each beside its nearest siblings."""
-    places = [place for place, spec in enumerate(specs) if spec.id in among]
+def questions(
+    specs: Sequence[ToolSpec], dense: DenseEncoder, known: Container[str] = ()
+) -> list[Question]:
+    """What is asked for the tools that are not `known`, each beside its nearest siblings."""
+    places = [place for place, spec in enumerate(specs) if spec.id not in known]
     if not places:
         return []
     vectors = dense.encode_documents([dense_text(spec) for spec in specs])
@@ -156,24 +158,41 @@ class EnrichmentFile:
         except OSError as error:
             raise SourceError(str(self.path), "", f"cannot be written: {error}") from error
         try:
+            self._mend()
             yield
         finally:
             lock.release()
 
     def read(self) -> Enrichments:
-        """What is in it; a last line that a killed run left unfinished is cut off first."""
-        if not self.path.exists():
-            return Enrichments(str(self.path), {})
-        content = self.path.read_bytes()
-        if content and not content.endswith(b"\n"):
-            with self.path.open("r+b") as file:
-                file.truncate(content.rfind(b"\n") + 1)
-        return Enrichments.read(self.path)
+        """What is in it."""
+        return Enrichments.read(self.path) if self.path.exists() else Enrichments("", {})
+
+    def _mend(self) -> None:
+        """Cut off a line that a killed run left unfinished; a whole one lacks its end alone."""
+        content = self.path.read_bytes() if self.path.exists() else b""
+        start = content.rfind(b"\n") + 1
+        if not content[start:]:
+            return
+        try:
+            EnrichmentLine.model_validate_json(content[start:])
+        except ValidationError:
+            content = content[:start]
+        else:
+            content += b"\n"
+        self._replace(content)
+
+    def _replace(self, content: bytes) -> None:
+        beside = self.path.with_name(f".{self.path.name}.new")
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self.path)
 
     def add(self, line: EnrichmentLine) -> None:
         """Write a line, which is on the disk when this returns."""
         with self.path.open("ab") as file:
-            file.write(line.model_dump_json().encode() + b"\n")
+            file.write(line.text.encode())
             file.flush()
             os.fsync(file.fileno())
 
@@ -188,10 +207,7 @@ class EnrichmentFile:
             # What is for any version stays beside what is for one.
             for line in {each.digest is None: each for each in held.lines.get(tool_id, ())}.values()
         ]
-        beside = self.path.with_name(f".{self.path.name}.new")
-        text = "".join(line.model_dump_json() + "\n" for line in lines)
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(self.path)
+        self._replace("".join(line.text for line in lines).encode())
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ names other tools, repeats the description, is too long or dangerous is dropped,
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,6 +47,12 @@ class EnrichmentLine(Enrichment):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     id: str = Field(min_length=1)
+
+    @property
+    def text(self) -> str:
+        """The line, with its end."""
+        fields = {"id": self.id, **self.model_dump(mode="json")}
+        return json.dumps(fields, ensure_ascii=False) + "\n"
 
 
 def is_enrichment(source: Source) -> bool:

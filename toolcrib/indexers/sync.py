@@ -8,7 +8,7 @@ are weighed anew and the mark goes. A run that finds a mark finishes that work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
@@ -26,6 +26,7 @@ from toolcrib.indexers.points import (
     passage_counts,
 )
 from toolcrib.indexers.writer import (
+    PAGE,
     LexicalContext,
     Listener,
     Writer,
@@ -251,24 +252,34 @@ class ToolSync:
         self._writer.apply(drafts, plan.removed, (before, context), counts, progress)
         return plan.report()
 
-    def _enriched(
-        self, entries: Iterable[Entry], known: Mapping[str, _KnownTool]
-    ) -> Iterator[Entry]:
+    def _enriched(self, entries: Iterable[Entry], known: Mapping[str, _KnownTool]) -> list[Entry]:
         """The entries, each tool with the enrichment that it brings or that the store has of it.
 
         One that was written for another text is let go; an empty one says that there is none.
         """
-        for source, item in entries:
-            if isinstance(item, Refusal):
-                yield source, item
-                continue
-            given = item.enrichment
-            if given is None and item.id in known and known[item.id].enriched:
-                (record,) = self._store.retrieve([point_id(item.id)])
-                kept = read_tool(record.payload)
-                if kept.enrichment and (kept.enrichment.digest is None or _same_text(kept, item)):
-                    given = kept.enrichment
-            yield source, item.model_copy(update={"enrichment": given or None})
+        found = list(entries)
+        specs = [item for _, item in found if isinstance(item, ToolSpec)]
+        bare = [spec.id for spec in specs if spec.enrichment is None and spec.id in known]
+        asked = [point_id(tool_id) for tool_id in bare if known[tool_id].enriched]
+        pages = (asked[start : start + PAGE] for start in range(0, len(asked), PAGE))
+        read = (
+            read_tool(record.payload) for page in pages for record in self._store.retrieve(page)
+        )
+        held = {spec.id: spec for spec in read}
+        return [
+            (source, _with_enrichment(item, held.get(item.id)))
+            if isinstance(item, ToolSpec)
+            else (source, item)
+            for source, item in found
+        ]
+
+
+def _with_enrichment(spec: ToolSpec, held: ToolSpec | None) -> ToolSpec:
+    enrichment = spec.enrichment
+    if enrichment is None and held is not None and held.enrichment:
+        for_any = held.enrichment.digest is None
+        enrichment = held.enrichment if for_any or _same_text(held, spec) else None
+    return spec.model_copy(update={"enrichment": enrichment or None})
 
 
 def _same_text(one: ToolSpec, other: ToolSpec) -> bool:

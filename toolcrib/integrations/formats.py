@@ -69,14 +69,14 @@ def _told_more(tool: ToolSpec) -> ToolSpec:
 def named_ids(tools: Iterable[ToolSpec], format: str) -> dict[str, str]:
     """Which tool's id the names in `export` stand for; in a namespace `namespace.name` does.
 
-    MCP's own names may be of several tools; such a name is left out.
+    Tools' own names may be of several; such a name is left out.
     """
     chosen = list(tools)
     names = FORMATS[format][1](chosen)
     return {
         name: tool.id
         for name, tool in zip(names, chosen, strict=True)
-        if format != "mcp" or names.count(name) == 1
+        if FORMATS[format][1] is not _own_names or names.count(name) == 1
     }
 
 

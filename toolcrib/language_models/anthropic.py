@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolcrib.extras import import_extra
-from toolcrib.language_models.base import AnswerSchema, ChatReply, Mode, failure_of, role_of
+from toolcrib.language_models.base import (
+    AnswerSchema,
+    ChatReply,
+    Mode,
+    failure_of,
+    role_of,
+    unconfigured,
+)
 from toolcrib.records import Message
 
 __all__ = ["HOSTED", "AnthropicChatModel"]
@@ -32,11 +39,15 @@ class AnthropicChatModel:
         self.name = model
         library = import_extra("anthropic", "a language model", "llm")
         # Named, so that the SDK looks for neither in the environment; it adds the version itself.
-        self._client: Any = library.AsyncAnthropic(
-            base_url=(base_url or HOSTED).rstrip("/").removesuffix("/v1"),
-            api_key=api_key or "none",
-            max_retries=0,
+        self._client: Any = unconfigured(
+            library.AsyncAnthropic(
+                base_url=(base_url or HOSTED).rstrip("/").removesuffix("/v1"),
+                api_key=api_key or "none",
+                max_retries=0,
+            )
         )
+        # Imports most of the SDK, which would otherwise take the time of the first question.
+        self._messages = self._client.messages
 
     async def complete(
         self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
@@ -60,7 +71,7 @@ class AnthropicChatModel:
             **_asked(answer, mode),
         }
         try:
-            return _reply(await self._client.messages.create(**body), mode)
+            return _reply(await self._messages.create(**body), mode)
         except Exception as error:  # noqa: BLE001 -- whatever it raises is a failure
             raise failure_of(error) from None
 

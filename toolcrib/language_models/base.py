@@ -18,6 +18,7 @@ __all__ = [
     "Mode",
     "failure_of",
     "role_of",
+    "unconfigured",
 ]
 
 Mode: TypeAlias = Literal["tool", "schema", "text"]
@@ -107,6 +108,18 @@ class ChatModel(Protocol):
     async def aclose(self) -> None:
         """Close its connections."""
         ...
+
+
+def unconfigured(client: Any) -> Any:
+    """An SDK's client without the headers that it read from the environment.
+
+    `OPENAI_CUSTOM_HEADERS`, `ANTHROPIC_CUSTOM_HEADERS` and the like may hold the keys of other
+    servers, and would go to whatever server the settings name.
+    """
+    client._custom_headers = {}  # noqa: SLF001 -- there is no public way
+    if hasattr(client, "organization"):
+        client.organization = client.project = None
+    return client
 
 
 def role_of(message: Message) -> Literal["system", "user", "assistant"]:

@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,7 +26,7 @@ from toolcrib.errors import (
 )
 from toolcrib.language_models.base import AnswerSchema, ChatFailure, ChatModel, ChatReply, Mode
 from toolcrib.records import Message
-from toolcrib.records.usage import ModelUsage, ModelUse
+from toolcrib.records.usage import ModelUsage, ModelUse, totals
 from toolcrib.records.validation import in_words
 from toolcrib.retries import Retries
 
@@ -77,37 +77,25 @@ class UsageMeter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_use: dict[tuple[str, str], ModelUsage] = {}
+        self.usage: tuple[ModelUsage, ...] = ()
 
-    @property
-    def usage(self) -> tuple[ModelUsage, ...]:
-        """What was added up so far."""
+    def add(self, usage: ModelUsage) -> None:
+        """One more call."""
         with self._lock:
-            return tuple(self._by_use.values())
-
-    def add(self, use: str, model: str, reply: ChatReply | None, cost: float | None) -> None:
-        """One more call; `reply` is None where it failed."""
-        with self._lock:
-            before = self._by_use.get((use, model), ModelUsage(use, model))
-            counted = replace(before, calls=before.calls + 1, failed=before.failed + (not reply))
-            if reply is not None:
-                counted = replace(
-                    counted,
-                    input_tokens=before.input_tokens + reply.input_tokens,
-                    output_tokens=before.output_tokens + reply.output_tokens,
-                    cost=before.cost if cost is None else (before.cost or 0.0) + cost,
-                )
-            self._by_use[use, model] = counted
+            self.usage = totals((*self.usage, usage))
 
 
 _METERS: ContextVar[tuple[UsageMeter, ...]] = ContextVar("toolcrib_usage_meters", default=())
 
 
 @contextmanager
-def metered() -> Generator[UsageMeter]:
-    """A meter of the calls that are made within, also by tasks and `asyncio.to_thread`."""
-    meter = UsageMeter()
-    token = _METERS.set((*_METERS.get(), meter))
+def metered(meter: UsageMeter | None = None) -> Generator[UsageMeter]:
+    """A meter of the calls that are made within, also by tasks and `asyncio.to_thread`.
+
+    It may be one that is used elsewhere as well; no call is added to it twice.
+    """
+    meter, others = meter or UsageMeter(), _METERS.get()
+    token = _METERS.set(others if meter in others else (*others, meter))
     try:
         yield meter
     finally:
@@ -132,8 +120,8 @@ class LanguageModel:
     meter: UsageMeter = field(default_factory=UsageMeter)
 
     def __post_init__(self) -> None:
-        self.free = asyncio.Semaphore(self.parallel)
-        self.retries = Retries(self.attempts, first_s=0.25, longest_s=8.0, spread_s=0.25)
+        self._free = _EVENT_LOOP.process, asyncio.Semaphore(self.parallel)
+        self.retries = Retries(self.attempts, first_s=0.1, longest_s=8.0, spread_s=0.1)
         self._mode: Mode = self.chat.modes[0]
         self.close = weakref.finalize(self, _close, self.chat)
         """Closes connections; happens by itself once nobody holds the model."""
@@ -143,6 +131,13 @@ class LanguageModel:
     def name(self) -> str:
         """Which model it is."""
         return self.chat.name
+
+    @property
+    def free(self) -> asyncio.Semaphore:
+        """Limits requests at once; a forked child has another event loop, and needs its own."""
+        if self._free[0] != _EVENT_LOOP.process:
+            self._free = _EVENT_LOOP.process, asyncio.Semaphore(self.parallel)
+        return self._free[1]
 
     async def ask(
         self,
@@ -159,7 +154,7 @@ class LanguageModel:
             LanguageModelRefusedError: the server does not answer, or refuses to.
             LanguageModelAnswerError: it does not fit, also after one repair.
         """
-        time_s = self._time(use, timeout_s)
+        time_s = self.time_s(use) if timeout_s is None else timeout_s
         asked = self._start(use, messages, shape, time_s)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(asked), time_s)
@@ -175,7 +170,7 @@ class LanguageModel:
         timeout_s: float | None = None,
     ) -> _Shape:
         """As `ask`, for who does not await: with or without an event loop in this thread."""
-        time_s = self._time(use, timeout_s)
+        time_s = self.time_s(use) if timeout_s is None else timeout_s
         asked = self._start(use, messages, shape, time_s)
         try:
             return asked.result(time_s)
@@ -185,8 +180,9 @@ class LanguageModel:
         except CancelledError:
             raise LanguageModelRefusedError(f"{self.name} was closed while asked") from None
 
-    def _time(self, use: ModelUse, timeout_s: float | None) -> float:
-        return self.timeouts_s.get(use, TIMEOUTS_S[use]) if timeout_s is None else timeout_s
+    def time_s(self, use: ModelUse) -> float:
+        """How long an answer is waited for, where the caller does not say."""
+        return self.timeouts_s.get(use, TIMEOUTS_S[use])
 
     def _late(self, use: ModelUse, time_s: float) -> LanguageModelLateError:
         return LanguageModelLateError(
@@ -219,8 +215,9 @@ class LanguageModel:
             shape.model_json_schema(),
         )
         reply, mode = await call.in_some_mode(messages, schema, self._mode)
+        self._mode = mode
         try:
-            answer = read_answer(reply.text, shape)
+            return read_answer(reply.text, shape)
         except _UnreadableError as wrong:
             asked_again = REPAIR.format(wrong=wrong, schema=json.dumps(schema.schema))
             messages = (
@@ -228,12 +225,10 @@ class LanguageModel:
                 Message(role="assistant", content=reply.text[:MAX_QUOTED] or "(nothing)"),
                 Message(role="user", content=asked_again),
             )
-            # Who ignores how it is asked is asked another way.
+            # Who ignores how it is asked is asked another way, this time.
             begin: Mode = mode if reply.followed else self._after(mode)
-            reply, mode = await call.in_some_mode(messages, schema, begin)
-            answer = self._repaired(call.use, reply, shape)
-        self._mode = mode
-        return answer
+            reply, _ = await call.in_some_mode(messages, schema, begin)
+            return self._repaired(call.use, reply, shape)
 
     def _repaired(self, use: ModelUse, reply: ChatReply, shape: type[_Shape]) -> _Shape:
         try:
@@ -308,9 +303,16 @@ class _Call:
 
     def _meter(self, reply: ChatReply | None) -> None:
         model = self.model
-        cost = model.price.of(reply) if model.price and reply else None
+        usage = ModelUsage(self.use, model.name, calls=1, failed=int(reply is None))
+        if reply is not None:
+            usage = replace(
+                usage,
+                input_tokens=reply.input_tokens,
+                output_tokens=reply.output_tokens,
+                cost=model.price.of(reply) if model.price else None,
+            )
         for meter in (model.meter, *_METERS.get()):
-            meter.add(self.use, model.name, reply, cost)
+            meter.add(usage)
 
 
 # -- reading answers -------------------------------------------------------------------------
@@ -342,6 +344,9 @@ def read_answer(text: str, shape: type[_Shape]) -> _Shape:
             return shape.model_validate(value)
         except ValidationError as error:
             first = first or error
+    of_words: Callable[[str], _Shape | None] | None = getattr(shape, "of_words", None)
+    if of_words is not None and (worded := of_words(text[:MAX_ANSWER])) is not None:
+        return worded
     if first is None:
         raise _UnreadableError("it is not JSON", "it is not JSON")
     places = {".".join(map(str, each["loc"])) or "the whole" for each in first.errors()}
@@ -394,17 +399,18 @@ class _EventLoop:
     """An event loop in a thread of its own, begun when first used."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A model that nobody holds any more may be closed while this thread holds it: see `_close`.
+        self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._process = 0
+        self.process = 0
         self.thread: int | None = None
 
     def run(self, work: Coroutine[Any, Any, _Made]) -> Future[_Made]:
         """Begin to do what is to be awaited."""
         with self._lock:
             # A forked child has the loop's memory, and not its thread.
-            if self._loop is None or self._process != os.getpid():
-                self._loop, self._process = asyncio.new_event_loop(), os.getpid()
+            if self._loop is None or self.process != os.getpid():
+                self._loop, self.process = asyncio.new_event_loop(), os.getpid()
                 name = "toolcrib-language-models"
                 thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
                 thread.start()
@@ -414,7 +420,7 @@ class _EventLoop:
     @property
     def is_running(self) -> bool:
         """Whether anything was ever run in this process."""
-        return self._loop is not None and self._process == os.getpid()
+        return self._loop is not None and self.process == os.getpid()
 
 
 _EVENT_LOOP = _EventLoop()

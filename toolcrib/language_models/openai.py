@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolcrib.extras import import_extra
-from toolcrib.language_models.base import AnswerSchema, ChatReply, Mode, failure_of, role_of
+from toolcrib.language_models.base import (
+    AnswerSchema,
+    ChatReply,
+    Mode,
+    failure_of,
+    role_of,
+    unconfigured,
+)
 from toolcrib.records import Message
 
 __all__ = ["HOSTED", "OpenAIChatModel"]
@@ -39,9 +46,13 @@ class OpenAIChatModel:
         self._max_tokens = max_tokens
         library = import_extra("openai", "a language model", "llm")
         # Named, so that the SDK looks for neither in the environment; local servers want no key.
-        self._client: Any = library.AsyncOpenAI(
-            base_url=base_url or HOSTED, api_key=api_key or "none", max_retries=0
+        self._client: Any = unconfigured(
+            library.AsyncOpenAI(
+                base_url=base_url or HOSTED, api_key=api_key or "none", max_retries=0
+            )
         )
+        # Imports most of the SDK, which would otherwise take the time of the first question.
+        self._completions = self._client.chat.completions
 
     async def complete(
         self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
@@ -61,7 +72,7 @@ class OpenAIChatModel:
         if self._max_tokens is not None:
             body["max_tokens"] = self._max_tokens
         try:
-            return _reply(await self._client.chat.completions.create(**body), mode)
+            return _reply(await self._completions.create(**body), mode)
         except Exception as error:  # noqa: BLE001 -- whatever the SDK raises is a failure
             failure = failure_of(error)
             if failure.mode_refused and "temperature" in body and "temperature" in str(error):

@@ -223,7 +223,7 @@ def _spoiled(reply: ChatAnswer, fault: ChatFault | None) -> str | Mapping[str, A
         case "made-up-labels":
             return _made_up(said)
         case _:
-            return said
+            return dict(said) if isinstance(said, Mapping) else said
 
 
 def _made_up(value: Any) -> Any:

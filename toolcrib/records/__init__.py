@@ -37,6 +37,7 @@ from toolcrib.records.reports import (
 from toolcrib.records.scope import SENSITIVITIES, Scope, Sensitivity
 from toolcrib.records.tools import Enrichment, ToolSpec
 from toolcrib.records.turns import (
+    AgentDecision,
     Attachment,
     Context,
     Decision,
@@ -50,6 +51,7 @@ from toolcrib.records.turns import (
 
 __all__ = [
     "SENSITIVITIES",
+    "AgentDecision",
     "Alternates",
     "Attachment",
     "Collection",

@@ -40,7 +40,7 @@ class ToolHit:
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tool"}
-    RULES: ClassVar = ("always_active", "required", "pass_through", "kept", "fallback")
+    RULES: ClassVar = "always_active", "required", "pass_through", "kept", "fallback", "alternate"
     """Why tools come that a turn did not rank, or not high enough; such a leg is 1."""
 
     rank: int

@@ -41,8 +41,9 @@ NAMES = {
 class TrajectoryEvent(BaseModel):
     """One event of an agent's work; `at` is in seconds of any clock, None where nobody knows.
 
-    `found` are the names of the tools that a search gave. What else a dictionary holds is kept;
-    one that says neither what was called nor what was said is of the kind `other`.
+    `found` are the names of the tools that a search gave. Dictionaries of other shapes are read
+    as far as they say what was called, or what was said; what they hold beside that is kept. One
+    that cannot be read is of the kind `other`, and not looked at.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -63,10 +64,9 @@ class TrajectoryEvent(BaseModel):
         if not isinstance(given, Mapping):
             return read(given)
         told = cast("Mapping[str, Any]", given)
-        if told.get("type") in get_args(EventKind):
-            return read(given)
+        is_ours = told.get("type") in get_args(EventKind)
         try:
-            return read(_in_our_words(told))
+            return read(given if is_ours else _in_our_words(told))
         except ValidationError:
             return read({"type": "other", "given": dict(told)})
 

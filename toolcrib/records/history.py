@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from toolcrib.records.answers import Verdict
-from toolcrib.records.codec import UNLESS_NONE, Milliseconds, Score
+from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, Milliseconds, Score
 from toolcrib.records.knowledge import CollectionHit
 from toolcrib.records.scope import Sensitivity
 from toolcrib.records.turns import Entity, Outcome, RouteKind
+from toolcrib.records.usage import ModelUsage
 
 __all__ = ["DecisionRecord", "FeedbackRecord", "OutcomeRecord", "ToolRecord", "ToolsRecord"]
 
@@ -100,6 +101,15 @@ class KnowledgeRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentRecord:
+    """The target that was chosen; of signals those that are no user's words."""
+
+    target: str
+    confidence: Score
+    signals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TextRecord:
     """What the user wrote, and all that may quote it."""
 
@@ -112,7 +122,10 @@ class TextRecord:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """A decision as it is logged; `by` is the id of the key that asked."""
+    """A decision as it is logged; `by` is the id of the key that asked.
+
+    `guidance` are the keys of the hints that were given.
+    """
 
     id: str
     at: str
@@ -123,6 +136,9 @@ class DecisionRecord:
     signals: tuple[str, ...]
     took_ms: dict[str, Milliseconds]
     degraded: tuple[str, ...]
+    usage: Annotated[tuple[ModelUsage, ...], UNLESS_EMPTY] = ()
+    agent: Annotated[AgentRecord | None, UNLESS_NONE] = None
+    guidance: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
     text: Annotated[TextRecord | None, UNLESS_NONE] = None
     by: Annotated[str | None, UNLESS_NONE] = None
     kind: Literal["decision"] = "decision"

@@ -10,7 +10,15 @@ from pydantic import PlainSerializer, computed_field, model_validator
 
 from toolcrib.records.codec import UNLESS_EMPTY
 
-__all__ = ["Facets", "IndexProgress", "IndexReport", "Refusal", "Removed", "ServiceInfo"]
+__all__ = [
+    "Facets",
+    "IndexProgress",
+    "IndexReport",
+    "Refusal",
+    "Removed",
+    "ServiceInfo",
+    "ToolReadiness",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +28,15 @@ class Refusal:
     source: str
     place: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReadiness:
+    """Whether a tool is served; if not, because it is unknown, or held back until approved."""
+
+    id: str
+    ready: bool
+    reason: Literal["unknown", "quarantined"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,10 @@ from toolcrib.records.codec import UNLESS_EMPTY, Milliseconds, Score
 from toolcrib.records.guidance import GuidanceInjection, TrajectoryEvent
 from toolcrib.records.knowledge import KnowledgeResult
 from toolcrib.records.scope import Scope, Sensitivity, lowest
+from toolcrib.records.usage import ModelUsage
 
 __all__ = [
+    "AgentDecision",
     "Attachment",
     "Context",
     "Decision",
@@ -82,6 +84,7 @@ class Turn(BaseModel):
     ceiling of where the answer goes (a model outside the house, say). `needs`: one line for each
     tool that the agent wishes for, each searched by itself. `trajectory` is what the agent did
     so far, oldest first: where it shows that the agent is stuck, other tools come, and a hint.
+    `thread_id`: the conversation it belongs to, handed back.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -94,6 +97,7 @@ class Turn(BaseModel):
     max_sensitivity: Sensitivity | None = None
     needs: tuple[str, ...] = ()
     trajectory: tuple[TrajectoryEvent, ...] = ()
+    thread_id: str | None = Field(default=None, max_length=200)
     unreadable: int = Field(default=0, ge=0)
 
     @property
@@ -182,12 +186,30 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentDecision:
+    """Which target a turn is for, one of those in the settings, and why, in 200 characters.
+
+    `tables` and `columns` are all of the allowlist. `signals` say in short words what was
+    noticed and corrected. `thread_id` is the turn's.
+    """
+
+    target: str
+    confidence: Score
+    reason: str
+    tables: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
+    thread_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """Everything that was decided for a turn.
 
     `search_text` is what was searched with: the turn's text, or that joined with what it leans
-    on. `took_ms` are milliseconds a stage; `degraded` names what failed or did not fit into the
-    budget. `guidance` are hints for an agent that is stuck. At most `max_tool_calls` calls of
+    on. `agent` is null where no targets are configured. `took_ms` are milliseconds a stage;
+    `degraded` names what failed or did not fit into the budget. `usage` is what language models
+    were asked, `guidance` are hints for an agent that is stuck. At most `max_tool_calls` calls of
     `tool_timeout_s` seconds each should follow.
     """
 
@@ -199,9 +221,11 @@ class Decision:
     tools: ToolSelection
     knowledge: KnowledgeResult
     search_text: str
+    agent: AgentDecision | None = None
     signals: tuple[str, ...] = ()
     took_ms: dict[str, Milliseconds] = field(default_factory=dict[str, float])
     degraded: tuple[str, ...] = ()
     max_tool_calls: int = 5
     tool_timeout_s: float = 30.0
+    usage: Annotated[tuple[ModelUsage, ...], UNLESS_EMPTY] = ()
     guidance: Annotated[tuple[GuidanceInjection, ...], UNLESS_EMPTY] = ()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import PlainSerializer
 
-__all__ = ["ModelUsage", "ModelUse"]
+__all__ = ["ModelUsage", "ModelUse", "totals"]
 
 ModelUse: TypeAlias = Literal[
     "enrich",
@@ -40,3 +41,25 @@ class ModelUsage:
     input_tokens: int = 0
     output_tokens: int = 0
     cost: Cost | None = None
+
+    def plus(self, more: ModelUsage) -> ModelUsage:
+        """Both together, of one use and model."""
+        costs = [each.cost for each in (self, more) if each.cost is not None]
+        return ModelUsage(
+            self.use,
+            self.model,
+            self.calls + more.calls,
+            self.failed + more.failed,
+            self.input_tokens + more.input_tokens,
+            self.output_tokens + more.output_tokens,
+            sum(costs) if costs else None,
+        )
+
+
+def totals(usages: Iterable[ModelUsage]) -> tuple[ModelUsage, ...]:
+    """What was used in all, by use and model."""
+    known: dict[tuple[str, str], ModelUsage] = {}
+    for each in usages:
+        before = known.get((each.use, each.model))
+        known[each.use, each.model] = each if before is None else before.plus(each)
+    return tuple(known.values())

@@ -24,8 +24,9 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.store.base import Store
 from toolcrib.store.filters import Equals, Filter, all_of
+from toolcrib.store.payload import ENRICHED_FIELD
 
-__all__ = ["ExampleHead", "ExampleHeads", "Taught", "fit"]
+__all__ = ["ExampleHead", "ExampleHeads", "Taught", "few", "fit"]
 
 Floats = NDArray[np.float64]
 _Numbers: TypeAlias = NDArray[Any]
@@ -91,16 +92,8 @@ class ExampleHead:
         odds = np.array([scores.dense for scores in candidates.values()]) * self.untaught
         known = [(place, p) for place, p in enumerate(candidates) if p in self.tools]
         if known:
-            taught = [self.tools[point] for _, point in known]
-            parts = [
-                _densities(np.concatenate([each.rows for each in taught]) @ query, _starts(taught)),
-                np.stack([each.mean for each in taught]) @ query,
-            ]
-            if len(self.corrections):
-                rows = self.corrections[[self.places[point] for _, point in known]]
-                parts.append(rows @ query)
-            weights = self.weights[: len(parts)]
-            odds[[place for place, _ in known]] = weights @ np.stack(parts)
+            places, points = zip(*known, strict=True)
+            odds[list(places)] = self.odds(query, points)
         told = odds - odds.max()
         told -= np.log(np.exp(told).sum())
         return {
@@ -110,10 +103,35 @@ class ExampleHead:
             )
         }
 
+    def odds(self, query: FloatArray, points: Sequence[int]) -> Floats:
+        """The log-odds of tools that have examples: float64 [points]."""
+        taught = [self.tools[point] for point in points]
+        parts = [
+            _densities(np.concatenate([each.rows for each in taught]) @ query, _starts(taught)),
+            np.stack([each.mean for each in taught]) @ query,
+        ]
+        if len(self.corrections):
+            parts.append(self.corrections[[self.places[point] for point in points]] @ query)
+        return self.weights[: len(parts)] @ np.stack(parts)
+
     def probability(self, odds: float) -> float:
         """How likely the first tool is right, by its log-odds."""
         slope, offset = self.trust
         return float(1 / (1 + np.exp(-np.clip(slope * odds + offset, -30, 30))))
+
+
+FEW_WEIGHTS, FEW_TRUST = (5.0, 15.0), (0.58, -2.65)
+"""Of heads over few examples, fitted on 480 choices between 2 to 8 labels drawn from four public
+sets, with none to eight examples each: on 480 others the shares were 0.5 points from success (ECE),
+and 95.0 % right. The trust tells labels that fit from none, the latter being a tenth."""
+
+
+def few(rows: Sequence[FloatArray]) -> ExampleHead:
+    """A head over labels with too few examples to be fitted on: `rows` float32 [n, d] of each."""
+    tools = {label: Taught(each, _unit(each.sum(axis=0))) for label, each in enumerate(rows)}
+    none = np.empty((0, rows[0].shape[1]), dtype=np.float32)
+    weights = np.array(FEW_WEIGHTS)
+    return ExampleHead(tools, none, weights, FEW_TRUST, float(weights.sum()), {})
 
 
 class ExampleHeads:
@@ -156,16 +174,18 @@ class ExampleHeads:
     def _taught(self, scope: Filter | None) -> dict[int, Taught | None]:
         """The tools in a scope, None for those without examples."""
         where = all_of(Equals("enabled", value=True), scope)
-        points = [record.id for record in self._store.scroll(where, ("id",))]
-        unread = [point for point in points if point not in self._read]
-        examples = self._store.vectors(unread, "examples")
+        found = {each.id: each.payload for each in self._store.scroll(where, (ENRICHED_FIELD,))}
+        unread = [point for point in found if point not in self._read]
+        # What was written for a tool is no evidence of how sure one may be of it.
+        asked = [point for point in unread if found[point].get(ENRICHED_FIELD) != "writer"]
+        examples = self._store.vectors(asked, "examples")
         descriptions = self._store.vectors(list(examples), "dense")
         for point in unread:
             self._read[point] = None
             if point in descriptions:
                 rows = np.concatenate([descriptions[point][np.newaxis], examples[point]])
                 self._read[point] = Taught(rows, _unit(rows.sum(axis=0)))
-        return {point: self._read[point] for point in sorted(points)}
+        return {point: self._read[point] for point in sorted(found)}
 
 
 def fit(tools: Mapping[int, Taught]) -> ExampleHead | None:

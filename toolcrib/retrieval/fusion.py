@@ -63,8 +63,8 @@ class FusionWeights:
     """
 
     method: Literal["convex", "rrf"] = "convex"
-    dense: Annotated[float, Field(ge=0)] = 1 / 3
-    lexical: Annotated[float, Field(ge=0)] = 2 / 3
+    dense: Annotated[float, Field(ge=0)] = 0.4
+    lexical: Annotated[float, Field(ge=0)] = 0.6
     bm25_scale: Annotated[float, Field(gt=0)] = 100.0
     clauses: Annotated[float, Field(ge=0, le=1)] = 0.5
     examples: Annotated[float, Field(ge=0, le=1)] = 0.5

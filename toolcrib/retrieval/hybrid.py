@@ -15,7 +15,6 @@ from toolcrib.encoders.base import (
     DenseEncoder,
     FloatArray,
     LanguageBound,
-    Reranker,
 )
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import ToolcribError
@@ -37,7 +36,13 @@ from toolcrib.retrieval.legs import DEPTH, EncodedQuery, Head, Legs, check_query
 from toolcrib.retrieval.needs import check_search, interleave
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.retrieval.prerequisites import complete
-from toolcrib.retrieval.rerank import Reranked, RerankSettings, ToolReranker
+from toolcrib.retrieval.rerank import (
+    ModelReranker,
+    Reranked,
+    RerankSettings,
+    ToolReranker,
+    ToolRerankers,
+)
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope
 from toolcrib.store.payload import read_tool
@@ -96,7 +101,7 @@ class HybridRetriever:
         lexical: LexicalEncoder,
         weights: FusionWeights,
         *,
-        reranker: Reranker | None = None,
+        reranker: ToolRerankers | None = None,
         rerank_settings: RerankSettings | None = None,
         assessor: Assessor | None = None,
         clock: Clock | None = None,
@@ -107,7 +112,10 @@ class HybridRetriever:
         self._weights = weights
         self._clock = clock or SystemClock()
         self._reranker = None
-        if reranker is not None:
+        self._model = None
+        if isinstance(reranker, ModelReranker):
+            self._model = reranker
+        elif reranker is not None:
             settings = rerank_settings or RerankSettings()
             self._reranker = ToolReranker(reranker, settings, self._clock)
         self._assessor = assessor or Assessor(store, GateSettings(), None)
@@ -121,8 +129,19 @@ class HybridRetriever:
     def first_stage(self) -> HybridRetriever:
         """The same without its reranker, for whoever has no time for a second look."""
         first = copy(self)
-        first._reranker = None  # noqa: SLF001 -- of its own copy
+        first._reranker = first._model = None  # noqa: SLF001 -- of its own copy
         return first
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether a language model orders the first candidates."""
+        return self._model is not None
+
+    def with_model_time(self, room_s: float) -> HybridRetriever:
+        """The same, whose language model is given so long; it is not asked where that is none."""
+        hurried = copy(self)
+        hurried._model = self._model.within(room_s) if self._model and room_s > 0 else None  # noqa: SLF001 -- the same
+        return hurried
 
     def with_learned(self, learned: LearnedTools | None) -> HybridRetriever:
         """The same, which re-orders what it finds by these; convex fusion only.
@@ -187,6 +206,11 @@ class HybridRetriever:
         hits, confidence, lacking = self._assessed(
             assessor, legs, encoded, k, watch, explain=options.explain
         )
+        if self._model is not None and hits:
+            ordered = self._model.rerank(text, hits)
+            hits, lacking = ordered.hits, lacking + ordered.lacking
+            watch.lap("llm")
+        hits = hits[: MAX_SET if k == "auto" else k]
         if k == "auto":
             hits, short = assessor.complete(hits, options.coverage)
             lacking += short
@@ -243,13 +267,13 @@ class HybridRetriever:
         *,
         explain: bool,
     ) -> tuple[list[ToolHit], float | None, tuple[str, ...]]:
-        """The first `k` hits with their probabilities, the confidence, and what was left out."""
+        """`k` hits or more with their probabilities, the confidence, and what was left out."""
         limit = MAX_SET if k == "auto" else k
         by_examples = assessor.by_examples
         found = self._found(legs, encoded, assessor.head, watch, by_examples=by_examples)
         ranked = self._hits(found, encoded.text, limit, watch, explain=explain)
         if not assessor.calibrated or not ranked.hits:
-            return ranked.hits[:limit], None, ranked.lacking
+            return ranked.hits, None, ranked.lacking
         if assessor.is_shipped and found.trust is not None:
             likely = found.trusted([point_id(hit.id) for hit in ranked.hits])
             confidence = likely[0]
@@ -262,7 +286,7 @@ class HybridRetriever:
             confidence *= legs.covered(point_id(ranked.hits[0].id))
             likely = [min(each, confidence) for each in likely]
         hits = [replace(hit, probability=p) for hit, p in zip(ranked.hits, likely, strict=True)]
-        return hits[:limit], confidence, ranked.lacking
+        return hits, confidence, ranked.lacking
 
     def evidence(
         self,
@@ -394,7 +418,8 @@ class HybridRetriever:
         return self._dense.encode_query(text)[np.newaxis]
 
     def _fetch(self, found: Candidates, k: int, *, explain: bool) -> list[ToolHit]:
-        depth = self._reranker.settings.depth if self._reranker else 0
+        second = self._reranker or self._model
+        depth = second.settings.depth if second else 0
         places = {place.point: place for place in found.first(max(k, depth))}
         fetched = [
             (places[record.id], read_tool(record.payload))

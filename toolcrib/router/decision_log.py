@@ -13,7 +13,7 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 QUOTES = re.compile(r"[:=\"'`“”„‘’«»(\[{<]")
-PLAIN_WORD = re.compile(r"[a-z]+(?:-[a-z]+)*[,;.]?", re.IGNORECASE | re.ASCII)
+PLAIN_WORD = re.compile(r"[a-z]+(?:[-_][a-z]+)*[,;.]?", re.IGNORECASE | re.ASCII)
 BLANK = "…"
 
 PATIENCE_S = 1.0
@@ -178,7 +178,9 @@ def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, A
         "at": _iso(at),
         "context": {**made["context"], "entities": [each["type"] for each in entities]},
         "tools": {**made["tools"], "items": _items(decision)},
-        "signals": _own_words(decision),
+        "signals": _own_words(decision, _signals(decision)),
+        "agent": _agent(decision),
+        "guidance": [each.key for each in decision.guidance],
         "text": _texts(decision, made) if text else None,
     }
     return as_json(adapter(DecisionRecord).validate_python(known))
@@ -210,7 +212,11 @@ def _texts(decision: Decision, made: dict[str, Any]) -> dict[str, Any]:
         "search": decision.search_text,
         "entities": made["context"]["entities"],
         "signals": _signals(decision),
-        "reasons": {part: made[part]["reason"] for part in ("route", "tools", "knowledge")},
+        "reasons": {
+            part: made[part]["reason"]
+            for part in ("route", "tools", "knowledge", "agent")
+            if made[part] is not None
+        },
     }
 
 
@@ -218,7 +224,15 @@ def _signals(decision: Decision) -> list[str]:
     return list(dict.fromkeys((*decision.context.signals, *decision.signals)))
 
 
-def _own_words(decision: Decision) -> list[str]:
+def _agent(decision: Decision) -> dict[str, Any] | None:
+    agent = decision.agent
+    if agent is None:
+        return None
+    signals = _own_words(decision, agent.signals)
+    return {"target": agent.target, "confidence": agent.confidence, "signals": signals}
+
+
+def _own_words(decision: Decision, signals: Iterable[str]) -> list[str]:
     """Each signal up to where it quotes; before that, blanks for words that may be the user's."""
     context = decision.context
     texts = (context.text, decision.search_text, *(entity.text for entity in context.entities))
@@ -228,7 +242,7 @@ def _own_words(decision: Decision) -> list[str]:
         parts = re.findall(r"[a-z]+", word.casefold())
         return PLAIN_WORD.fullmatch(word) is not None and said.isdisjoint(parts)
 
-    shortened = [QUOTES.split(signal, maxsplit=1)[0].split() for signal in _signals(decision)]
+    shortened = [QUOTES.split(signal, maxsplit=1)[0].split() for signal in signals]
     blanked = [" ".join(w if own(w) else BLANK for w in words) for words in shortened]
     return list(dict.fromkeys(filter(None, blanked)))
 

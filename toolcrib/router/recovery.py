@@ -9,7 +9,7 @@ import asyncio
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from random import Random
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
@@ -28,6 +28,7 @@ from toolcrib.errors import (
 from toolcrib.router.settings import RecoverySettings
 
 __all__ = [
+    "USER_MESSAGES",
     "Action",
     "Diagnosis",
     "ErrorClass",
@@ -37,8 +38,18 @@ __all__ = [
     "diagnose",
 ]
 
-ErrorClass: TypeAlias = Literal["retriable", "critical", "reclassify", "replan"]
-"""The same call may work later; nothing may go on; another tool is needed; other arguments are."""
+ErrorClass: TypeAlias = Literal["retriable", "critical", "reclassify", "replan", "fatal"]
+"""The same call may work later; the turn may not go on; another tool is needed; other arguments
+are; the program may not go on, which only who raises an error can say."""
+
+USER_MESSAGES: Mapping[ErrorClass, str] = {
+    "retriable": "Something that is needed does not answer. Please try again in a while.",
+    "critical": "This cannot be done.",
+    "reclassify": "This cannot be done in that way. Please say in other words what you need.",
+    "replan": "This did not work out. Please say a little more about what you need.",
+    "fatal": "Something went wrong, and the work has stopped.",
+}
+"""What a user may be told where an error says nothing for them (`user_message`)."""
 
 MAX_TEXT_CHARS = 4_000
 MAX_CAUSES = 8
@@ -153,12 +164,14 @@ class Diagnosis:
     """What an error is, and by what that was told; never words of the error itself.
 
     `status` is the code that it carries, and `retry_after_s` how long its sender asks to wait.
+    `user_message` is fit for a user: the error's own one, or what is said of its class.
     """
 
     kind: ErrorClass
     why: str
     status: int | None = None
     retry_after_s: float | None = None
+    user_message: str = field(default="", compare=False)
 
 
 def classify(error: BaseException | int | str) -> ErrorClass:
@@ -166,11 +179,33 @@ def classify(error: BaseException | int | str) -> ErrorClass:
     return diagnose(error).kind
 
 
-def diagnose(error: BaseException | int | str) -> Diagnosis:
+def diagnose(
+    error: BaseException | int | str,
+    *,
+    severity: ErrorClass | None = None,
+    in_classification: bool = False,
+) -> Diagnosis:
     """Say what an error is: by its type, its code, its text, or what caused it.
 
-    What no rule knows is `replan`: the agent reads the message and thinks again.
+    `severity`, of who raises it (or its own attribute of that name), goes before everything.
+    `in_classification`: a `ValueError` or `TypeError` is a mistake in a program or a setting
+    there, and not of a model that might do better: it is critical. What no rule knows is
+    `replan`: the agent reads the message and thinks again.
     """
+    found = _diagnosed(error)
+    own = getattr(error, "severity", None)
+    if severity is None and own in USER_MESSAGES:
+        severity = own
+    if severity is not None:
+        found = replace(found, kind=severity, why="as it was declared")
+    elif in_classification and isinstance(error, ValueError | TypeError):
+        found = replace(found, kind="critical", why=f"{type(error).__name__} in classification")
+    said = getattr(error, "user_message", None)
+    told = said if isinstance(said, str) and said else USER_MESSAGES[found.kind]
+    return replace(found, user_message=told)
+
+
+def _diagnosed(error: BaseException | int | str) -> Diagnosis:
     first: Diagnosis | None = None
     for link in _chain(error):
         found = _look_at(link)
@@ -280,11 +315,15 @@ AGAIN: dict[ErrorClass, Action] = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do next, after how many seconds, and why, in words fit for a log."""
+    """What to do next, after how many seconds, and why, in words fit for a log.
+
+    `user_message` may be told to a user, where nothing more can be done.
+    """
 
     action: Action
     after_s: float
     reason: str
+    user_message: str = field(default="", compare=False)
 
 
 class RecoveryPolicy:
@@ -303,6 +342,8 @@ class RecoveryPolicy:
         *,
         alternates: bool = True,
         repeatable: bool = True,
+        severity: ErrorClass | None = None,
+        in_classification: bool = False,
     ) -> Step:
         """The step after the failure of an attempt, the first being 1.
 
@@ -310,11 +351,20 @@ class RecoveryPolicy:
         `diagnose` made of one of these.
         `alternates`: whether there is another tool to turn to. `repeatable`: whether it does
         no harm if the call is carried out twice; where it does, a call that may have been
-        carried out is neither repeated nor given to another tool.
+        carried out is neither repeated nor given to another tool. `severity` and
+        `in_classification`: as of `diagnose`.
         """
-        found = error if isinstance(error, Diagnosis) else diagnose(error)
+        found = (
+            error
+            if isinstance(error, Diagnosis)
+            else diagnose(error, severity=severity, in_classification=in_classification)
+        )
+        step = self._after(found, attempt, alternates=alternates, repeatable=repeatable)
+        return replace(step, user_message=found.user_message)
+
+    def _after(self, found: Diagnosis, attempt: int, *, alternates: bool, repeatable: bool) -> Step:
         told = f"{found.kind} ({found.why}), attempt {attempt} of {self._settings.max_attempts}"
-        if found.kind == "critical":
+        if found.kind in {"critical", "fatal"}:
             return Step("stop", 0.0, told)
         if found.kind == "retriable" and not repeatable and found.status not in REFUSED:
             return self._once_only(attempt, told)
@@ -336,6 +386,10 @@ class RecoveryPolicy:
 
     def _wait(self, attempt: int) -> float:
         chosen = self._settings
+        if chosen.first_at_once:
+            if attempt <= 1:
+                return 0.0
+            attempt -= 1
         try:
             wait = chosen.base_s * chosen.factor ** max(0, attempt - 1)
         except OverflowError:

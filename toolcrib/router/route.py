@@ -10,26 +10,36 @@ from enum import StrEnum
 from toolcrib.records import Context, FindResult, KnowledgeResult, Route, RouteKind
 from toolcrib.retrieval.calibration import softmax
 
-__all__ = ["CLAUSES", "REASONS", "WEIGHTS", "Reason", "RouteEvidence", "choose_route"]
+__all__ = ["CLAUSES", "GROUNDS", "REASONS", "WEIGHTS", "Reason", "RouteEvidence", "choose_route"]
 
 WEIGHTS: Mapping[RouteKind, tuple[float, ...]] = {
-    "tools": (0.62, -0.38, -0.46, 0.1, 1.26),
-    "knowledge": (-0.17, 0.53, 0.39, -0.13, 0.61),
-    "both": (0.1, 0.49, -0.14, -0.62, 0.33),
-    "general": (-0.55, -0.64, 0.21, 0.65, -2.2),
+    "tools": (0.51, -0.3, -0.32, 0.08, 1.09),
+    "knowledge": (-0.29, 0.38, 0.27, -0.26, 0.55),
+    "both": (0.07, 0.3, -0.14, -0.6, -0.42),
+    "general": (-0.3, -0.38, 0.18, 0.78, -1.22),
 }
 """Logits of where a turn goes, of `RouteEvidence.known`: a multinomial regression, fitted on turns
 whose routes are labelled, as if they went there as often as the project's training turns do
 (benchmarks/turns.py --fit)."""
 
 CLAUSES: Mapping[RouteKind, tuple[float, float]] = {
-    "tools": (-0.03, -0.1),
-    "knowledge": (-0.09, 0.1),
-    "both": (-0.18, 0.23),
-    "general": (0.3, -0.23),
+    "tools": (-0.11, -0.14),
+    "knowledge": (-0.14, 0.11),
+    "both": (-0.11, 0.18),
+    "general": (0.35, -0.17),
 }
 """What is added of `RouteEvidence.apart` for a turn of several clauses, fitted with `WEIGHTS` held:
 a turn of one clause is routed by those alone."""
+
+GROUNDS: Mapping[RouteKind, float] = {
+    "tools": -1.51,
+    "knowledge": -0.08,
+    "both": 2.56,
+    "general": -0.97,
+}
+"""What is added of `RouteEvidence.grounded`, fitted with the others held."""
+
+MOST_GROUNDS = 3
 
 
 class Reason(StrEnum):
@@ -88,7 +98,7 @@ class RouteEvidence:
     With `gate_decides` tools that the gate doubts are not enough alone; where it `withholds`
     them, there are none. `unasked`: the stages that were left out or failed, of which `tools` and
     `knowledge` count. `clauses`: what each of the turn's clauses wants by itself, none where it
-    is one wish.
+    is one wish. `grounds`: how many of its phrases name rules that are written down.
     """
 
     context: Context
@@ -98,6 +108,7 @@ class RouteEvidence:
     unasked: frozenset[str] = frozenset()
     withholds: bool = False
     clauses: tuple[Context, ...] = ()
+    grounds: int = 0
 
     @property
     def saw_tools(self) -> bool:
@@ -132,6 +143,14 @@ class RouteEvidence:
             float(self.context.domain is None),
             1.0,
         )
+
+    @property
+    def grounded(self) -> float:
+        """How much the turn rests on what is written: what it wants done, it may want done by that.
+
+        From 0 to 1.5.
+        """
+        return min(self.grounds, MOST_GROUNDS) / 2
 
     def apart(self) -> tuple[float, float]:
         """How far the clauses are from the whole turn, in log-odds that reading is wanted.
@@ -196,6 +215,7 @@ def _likely(evidence: RouteEvidence) -> dict[RouteKind, float]:
         {
             kind: sum(weight * value for weight, value in zip(WEIGHTS[kind], known, strict=True))
             + sum(weight * value for weight, value in zip(CLAUSES[kind], apart, strict=True))
+            + GROUNDS[kind] * evidence.grounded
             for kind in there
         }
     )

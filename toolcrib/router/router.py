@@ -11,10 +11,10 @@ import logging
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -22,20 +22,31 @@ from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder, FloatArray, SparseVector
 from toolcrib.encoders.onnx import clauses
 from toolcrib.errors import QueryError, ToolcribError
-from toolcrib.records import Collection, Context, Decision, KnowledgeResult, Route, Turn
+from toolcrib.records import (
+    AgentDecision,
+    Attachment,
+    Collection,
+    Context,
+    Decision,
+    KnowledgeResult,
+    Route,
+    Turn,
+)
 from toolcrib.records.scope import is_above
 from toolcrib.retrieval.hybrid import has_words
 from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.router.agents.router import AgentRouter, Pending
+from toolcrib.router.budget import Budget, Costs
+from toolcrib.router.context.by_model import ContextReader
 from toolcrib.router.context.model import Detector
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.route import Reason, RouteEvidence, choose_route
-from toolcrib.router.settings import STAGES, Limits
+from toolcrib.router.settings import Limits
+from toolcrib.router.sql import find_sql
 from toolcrib.router.tools import Selection, ToolStage
 from toolcrib.store.filters import from_scope
 
 __all__ = [
-    "Budget",
-    "Costs",
     "FollowUp",
     "Router",
     "SearchText",
@@ -76,6 +87,28 @@ class SearchText:
     signals: tuple[str, ...] = ()
 
 
+RUN = "run"
+SQL_WORDS = {"select": "a SQL query on the database", "ddl": "a SQL statement on the database"}
+SQL_STATEMENT = "a SQL {} statement on the database"
+"""What is searched for in place of a statement: it is data, and its words name no tool."""
+
+ATTACHED = "attached file:"
+FILE_WORDS = {
+    "PDF document": ("pdf",),
+    "Word document": ("docx", "doc", "odt", "rtf", "wordprocessing", "msword"),
+    "spreadsheet": ("xlsx", "xls", "ods", "spreadsheet", "ms-excel"),
+    "CSV table": ("csv", "tsv"),
+    "presentation": ("pptx", "ppt", "odp", "presentation", "powerpoint"),
+    "image": ("png", "jpg", "jpeg", "heic", "webp", "gif", "tif", "tiff", "svg", "image"),
+    "audio recording": ("mp3", "wav", "m4a", "ogg", "flac", "audio"),
+    "video recording": ("mp4", "mov", "mkv", "webm", "avi", "video"),
+    "text document": ("txt", "md", "markdown", "html"),
+}
+"""What a tool that takes such a file calls it."""
+
+SHORT_KIND = 2
+
+
 def gist(text: str) -> str:
     """The text, or the two ends of a very long one."""
     if len(text) <= LONG:
@@ -86,7 +119,34 @@ def gist(text: str) -> str:
 def by_itself(turn: Turn) -> SearchText:
     """The text to search with where nothing was said before."""
     own = gist(turn.text)
-    return SearchText(own, "first", () if own == turn.text else ("long-text",))
+    signals = () if own == turn.text else ("long-text",)
+    return SearchText(_with_files(turn, _without_sql(own)), "first", signals)
+
+
+def _without_sql(text: str) -> str:
+    """The text with its SQL named: `UPDATE prices ...` wants a query run, and no price updated."""
+    found = find_sql(text)
+    if found is None:
+        return text
+    before, after = text[: found.start].rstrip(), text[found.end :].strip(" \n;`")
+    words = SQL_WORDS.get(found.kind, SQL_STATEMENT.format(found.kind.upper()))
+    return " ".join(filter(None, (before or RUN, words, after)))
+
+
+def _with_files(turn: Turn, text: str) -> str:
+    """The text with the kinds of the files that came with it."""
+    kinds = dict.fromkeys(_file_words(each) for each in turn.attachments[:MAX_ATTACHMENTS])
+    named = ", ".join(filter(None, kinds))
+    return f"{text} ({ATTACHED} {named})" if named else text
+
+
+def _file_words(attachment: Attachment) -> str | None:
+    suffix = PurePosixPath(attachment.name.replace("\\", "/")).suffix.lstrip(".").casefold()
+    mime = attachment.mime.casefold()
+    for words, kinds in FILE_WORDS.items():
+        if suffix in kinds or any(kind in mime for kind in kinds if len(kind) > SHORT_KIND):
+            return words
+    return None
 
 
 def search_text(turn: Turn, leans: Leans, encode: Encode) -> SearchText:
@@ -100,7 +160,7 @@ def search_text(turn: Turn, leans: Leans, encode: Encode) -> SearchText:
     said = [m.content for m in turn.history if m.role == "user" and m.content.strip()]
     if not said:
         return alone
-    leaning = leans(own)
+    leaning = leans(gist(turn.text))
     if leaning < 0.5:  # noqa: PLR2004 -- more likely than not
         return SearchText(own, "shifted", (*signals, "topic-shift"))
     if leaning < 1 or len(said) > 1:
@@ -149,103 +209,6 @@ def _signals(turn: Turn) -> Iterator[str]:
             yield signal
 
 
-LEARNING = 0.2
-"""How much one more run moves what a stage is expected to cost."""
-
-
-_Made = TypeVar("_Made")
-
-
-class Costs:
-    """What each stage is expected to cost, learnt from what it took; for several threads."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, float] = {}
-        self._lock = threading.Lock()
-
-    def of(self, stage: str) -> float:
-        """Expected milliseconds; 0 for a stage that never ran: it is given its chance."""
-        return self._known.get(stage, 0.0)
-
-    def learn(self, stage: str, took_ms: float) -> None:
-        """Take one more run into account."""
-        with self._lock:
-            before = self._known.get(stage)
-            moved = took_ms if before is None else before + LEARNING * (took_ms - before)
-            self._known[stage] = moved
-
-    def forget(self, stage: str) -> None:
-        """Expect a little less of a stage that was left out, so that it gets another chance."""
-        with self._lock:
-            if stage in self._known:
-                self._known[stage] *= 1 - LEARNING
-
-
-class Budget:
-    """The time of one turn, by the injected clock."""
-
-    def __init__(
-        self, limits: Limits, costs: Costs, clock: Clock, total_ms: float | None = None
-    ) -> None:
-        self._limits = limits
-        self._total = limits.total_ms if total_ms is None else total_ms
-        self._costs = costs
-        self._clock = clock
-        self._start = clock()
-        self._waiting: set[str] = set(STAGES)
-        self.took_ms: dict[str, float] = {}
-        self.degraded: list[str] = []
-
-    @property
-    def spent_ms(self) -> float:
-        """Milliseconds since the turn began."""
-        return (self._clock() - self._start) * 1000
-
-    def admits(self, stage: str) -> bool:
-        """Whether a stage still fits, beside those to come whose loss would be dearer."""
-        cost = self._costs.of(stage)
-        if cost > self._limits.stage_ms.get(stage, float("inf")):
-            return False
-        if self._total is None:
-            return True
-        left = self._total - self.spent_ms
-        if left <= 0:
-            return False
-        for dearer in reversed(STAGES[STAGES.index(stage) + 1 :]):
-            expected = self._costs.of(dearer)
-            # What would not fit in any case keeps no time from the others.
-            if dearer in self._waiting and expected <= left:
-                left -= expected
-        return cost <= left
-
-    def admitted(self, stage: str) -> bool:
-        """As `admits`, for a part of another stage: when it does not fit, that is noted."""
-        self._waiting.discard(stage)
-        if self.admits(stage):
-            return True
-        self.degraded.append(stage)
-        self._costs.forget(stage)
-        return False
-
-    def run(self, stage: str, work: Callable[[], _Made], otherwise: _Made) -> _Made:
-        """Do a stage's work if it still fits, else name it and give `otherwise`."""
-        return self.timed(stage, work) if self.admitted(stage) else otherwise
-
-    def skip(self, stage: str) -> None:
-        """Say that a stage is not needed for this turn: nothing is kept free for it."""
-        self._waiting.discard(stage)
-
-    def timed(self, stage: str, work: Callable[[], _Made]) -> _Made:
-        """Do what cannot be left out, and note what it took."""
-        started = self._clock()
-        try:
-            return work()
-        finally:
-            took = (self._clock() - started) * 1000
-            self.took_ms[stage] = self.took_ms.get(stage, 0.0) + took
-            self._costs.learn(stage, took)
-
-
 SMALLTALK = {
     "greeting": "a greeting",
     "thanks": "thanks",
@@ -272,6 +235,9 @@ REMEMBERED = 512
 class Router:
     """Decides turns; reads stores, writes none. `knowledge` is None where there are no collections.
 
+    `agents` is None where no targets are configured, `reader` where no language model reads turns.
+    `version` is that of tools and collections.
+
     `stranger` reads turns like `detector`, but knows no names of the registry: it is for callers
     who may not use all of it. `gate_decides`: a user has said when tools are good enough, or
     withholds them, and no turn goes to others alone.
@@ -286,6 +252,9 @@ class Router:
     knowledge: KnowledgeRouter | None = None
     gate_decides: bool = False
     costs: Costs = field(default_factory=Costs)
+    agents: AgentRouter | None = None
+    version: Hashable = None
+    reader: ContextReader | None = None
 
     def __post_init__(self) -> None:
         self._known: dict[str, FloatArray] = {}
@@ -294,7 +263,9 @@ class Router:
     def detect(self, turn: Turn) -> Context:
         """What kind of turn it is: encodes and classifies, and does nothing else."""
         query = self.tools.encode(gist(turn.text)) if has_words(turn.text) else None
-        return self._detector(turn).detect(turn.text, query)
+        known = self._detector(turn).detect(turn.text, query)
+        reader = self._reader(turn, known)
+        return known if reader is None else reader.read(turn, known)[0]
 
     def _detector(self, turn: Turn) -> Detector:
         """Who reads a turn; its reach keeps from it what is named beyond."""
@@ -338,17 +309,19 @@ class Router:
             return self._wordless(decision_id, turn, budget, shown)
         searched = self._search_text(turn, budget)
         query = budget.timed("encode", lambda: self.tools.encode(searched.text))
+        pending = self._begin_agent(turn, query, budget)
         context = self._context(turn, query, budget)
         signals = (*text_signals(turn), *_ceilings(turn, context))
+        grounds = self._detector(turn).grounds(turn.text)
         if context.smalltalk is None:
             selection = self._tools(turn, query, budget, k, shown)
-            knowledge = self._knowledge(turn, query, context, budget)
+            knowledge = self._knowledge(turn, query, context, budget, grounds)
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
         unasked = frozenset(budget.degraded)
         seen = (context, found, knowledge, self.gate_decides, unasked, self.tools.withholds)
-        evidence = RouteEvidence(*seen)
+        evidence = RouteEvidence(*seen, grounds=grounds)
         route = choose_route(evidence)
         wishes: tuple[Context, ...] = ()
         if found.tools and knowledge.passages and (route.confidence or 0.0) < SURE:
@@ -362,6 +335,7 @@ class Router:
             tools=self.tools.judged(turn, route, selection),
             knowledge=_kept(route, knowledge),
             search_text=searched.text,
+            agent=self._agent(pending, knowledge, budget),
             signals=_once(
                 searched.signals,
                 signals,
@@ -387,6 +361,7 @@ class Router:
             tools=selection.result,
             knowledge=KnowledgeResult(reason=reason),
             search_text="",
+            agent=self._agent(self._begin_agent(turn, None, budget), None, budget),
             signals=_once(text_signals(turn), _ceilings(turn, context), selection.signals),
             took_ms={"total": budget.spent_ms},
             degraded=("no-words",),
@@ -394,12 +369,54 @@ class Router:
             tool_timeout_s=self.limits.tool_timeout_s,
         )
 
+    def _begin_agent(
+        self, turn: Turn, query: EncodedQuery | None, budget: Budget
+    ) -> Pending | None:
+        """Begin to choose a target: a model is asked while all else is done, if there is time."""
+        agents = self.agents
+        if agents is None:
+            return None
+        time_s = 0.0
+        if agents.classifier is None or query is None:
+            budget.skip("llm")
+        elif budget.admitted("llm"):
+            time_s = min(agents.time_s, budget.left_ms("llm") / 1000)
+        vector = None if query is None else query.dense
+        pending = agents.begin(turn, time_s=time_s, version=self.version, vector=vector)
+        return replace(pending, began_ms=budget.spent_ms)
+
+    def _agent(
+        self, pending: Pending | None, knowledge: KnowledgeResult | None, budget: Budget
+    ) -> AgentDecision | None:
+        """The target of a turn; without a model that takes less than a millisecond."""
+        agents = self.agents
+        if agents is None or pending is None:
+            return None
+        made, failed = budget.timed("agents", lambda: agents.finish(pending, knowledge))
+        budget.degraded += failed
+        if pending.answer is not None:
+            took = budget.spent_ms - pending.began_ms
+            budget.took_ms["llm"] = took
+            self.costs.learn("llm", took)
+        return made
+
     def _context(self, turn: Turn, query: EncodedQuery, budget: Budget) -> Context:
         detector, text = self._detector(turn), turn.text
         entities = budget.admitted("entities")
-        return budget.run(
+        known = budget.run(
             "context", lambda: detector.detect(text, query, entities=entities), Context(text)
         )
+        reader = self._reader(turn, known)
+        if reader is None or not budget.admitted("llm"):
+            return known
+        room_s = budget.room_ms("llm") / 1000
+        context, lacking = budget.timed("llm", lambda: reader.read(turn, known, room_s))
+        budget.degraded += lacking
+        return context
+
+    def _reader(self, turn: Turn, known: Context) -> ContextReader | None:
+        """The language model that reads turns; none may where the turn must not leave the house."""
+        return None if is_above(known.sensitivity, turn.max_sensitivity) else self.reader
 
     def _clauses(self, turn: Turn, budget: Budget) -> tuple[Context, ...]:
         """What each clause of a turn wants by itself; none where it is one wish, or too late."""
@@ -461,11 +478,17 @@ class Router:
         shown: Sequence[str],
     ) -> Selection:
         reranking = self.tools.reranks and budget.admitted("rerank")
+        asking = self.tools.asks_model and budget.admitted("llm")
         if not budget.admitted("tools"):
             return self.tools.always(turn, Reason.NO_TIME.said(), shown)
-        selection = budget.timed(
-            "tools", lambda: self.tools.find(turn, query, k, shown, reranking=reranking)
-        )
+
+        def find() -> Selection:
+            model_s = budget.room_ms("llm") / 1000 if asking else 0.0
+            found = self.tools.find(turn, query, k, shown, reranking=reranking, model_s=model_s)
+            budget.took("llm", found.result.took_ms.get("llm", 0.0))
+            return found
+
+        selection = budget.timed("tools", find)
         if "rerank" in selection.result.took_ms:
             self.costs.learn("rerank", selection.result.took_ms["rerank"])
         return selection
@@ -479,7 +502,7 @@ class Router:
         return self.tools.always(turn, reason, shown), KnowledgeResult(reason=reason)
 
     def _knowledge(
-        self, turn: Turn, query: EncodedQuery, context: Context, budget: Budget
+        self, turn: Turn, query: EncodedQuery, context: Context, budget: Budget, grounds: int
     ) -> KnowledgeResult:
         """The passages of a turn; a store that fails costs them, and not the tools."""
         knowledge, reach = self.knowledge, self._reach(turn)
@@ -491,7 +514,9 @@ class Router:
 
         def find() -> KnowledgeResult:
             try:
-                return knowledge.find(query, context, reach, reranking=reranking)
+                return knowledge.find(
+                    query, context, reach, reranking=reranking, grounded=grounds > 0
+                )
             except ToolcribError:
                 logger.warning("the collections could not be asked", exc_info=True)
                 budget.degraded.append("knowledge")

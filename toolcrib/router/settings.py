@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -13,11 +14,15 @@ from toolcrib.retrieval.gate import COVERAGE
 
 __all__ = [
     "LIKENESS",
+    "PRESET",
     "SQLITE",
     "STAGES",
+    "AgentSettings",
+    "CapabilitySettings",
     "KnowledgeSettings",
     "Limits",
     "MapEntry",
+    "OrchestrationMode",
     "RecoverySettings",
     "TelemetrySettings",
     "ToolSettings",
@@ -119,8 +124,10 @@ class RecoverySettings:
 
     The wait before attempt n + 1 is `base_s * factor ** (n - 1)`, at most `cap_s`, give or take
     the share `jitter` of it. Nobody waits longer than `cap_s`, whatever a server asks.
-    `likeness`: how near an alternate must be to the failed tool, as a share of how near that is
-    to its own text; 0 takes whatever comes next.
+    With `first_at_once` the first repetition follows at once, and these waits begin after it.
+    `reclassifications` and `replans`: how often a turn may select other capabilities or make
+    another plan after a failure. `likeness`: how near an alternate must be to the failed tool, as
+    a share of how near that is to its own text; 0 takes whatever comes next.
     """
 
     max_attempts: Annotated[int, Field(ge=1)] = 3
@@ -128,6 +135,9 @@ class RecoverySettings:
     factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
     cap_s: _AtLeast0 = 30.0
     jitter: Annotated[float, Field(ge=0, le=1)] = 0.1
+    first_at_once: bool = False
+    reclassifications: Annotated[int, Field(ge=0)] = 1
+    replans: Annotated[int, Field(ge=0)] = 1
     likeness: _Probability = LIKENESS
 
     def __post_init__(self) -> None:
@@ -136,6 +146,64 @@ class RecoverySettings:
                 f"recovery.base_s is {self.base_s:g}, above recovery.cap_s ({self.cap_s:g}); "
                 "the first wait cannot be longer than the longest"
             )
+
+
+PRESET = "preset"
+"""Stands for the targets that come with the package."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """Which target of an agent a turn is for.
+
+    `targets`: `preset` (analytics, knowledge, commerce, triage) or a YAML file of the same shape;
+    None chooses none. `allowlist`: a YAML file of tables with their columns, in place of the
+    embedded example. The first `hits` passages count as evidence, where the probability that any
+    collection fits is `least_hit` or more.
+
+    The rest holds where a language model is configured. `ensemble` prompts are asked at once; a
+    tie goes to a `scorer`. `secondary`: say which target comes next. `calibration`: points of a
+    map from the model's confidence to a probability. Decisions are kept for turns as near as
+    `cache_similarity` (a cosine), `cache_size` of them for `cache_ttl_s`; 0 keeps none.
+    """
+
+    targets: str | None = None
+    allowlist: str | None = None
+    hits: Annotated[int, Field(ge=1)] = 5
+    least_hit: _Probability = 0.5
+    ensemble: Annotated[int, Field(ge=1, le=9)] = 3
+    scorer: bool = True
+    secondary: bool = False
+    calibration: tuple[tuple[_Probability, _Probability], ...] = ()
+    cache_size: Annotated[int, Field(ge=0)] = 1_000
+    cache_ttl_s: _Above0 = 3_600.0
+    cache_similarity: _Probability = 0.95
+
+    def __post_init__(self) -> None:
+        points = self.calibration
+        if any(b[0] <= a[0] or b[1] < a[1] for a, b in itertools.pairwise(points)):
+            raise SettingsError(
+                "agents.calibration: the points must rise, as in [[0.5, 0.3], [0.9, 0.8]]"
+            )
+
+
+OrchestrationMode: TypeAlias = Literal["plan_first", "reactive"]
+"""Whether an agent's loop plans all of its steps first, or chooses one at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilitySettings:
+    """How the capabilities of a turn are selected.
+
+    `file`: where they are described. `bypass`: all are active, and nothing is asked. `threshold`:
+    the probability from which one is active where no language model decides. `seed`: of the order
+    in which examples are shown.
+    """
+
+    file: str | None = None
+    bypass: bool = False
+    threshold: _Probability = 0.5
+    seed: int = 0
 
 
 JSON_LINES = (".jsonl",)

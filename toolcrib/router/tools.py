@@ -220,6 +220,11 @@ class ToolStage:
         """Whether candidates are looked at twice, where there is time."""
         return self._retriever.reranks
 
+    @property
+    def asks_model(self) -> bool:
+        """Whether a language model orders the first candidates, where there is time."""
+        return self._retriever.asks_model
+
     def find(
         self,
         turn: Turn,
@@ -228,8 +233,11 @@ class ToolStage:
         shown: Sequence[str],
         *,
         reranking: bool,
+        model_s: float = 0.0,
     ) -> Selection:
         """The tools that fit, whatever the gate says of them.
+
+        `reranking`: look at them twice. `model_s`: what a language model may take to order them.
 
         Raises:
             QueryError: an impossible `k`.
@@ -238,7 +246,8 @@ class ToolStage:
         """
         limits, allowed = self._limits(turn)
         reach = self._selector.reach(allowed, k)
-        retriever = self._retriever if reranking else self._first_stage
+        retriever = self._retriever if reranking or model_s else self._first_stage
+        retriever = retriever.with_model_time(model_s)
         options = SearchOptions(
             reach.limit,
             turn.reach,

@@ -26,7 +26,8 @@ FACETS = ("server", "category", "tags", "sensitivity")
 """The payload fields that are counted."""
 
 ENRICHED_FIELD = "enriched"
-"""Where a tool has an enrichment; others lack the field."""
+"""Of a tool with an enrichment, whose its examples are: the `author`'s, or else the `writer`'s of
+that. Others lack the field."""
 
 
 def squeeze(name: str) -> str:
@@ -68,7 +69,9 @@ def tool_payload(spec: ToolSpec) -> dict[str, Any]:
     optional: dict[str, Any] = {
         "cost_estimate": spec.cost_estimate,
         "avg_latency_ms": spec.avg_latency_ms,
-        ENRICHED_FIELD: "true" if spec.enrichment else None,
+        ENRICHED_FIELD: ("author" if spec.success_examples else "writer")
+        if spec.enrichment
+        else None,
     }
     return payload | {name: value for name, value in optional.items() if value is not None}
 

@@ -59,10 +59,14 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class TrainingData:
-    """Texts, each once, and the examples that point to them."""
+    """Texts, each once, the examples that point to them, and each text's server.
+
+    `servers` is empty where none is known, as for texts that are no tools.
+    """
 
     documents: tuple[str, ...]
     examples: tuple[Example, ...]
+    servers: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -83,10 +87,11 @@ def from_labels(data: DataSet, queries: Iterable[LabelledQuery]) -> TrainingData
     Queries that no tool answers, and labels that name no tool of the set, are passed over.
     """
     places: dict[str, int] = {}
-    by_id = {
-        tool.id: places.setdefault(dense_text(tool), len(places))
-        for tool in sorted(data.tools, key=lambda tool: tool.id)
-    }
+    by_id: dict[str, int] = {}
+    servers: dict[int, str] = {}
+    for tool in sorted(data.tools, key=lambda tool: tool.id):
+        by_id[tool.id] = places.setdefault(dense_text(tool), len(places))
+        servers.setdefault(by_id[tool.id], tool.server)
     examples: list[Example] = []
     for query in queries:
         known = [tool for tool in query.relevant if tool in by_id]
@@ -97,17 +102,20 @@ def from_labels(data: DataSet, queries: Iterable[LabelledQuery]) -> TrainingData
         relevant = frozenset(by_id[tool] for tool in known)
         places_of_best = dict.fromkeys(by_id[tool] for tool in best)
         examples += (Example(text, place, relevant, data.name) for place in places_of_best)
-    return TrainingData(tuple(places), tuple(examples))
+    return TrainingData(tuple(places), tuple(examples), tuple(servers.values()))
 
 
 def joined(parts: Sequence[TrainingData]) -> TrainingData:
     """Several sets as one; a text that two of them hold is one text."""
     places: dict[str, int] = {}
+    servers: dict[int, str] = {}
     examples: list[Example] = []
     for part in parts:
         moved = [places.setdefault(text, len(places)) for text in part.documents]
+        for place, server in zip(moved, part.servers or [""] * len(moved), strict=True):
+            servers.setdefault(place, server)
         examples += (_moved(example, moved) for example in part.examples)
-    return TrainingData(tuple(places), tuple(examples))
+    return TrainingData(tuple(places), tuple(examples), tuple(servers.values()))
 
 
 def _moved(example: Example, places: Sequence[int] | Mapping[int, int]) -> Example:
@@ -124,7 +132,11 @@ def pruned(data: TrainingData) -> TrainingData:
     used = sorted({p for e in data.examples for p in (e.positive, *e.relevant, *e.negatives)})
     moved = {place: number for number, place in enumerate(used)}
     examples = (_moved(example, moved) for example in data.examples)
-    return TrainingData(tuple(data.documents[place] for place in used), tuple(examples))
+    documents, servers = (
+        tuple(texts[place] for place in used) if texts else ()
+        for texts in (data.documents, data.servers)
+    )
+    return TrainingData(documents, tuple(examples), servers)
 
 
 def sampled(data: TrainingData, limit: int, seed: int) -> TrainingData:
@@ -340,11 +352,13 @@ def imitate(specs: Iterable[ToolSpec], source: str, *, seed: int = 0) -> Trainin
         if purpose:
             told.setdefault(f"{spec.name} {purpose}".casefold(), (spec, purpose))
     documents: dict[str, int] = {}
+    servers: dict[int, str] = {}
     examples: list[Example] = []
     pairs = list(told.values())
     for place, (spec, purpose) in enumerate(pairs):
         text, hidden = _tool_text(spec, purpose, rng)
         positive = documents.setdefault(text, len(documents))
+        servers.setdefault(positive, spec.server)
         relevant, wish = {positive}, _wish(spec, purpose, rng, named=hidden)
         if place and rng.random() < DOUBLED:
             # Neighbours in a file are tools of one server: as in a user's turn of two steps.
@@ -353,7 +367,7 @@ def imitate(specs: Iterable[ToolSpec], source: str, *, seed: int = 0) -> Trainin
             wish = _both(wish, _imperative(second), rng)
         query = _in_a_users_words(wish, rng)
         examples.append(Example(clean(query), positive, frozenset(relevant), source))
-    return TrainingData(tuple(documents), tuple(examples))
+    return TrainingData(tuple(documents), tuple(examples), tuple(servers.values()))
 
 
 def _purpose(spec: ToolSpec) -> str:

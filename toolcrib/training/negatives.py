@@ -37,9 +37,10 @@ def mine(
 ) -> tuple[TrainingData, FloatArray]:
     """All parts as one, every example with `count` negatives from the first 20 of its own part.
 
-    False negatives are filtered: texts of a cosine of 0.9 or more to the positive, and texts
-    ranked well above it (in the manner of NV-Retriever, Moreira et al. 2024). An example
-    without enough candidates takes any other text. The second value is the guide's vector of
+    Tools of the positive's own server come first: they are what is taken for it. False negatives
+    are filtered: texts of a cosine of 0.9 or more to the positive, and texts ranked well above it
+    (in the manner of NV-Retriever, Moreira et al. 2024). An example without enough candidates
+    takes any other text. The second value is the guide's vector of
     every text, float32 [texts, d]; the loss masks by it as well.
 
     Raises:
@@ -55,10 +56,11 @@ def mine(
     for part in parts:
         known = guide.encode_documents(part.documents)
         vectors |= zip(part.documents, known, strict=True)
+        servers = _numbered(part.servers or [""] * len(part.documents))
         words, examples = _Words(part.documents), list[Example]()
         for start in range(0, len(part.examples), CHUNK):
             chunk = part.examples[start : start + CHUNK]
-            examples += _with_negatives(chunk, guide, known, words, count, rng)
+            examples += _with_negatives(chunk, guide, known, words, servers, count, rng)
             progress(done + len(examples), total)
         done += len(examples)
         mined.append(replace(part, examples=tuple(examples)))
@@ -66,11 +68,20 @@ def mine(
     return data, np.array([vectors[text] for text in data.documents], dtype=np.float32)
 
 
+def _numbered(servers: Sequence[str]) -> NDArray[np.int64]:
+    """A number for each text's server; where none is known, one of the text's own."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(servers))}
+    own = range(len(numbers), len(numbers) + len(servers))
+    known = [numbers[name] if name else alone for name, alone in zip(servers, own, strict=True)]
+    return np.array(known, dtype=np.int64)
+
+
 def _with_negatives(
     examples: Sequence[Example],
     guide: DenseEncoder,
     vectors: FloatArray,
     words: _Words,
+    servers: NDArray[np.int64],
     count: int,
     rng: np.random.Generator,
 ) -> list[Example]:
@@ -80,7 +91,8 @@ def _with_negatives(
     for row, example in enumerate(examples):
         barred = alike[row]
         barred[[example.positive, *example.relevant]] = True
-        chosen = _draw(scores[row], example.positive, barred, count, rng)
+        siblings = servers == servers[example.positive]
+        chosen = _draw(scores[row], example.positive, barred, siblings, count, rng)
         mined.append(replace(example, negatives=chosen))
     return mined
 
@@ -99,6 +111,7 @@ def _draw(
     scores: FloatArray,
     positive: int,
     barred: NDArray[np.bool_],
+    siblings: NDArray[np.bool_],
     count: int,
     rng: np.random.Generator,
 ) -> tuple[int, ...]:
@@ -110,7 +123,10 @@ def _draw(
         hardest = np.flatnonzero(~barred)
     if not len(hardest):
         hardest = np.setdiff1d(np.arange(len(scores)), [positive])
-    return tuple(int(place) for place in rng.choice(hardest, count, replace=len(hardest) < count))
+    drawn = rng.permutation(hardest)
+    # A stable order: those of its server, at random, before the others.
+    drawn = np.resize(drawn[np.argsort(~siblings[drawn], kind="stable")], count)
+    return tuple(int(place) for place in drawn)
 
 
 class _Words:

@@ -1,11 +1,35 @@
 /** What the service answers. Written by scripts/console_types.py; do not edit. */
 
+export interface AgentDecision {
+  target: string;
+  confidence: number;
+  reason: string;
+  tables: readonly string[];
+  columns: readonly string[];
+  signals: readonly string[];
+  thread_id: string | null;
+}
+
+export interface AgentRecord {
+  target: string;
+  confidence: number;
+  signals: readonly string[];
+}
+
 export interface Alive {
   status: "ok";
 }
 
 export interface Alternates {
   tools: readonly ToolHit[];
+}
+
+export interface Classification {
+  branch: string | null;
+  matched: boolean;
+  confidence: number | null;
+  degraded: readonly string[];
+  skipped?: boolean;
 }
 
 export interface CollectionHit {
@@ -76,6 +100,9 @@ export interface DecisionRecord {
   signals: readonly string[];
   took_ms: Readonly<Record<string, number>>;
   degraded: readonly string[];
+  usage?: readonly ModelUsage[];
+  agent?: AgentRecord;
+  guidance?: readonly string[];
   text?: TextRecord;
   by?: string;
   kind: "decision";
@@ -141,6 +168,18 @@ export interface FoundTools {
   unmatched_terms?: readonly string[];
   needs?: readonly NeedResult[];
   names?: Readonly<Record<string, string>>;
+}
+
+export interface Guidance {
+  injections: readonly GuidanceInjection[];
+  patterns: readonly TrajectoryPattern[];
+}
+
+export interface GuidanceInjection {
+  key: string;
+  content: string;
+  priority: number;
+  category: string;
 }
 
 export interface Held {
@@ -219,6 +258,16 @@ export interface Me {
   namespaces: readonly string[];
   namespace: string;
   scope: Scope;
+}
+
+export interface ModelUsage {
+  use: string;
+  model: string;
+  calls: number;
+  failed: number;
+  input_tokens: number;
+  output_tokens: number;
+  cost: number | null;
 }
 
 export interface NeedResult {
@@ -302,11 +351,14 @@ export interface RoutedTurn {
   tools: ShapedSelection;
   knowledge: KnowledgeResult;
   search_text: string;
+  agent: AgentDecision | null;
   signals: readonly string[];
   took_ms: Readonly<Record<string, number>>;
   degraded: readonly string[];
   max_tool_calls: number;
   tool_timeout_s: number;
+  usage?: readonly ModelUsage[];
+  guidance?: readonly GuidanceInjection[];
 }
 
 export interface Scope {
@@ -436,6 +488,14 @@ export interface ToolsRecord {
   threshold: number | null;
   fallback: boolean;
   items: readonly ToolRecord[];
+}
+
+export interface TrajectoryPattern {
+  type: string;
+  confidence: number;
+  evidence: string;
+  first_seen: number;
+  occurrences: number;
 }
 
 export interface Undone {

@@ -282,3 +282,32 @@ def test_names_of_products_and_standards_are_no_code(text):
 )
 def test_an_error_is_a_name_a_code_or_a_classic_sentence(text, expected):
     assert of_type("error", text) == expected
+
+
+WHOLE_HASH = "3caee16946575e71e90ead9ac531f5a3a1259307"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "found"),
+    [
+        ("repository", "clone acme/checkout and open a pull request", ["acme/checkout"]),
+        ("repository", "is the label in the sorter-sim repo?", ["sorter-sim"]),
+        ("repository", "no repo partner-sdk, na branch release/2.4", ["partner-sdk"]),
+        ("repository", "git@git.example.com:acme/infra.git does not build", ["acme/infra"]),
+        ("repository", "a third-party repo, our open-source repository, the repo", []),
+        ("repository", "client/server, and/or, 24/7", []),
+        ("commit", "what did commit 3f2a91c change?", ["3f2a91c"]),
+        ("commit", "revert 7f3c9e01aa, then cherry-pick `0aa41b2`", ["7f3c9e01aa", "0aa41b2"]),
+        ("commit", "it broke between 1a2b3c4 and 5d6e7f8", ["1a2b3c4", "5d6e7f8"]),
+        ("commit", f"it fails after {WHOLE_HASH}", [WHOLE_HASH]),
+        ("commit", "from 20261122 to 20261123, since decade, order 1234567", []),
+        ("service", "p99 of quote-svc and checkout-api, please", ["quote-svc", "checkout-api"]),
+        ("service", "a self-service rest-api of our co-workers, service-to-service", []),
+        ("service", "open src/mail-worker/main.py on mail-worker.example.com", []),
+        ("product", "why Redis and not Postgres? ask in Slack", ["Redis", "Postgres", "Slack"]),
+        ("product", "the kubernetes cluster and GITHUB actions", ["kubernetes", "GITHUB actions"]),
+        ("product", "a linear notion: excel, zoom in, and cut me some slack", []),
+    ],
+)  # fmt: skip
+def test_what_is_worked_on_is_found_without_a_model(kind, text, found):
+    assert [entity.text for entity in FINDER.find(text) if entity.type == kind] == found

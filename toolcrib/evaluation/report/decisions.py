@@ -99,6 +99,7 @@ def render_decisions(summary: DecisionSummary) -> str:
         knowing=(reliability_plot(summary),),
         rates=_rate_table(summary),
         degraded=_degraded_table(summary),
+        usage=_usage_table(summary),
     )
 
 
@@ -176,6 +177,20 @@ def _degraded_table(summary: DecisionSummary) -> TextTable:
         for stage, count in summary.degraded.items()
     )
     return TextTable("Decisions made without a stage", ("Stage", "Decisions", "Share"), tuple(rows))
+
+
+def _usage_table(summary: DecisionSummary) -> TextTable:
+    rows = (
+        (
+            one.use,
+            one.model,
+            *(f"{n:,}" for n in (one.calls, one.failed, one.input_tokens, one.output_tokens)),
+            "" if one.cost is None else f"{one.cost:,.4f}",
+        )
+        for one in summary.usage
+    )
+    columns = ("Use", "Model", "Calls", "Failed", "Tokens in", "Tokens out", "Cost")
+    return TextTable("What language models were asked", columns, tuple(rows))
 
 
 def route_mix(summary: DecisionSummary) -> Plot:

@@ -12,6 +12,7 @@ from toolcrib.errors import SettingsError
 from toolcrib.evaluation.calibrate import learn
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.systems.base import Answer, Ranked, System
+from toolcrib.indexers.enrichment import prepared
 from toolcrib.indexers.points import layout
 from toolcrib.records import ToolSpec
 from toolcrib.settings import Settings
@@ -23,10 +24,11 @@ __all__ = ["OwnSystems"]
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
-    """Settings of a system, and whether its tools keep their examples."""
+    """Settings of a system, whether its tools keep their examples, and what enriches them."""
 
     settings: Settings
     with_examples: bool = True
+    enrichment: str | None = None
 
 
 class OwnSystems:
@@ -41,18 +43,27 @@ class OwnSystems:
         self._dense = build.make_dense(settings)
         self._shared: dict[bool, tuple[tuple[str, ...], Store]] = {}
 
-    def make(self, name: str) -> System:
-        """The system of this name.
+    def make(self, name: str, enrichment: str | None = None) -> System:
+        """The system of this name, over tools that a file enriches where one is named.
 
         Raises:
             SettingsError: there is none, or it needs a reranker and the settings name none.
         """
-        return _OwnSystem(name, self._variant(name), self)
+        variant = replace(self._variant(name), enrichment=enrichment)
+        return _OwnSystem(name if enrichment is None else f"{name}+{enrichment}", variant, self)
 
     def open(self, tools: Sequence[ToolSpec], variant: _Variant) -> Crib:
-        """A crib over an index of these tools, made once for all variants."""
-        if self._crib is not None and variant.settings == self._settings and variant.with_examples:
+        """A crib over an index of these tools, made once for all variants.
+
+        Raises:
+            SourceError: the file of enrichments cannot be read.
+        """
+        is_own = variant.settings == self._settings and variant.with_examples
+        if self._crib is not None and is_own and variant.enrichment is None:
             return self._crib
+        if variant.enrichment is not None:
+            entries, _ = prepared([("", tool) for tool in tools], None, (), [variant.enrichment])
+            tools = [item for _, item in entries if isinstance(item, ToolSpec)]
         store = self._store(tools, with_examples=variant.with_examples)
         return Crib.over(store, self._dense, variant.settings)
 

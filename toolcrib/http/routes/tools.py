@@ -63,6 +63,7 @@ Shape = Literal[
     "anthropic",
     "anthropic-deferred",
     "tool_reference",
+    "signature",
 ]
 """How found tools are written: ours in short or with the whole specification, or definitions
 for a provider."""
@@ -306,8 +307,8 @@ def write_tools(
 
 
 def _tool_report(report: IndexReport, held: Iterable[Held]) -> ToolReport:
-    made = report.added, report.changed, report.removed, report.unchanged, report.refused
-    return ToolReport(*made, tuple(held))
+    made = {each.name: getattr(report, each.name) for each in fields(report)}
+    return ToolReport(**made, quarantined=tuple(held))
 
 
 def is_allowed(scope: Scope, spec: ToolSpec) -> bool:

@@ -13,7 +13,14 @@ from starlette.responses import Response
 
 from toolcrib.build import is_url
 from toolcrib.crib import Crib
-from toolcrib.errors import CalibrationError, FeedbackError, UnknownDecisionError, UnknownToolError
+from toolcrib.errors import (
+    CalibrationError,
+    FeedbackError,
+    QuestionRenderError,
+    UnknownDecisionError,
+    UnknownQuestionError,
+    UnknownToolError,
+)
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routes.tools import Shape, shaped
 from toolcrib.http.routing import (
@@ -29,6 +36,7 @@ from toolcrib.records import (
     Alternates,
     Context,
     Decision,
+    Guidance,
     Outcome,
     Scope,
     Sensitivity,
@@ -36,6 +44,7 @@ from toolcrib.records import (
     ToolSelection,
     Turn,
 )
+from toolcrib.records.choices import Classification
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
 from toolcrib.retrieval.needs import MAX_NEEDS
 from toolcrib.router.decision_log import Feedback
@@ -58,6 +67,20 @@ EXAMPLE_TURN: dict[str, Any] = {
     "history": [{"role": "user", "content": "write a summary of the meeting"}],
 }
 
+EXAMPLE_STUCK: dict[str, Any] = {
+    "text": "write to Ana",
+    "trajectory": [
+        {
+            "type": "tool",
+            "name": "mail/send_mail",
+            "parameters": {"to": "ana"},
+            "success": False,
+            "error": "550 mailbox unavailable",
+        }
+    ]
+    * 3,
+}
+
 # -- turns -----------------------------------------------------------------------------------
 
 
@@ -75,7 +98,10 @@ class TurnBody(Body):
 
     What is no attachment in `attachments` is left out. `needs`: one line for each tool that the
     agent wishes for. `scope` narrows what the key allows;
-    `max_sensitivity` is the ceiling of where the answer goes.
+    `max_sensitivity` is the ceiling of where the answer goes. `trajectory`: what the agent did so
+    far, as events of the types `tool` (`name`, `parameters`, `success`, `error`, `result`),
+    `prompt` (`text`) and `search` (`text`, `found`), each with `at` in seconds; what cannot be
+    read is not looked at.
     """
 
     model_config = documented(examples=[EXAMPLE_TURN])
@@ -106,6 +132,20 @@ class RouteBody(TurnBody):
     shape: Shape = "summary"
 
 
+class ClassifyBody(TurnBody):
+    """A turn, and the name of the question of the service's settings that it is classified by.
+
+    `variables` are for the question's template, `outputs` what earlier nodes of an agent's graph
+    gave, by their names.
+    """
+
+    model_config = documented(examples=[{"question": "support", "text": "where is my parcel?"}])
+
+    question: Annotated[str, Field(min_length=1, max_length=200)]
+    variables: dict[str, Any] = Field(default={})
+    outputs: dict[str, Any] = Field(default={})
+
+
 class AlternatesBody(Body):
     """A tool that failed in a turn, given whole or as its text."""
 
@@ -118,6 +158,14 @@ class AlternatesBody(Body):
     decision_id: DecisionId | None = None
     k: Count = 3
     shape: Literal["summary", "full"] = "summary"
+
+
+class GuidanceBody(TurnBody):
+    """A turn with its trajectory; `given` are the keys of hints that were given before."""
+
+    model_config = documented(examples=[EXAMPLE_STUCK])
+
+    given: list[str] = Field(default=[], max_length=1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +210,18 @@ async def route_turn(context: RequestContext, body: RouteBody) -> Response:
     return shaped(made, made.tools.tools, body.shape, "tools", "items")
 
 
+async def classify_turn(context: RequestContext, body: ClassifyBody) -> Response:
+    """Say which class of a question a turn belongs to."""
+    turn = body.as_turn(context)
+    found = await context.read(
+        lambda crib: crib.classify(
+            body.question, turn, variables=body.variables, outputs=body.outputs
+        )
+    )
+    context.answered({}, degraded=found.degraded, text=body.text)
+    return answer(found)
+
+
 async def find_alternates(context: RequestContext, body: AlternatesBody) -> Response:
     """Find the next best tools for what a failed one was to do, never one that failed before."""
     given = TurnBody(text=body.turn) if isinstance(body.turn, str) else body.turn
@@ -174,6 +234,12 @@ async def find_alternates(context: RequestContext, body: AlternatesBody) -> Resp
         return crib.alternates(body.failed_tool, turn, decision_id=body.decision_id, k=body.k)
 
     return answer(Alternates(await context.read(work)), full=body.shape == "full")
+
+
+async def give_guidance(context: RequestContext, body: GuidanceBody) -> Response:
+    """Give the one useful hint for an agent that is stuck, if there is one."""
+    turn = body.as_turn(context)
+    return answer(await context.read(lambda crib: crib.guidance(turn, given=body.given)))
 
 
 # -- decisions of the past -------------------------------------------------------------------
@@ -303,7 +369,16 @@ NO_ALTERNATES = (UnknownToolError, UnknownDecisionError, CalibrationError)
 ENDPOINTS = (
     Endpoint("POST", "/v1/detect", detect_context, "turns", Context),
     Endpoint("POST", "/v1/route", route_turn, "turns", RoutedTurn, (CalibrationError,)),
+    Endpoint(
+        "POST",
+        "/v1/classify",
+        classify_turn,
+        "turns",
+        Classification,
+        (UnknownQuestionError, QuestionRenderError),
+    ),
     Endpoint("POST", "/v1/alternates", find_alternates, "turns", Alternates, NO_ALTERNATES),
+    Endpoint("POST", "/v1/guidance", give_guidance, "turns", Guidance),
     Endpoint("GET", "/v1/decisions", list_decisions, "decisions", DecisionPage),
     Endpoint("GET", "/v1/decisions/{id}", get_decision, "decisions", DecisionHistory, UNKNOWN),
     Endpoint("POST", "/v1/outcomes", report_outcome, "decisions", None, UNKNOWN),

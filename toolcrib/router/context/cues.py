@@ -94,10 +94,18 @@ class FollowUpCues(_CueModel):
     references: Phrases = ()
 
 
+class MetaCues(_CueModel):
+    """Phrases that ask what the assistant can do, and how it is used."""
+
+    capabilities: Phrases = ()
+    usage: Phrases = ()
+
+
 class Cues(_CueModel):
     """All cues. `politeness` is passed over to see the verb that leads.
 
-    `entities` are types of entities and the intents and domains that they speak for.
+    `grounds` name rules that are written down. `entities` are types of entities and the intents
+    and domains that they speak for.
     """
 
     politeness: Phrases = ()
@@ -111,6 +119,8 @@ class Cues(_CueModel):
     smalltalk: SmalltalkCues = SmalltalkCues(labels={})
     need: NeedCues = NeedCues()
     follow_ups: FollowUpCues = FollowUpCues()
+    meta: MetaCues = MetaCues()
+    grounds: Phrases = ()
 
     @cached_property
     def indexes(self) -> CueIndexes:
@@ -135,6 +145,8 @@ class CueIndexes:
         self.need = _index(_by_label(cues.need))
         self.openers = _index({"": cues.follow_ups.openers})
         self.references = _index({"": cues.follow_ups.references})
+        self.meta = _index(_by_label(cues.meta))
+        self.grounds = _index({"": cues.grounds})
 
 
 def _by_label(part: BaseModel) -> dict[str, Phrases]:

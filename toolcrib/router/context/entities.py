@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 from toolcrib.extras import require_extra
 from toolcrib.records import Entity
-from toolcrib.router.context.phrases import PhraseIndex, listed, split_words
+from toolcrib.router.context.phrases import PhraseIndex, TextWords, listed, split_words
 from toolcrib.router.context.pii import NORTH_AMERICA, personal_entities, secrets
 
-__all__ = ["MAX_CHARS", "EntityFinder", "dates", "head_of", "pattern_entities"]
+__all__ = ["MAX_CHARS", "EntityFinder", "dates", "head_of", "pattern_entities", "products"]
 
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
@@ -198,6 +198,44 @@ _ERROR = re.compile(
 )
 """Names of exceptions, errno and signals, HTTP and exit codes, and the classic sentences."""
 
+_NAME = r"[A-Za-z0-9][\w.-]{0,60}[A-Za-z0-9]"
+_KIND = "|".join(listed("kinds_of_repositories"))
+_SHAPED = rf"(?!(?:[A-Za-z]+-)+(?:{_KIND})\b)(?=[A-Za-z]*+[-_.\d])[A-Za-z][\w.-]{{1,60}}(?<![.-])"
+"""A name that is no plain word: `checkout-web`, `infra_v2`; not `third-party`."""
+
+_REPO = r"(?:repo|repository|monorepo|fork)"
+_REPOSITORY = re.compile(
+    r"(?<![\w./@:-])(?:"
+    rf"git@[\w.-]{{1,60}}:(?P<remote>{_NAME}/[\w-]{{1,60}})"
+    rf"|(?i:{_REPO}|clone|fork of|upstream) [`'\"]?(?P<owned>{_NAME}/{_NAME})(?![\w/-])"
+    rf"|(?P<before>{_NAME}/{_NAME})(?=[`'\"]? {_REPO}\b)"
+    rf"|(?i:{_REPO}) [`'\"](?P<quoted>{_NAME})(?=[`'\"])"
+    rf"|(?i:repo|repository|monorepo) (?P<named>{_SHAPED})(?![\w/(]|\.\w)"
+    rf"|(?P<shaped>{_SHAPED})(?=[`'\"]? (?:repo|repository|monorepo)\b)"
+    r")"
+)
+"""Owner and name, or a name with a hyphen, a dot or digits, beside a word such as `repo`."""
+
+_HASH = r"[0-9a-f]{7,40}"
+_COMMIT = re.compile(
+    r"(?<![\w./-])(?:"
+    rf"(?i:commits?|sha|sha1|changeset|revision|rev) (?i:hash |id )?[`'\"#(]?(?P<told>{_HASH})"
+    rf"|(?i:revert(?:ed|s|ing)?|cherry-?pick(?:ed|ing)?|check ?out|bisect(?:ed)?(?: to)?|deployed"
+    rf"|rebased? (?:on|onto)|since|from|at|between|and) [`'\"]?"
+    rf"(?P<named>(?=[a-f]*+\d)(?=\d*+[a-f]){_HASH})"
+    r"|(?P<whole>[0-9a-f]{40})"
+    r")(?![\w-]|\.\w)"
+)
+"""Behind a word that says so; letters and digits behind one that may, or all forty."""
+
+_ENDINGS = "|".join(listed("service_endings"))
+_NO_SERVICE = "|".join(listed("no_services"))
+_SERVICE = re.compile(
+    rf"(?<![\w./@:-])(?!(?:{_NO_SERVICE})(?![\w-]))"
+    rf"[a-z][a-z0-9]{{1,30}}(?:-[a-z0-9]{{1,30}}){{0,4}}-(?:{_ENDINGS})(?![\w/@:(-]|\.\w)"
+)
+"""Names of services as they are deployed: `checkout-api`, `mail-worker`."""
+
 _PATTERNS = (
     ("url", _URL, "./"),
     ("money", _MONEY, _DIGITS),
@@ -205,8 +243,25 @@ _PATTERNS = (
     ("path", _PATH, "./\\f"),
     ("error", _ERROR, ""),
     ("identifier", _IDENTIFIER, ""),
+    ("repository", _REPOSITORY, "of"),
+    ("commit", _COMMIT, _DIGITS),
+    ("service", _SERVICE, "-"),
 )
 """Type, pattern, and the signs of which the text must hold one for the pattern to be tried."""
+
+
+_AS_WRITTEN = frozenset((*listed("brands"), *listed("products_as_written")))
+_PRODUCTS = PhraseIndex((name, "product") for name in (*_AS_WRITTEN, *listed("products_any_case")))
+_ANY_CASE = frozenset(listed("products_any_case"))
+
+
+def products(text: str, words: TextWords) -> Iterator[Entity]:
+    """Well-known products; those that are everyday words only as they write themselves."""
+    for match in _PRODUCTS.find(words):
+        start, end = words.spans[match.first][0], words.spans[match.last - 1][1]
+        name = text[start:end]
+        if name in _AS_WRITTEN or " ".join(name.casefold().split()) in _ANY_CASE:
+            yield Entity("product", name, start, end)
 
 
 def pattern_entities(text: str) -> Iterator[Entity]:
@@ -251,8 +306,12 @@ _ORDER = (
     "error",
     "path",
     "version",
+    "repository",
+    "commit",
     "identifier",
     "address",
+    "service",
+    "product",
 )
 """Which type a span has that several claim; a gazetteer's comes before all of these."""
 
@@ -268,7 +327,7 @@ def head_of(text: str) -> str:
 
 
 class EntityFinder:
-    """Finds mail addresses, numbers, dates, code, errors, secrets, and the names that it is given.
+    """Finds mail addresses, numbers, dates, code, errors, secrets, products and given names.
 
     `gazetteers` are phrases by the type that they make an entity of; `names` those of tools,
     packages and services, found as type `tool`. Both match on word borders, whatever the case.
@@ -301,8 +360,10 @@ class EntityFinder:
         security number always does.
         """
         head = head_of(text)
+        words = split_words(head)
         found = itertools.chain(
-            self._given(head),
+            self._given(head, words),
+            products(head, words),
             secrets(head),
             personal_entities(head, self._region),
             dates(head),
@@ -316,8 +377,7 @@ class EntityFinder:
                 kept.append(entity)
         return tuple(sorted(kept, key=lambda entity: entity.start))
 
-    def _given(self, text: str) -> Iterator[Entity]:
-        words = split_words(text)
+    def _given(self, text: str, words: TextWords) -> Iterator[Entity]:
         for index in (self._gazetteers, self._names):
             for match in index.find(words):
                 start, end = words.spans[match.first][0], words.spans[match.last - 1][1]

@@ -389,6 +389,10 @@ class Detector(Protocol):
         """How much a text leans on what was said before it: 0 not at all, 1 surely."""
         ...
 
+    def grounds(self, text: str) -> int:
+        """How many phrases of a text name rules that are written down."""
+        ...
+
 
 EVEN = 0.5
 """Small talk gets nothing at all, so it must be likelier than a request."""
@@ -461,6 +465,10 @@ class SemanticDetector:
     def leans(self, text: str) -> float:
         """How much a text leans on what was said before it."""
         return self._otherwise.leans(text)
+
+    def grounds(self, text: str) -> int:
+        """How many phrases of a text name rules that are written down."""
+        return self._otherwise.grounds(text)
 
 
 def _level(told: Prediction) -> Sensitivity:

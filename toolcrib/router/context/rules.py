@@ -23,6 +23,7 @@ __all__ = [
     "Remainder",
     "estimate",
     "follow_up_score",
+    "meta_of",
     "phrase_weights",
     "remainder_of",
     "smalltalk_of",
@@ -104,6 +105,9 @@ def follow_up_score(words: TextWords, indexes: CueIndexes) -> float:
         score += _SHORT
     return min(score, 1.0)
 
+
+ASSISTANT = "assistant"
+"""The kind of small talk that asks about the assistant itself."""
 
 _SURE, _LEAST_SURE, _A_WORD = 0.95, 0.5, 0.15
 _WORDS_AN_ASIDE = 6
@@ -197,6 +201,14 @@ def smalltalk_of(words: TextWords, indexes: CueIndexes) -> Estimate:
     return Estimate(votes.most_common(1)[0][0], sure, (repr(rest.smalltalk[0].phrase),))
 
 
+def meta_of(words: TextWords, indexes: CueIndexes) -> tuple[str, ...]:
+    """Signals of a question about the assistant: what it can do, or how it is used; else none."""
+    kinds = {label for match in indexes.meta.find(words) for label in match.labels}
+    if not kinds and smalltalk_of(words, indexes).label != ASSISTANT:
+        return ()
+    return ("meta_question", *(f"meta_question_{kind}" for kind in sorted(kinds)))
+
+
 def _asks(words: TextWords, at: int, indexes: CueIndexes) -> bool:
     asking = (indexes.leads, indexes.intents, indexes.domains, indexes.need)
     return any(index.at(words, at) for index in asking)
@@ -285,6 +297,11 @@ class HeuristicDetector:
     def leans(self, text: str) -> float:
         """How much a text leans on what was said before it: 0 not at all, 1 surely."""
         return follow_up_score(split_words(_gist(text)), self._cues.indexes)
+
+    def grounds(self, text: str) -> int:
+        """How many phrases of a text name rules that are written down."""
+        found = self._cues.indexes.grounds.find(split_words(_gist(text)))
+        return len({match.phrase for match in found})
 
     def _request(self, words: TextWords, entities: tuple[Entity, ...]) -> dict[str, Estimate]:
         spoken = [

@@ -1,0 +1,1 @@
+"""Enrichment that a language model wrote for public sets, and what it is worth."""

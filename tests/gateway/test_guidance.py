@@ -1,0 +1,62 @@
+"""A stuck agent is told so once, behind a result; who gets on hears nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gateway.conftest import ECHO, Behind, texts
+
+MARK = "[Hint of the toolcrib gateway, not of the tool]"
+FAIL = {"name": "rent_room", "description": "Rent a meeting room.", "does": "fail"}
+BOOK = {"name": "book_room", "description": "Book a meeting room."}
+
+
+def hints(result):
+    return [text for text in texts(result) if text.startswith(MARK)]
+
+
+async def call(client, name, **arguments):
+    return await client.call_tool(name, arguments, raise_on_error=False)
+
+
+async def test_an_agent_that_loops_gets_one_hint_and_ends_with_another_tool(behind: Behind):
+    servers = {"town": behind.entry("town", FAIL), "office": behind.entry("office", BOOK)}
+    used, heard = [], []
+    async with behind.client(servers) as client:
+        await call(client, "find_tools", query="a room for a meeting")
+        tool = "town_rent_room"
+        for _ in range(8):
+            result = await call(client, tool, room="A1")
+            used.append(tool)
+            heard += hints(result)
+            if hints(result):
+                # What a model would read there.
+                tool = "office_book_room" if "office_book_room" in hints(result)[0] else tool
+
+    assert len(heard) == 1
+    assert heard[0].startswith(f"{MARK} town_rent_room failed 3 times in the same way.")
+    assert used == ["town_rent_room"] * 3 + ["office_book_room"] * 5
+
+
+async def test_the_third_search_for_the_same_hears_that_there_is_nothing_new(behind: Behind):
+    async with behind.client({"office": behind.entry("office", BOOK)}) as client:
+        asked = ("send a fax", "fax sender", "transmit a fax to somebody")
+        results = [await call(client, "find_tools", query=each) for each in asked]
+
+    assert [len(hints(result)) for result in results] == [0, 0, 1]
+    assert (
+        "Nothing new: 3 searches for the same. The nearest is office_book_room."
+        in hints(results[-1])[0]
+    )
+    assert results[-1].structured_content is not None
+
+
+@pytest.mark.parametrize("guidance", [True, False])
+async def test_200_healthy_calls_hear_nothing_nor_a_loop_where_it_is_off(
+    behind: Behind, guidance: bool
+):
+    async with behind.client({"say": behind.entry("say", ECHO, FAIL)}, guidance=guidance) as client:
+        name, times = ("say_echo", 200) if guidance else ("say_rent_room", 6)
+        results = [await call(client, name, text=f"row {number}") for number in range(times)]
+
+    assert [hint for result in results for hint in hints(result)] == []

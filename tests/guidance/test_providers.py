@@ -1,0 +1,253 @@
+"""Providers say the one useful thing, seldom; whatever fails says nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from toolcrib.guidance import (
+    AlternateToolProvider,
+    ClassificationResult,
+    ClassifierCooldownTracker,
+    ConsultationProvider,
+    DecisionPoint,
+    DiagnosticSignalProvider,
+    DoomLoopBreakerProvider,
+    ErrorStreakClassifier,
+    GuidanceContext,
+    GuidanceHooks,
+    GuidanceInjection,
+    GuidanceProviderConfig,
+    GuidanceSession,
+    ParallelReminderProvider,
+    SearchLoopProvider,
+    TrajectoryBuilder,
+    collect_guidance,
+    default_providers,
+    events_of,
+    with_guidance,
+)
+
+ERRORS = [{"name": f"t{n}", "success": False, "error": "550 refused"} for n in range(3)]
+LOOP = [{"name": "send", "parameters": {"to": "ana"}, "error": "550 refused"}] * 3
+STALL = [{"name": f"get_{n}", "result": f"page {n}"} for n in (0, 1, 2, 3, 1, 0, 3, 0)]
+SEARCHES = [
+    {"type": "search", "text": text, "found": ["mail/fax"]}
+    for text in ("send a fax", "fax sender", "transmit a fax")
+]
+LOOKS = [{"name": f"get_{n}", "result": f"{n}"} for n in range(3)]
+
+
+def context(events, **more):
+    builder = TrajectoryBuilder()
+    for event in events:
+        builder.add(event)
+    return GuidanceContext(builder.build(), **more)
+
+
+class Provider:
+    """Says what it is told to; `fails` names the method that raises."""
+
+    category = "test"
+
+    def __init__(self, name, hints, fails=""):
+        self.name, self._hints, self._fails = name, hints, fails
+
+    def classify(self, _context):
+        if self._fails == "classify":
+            raise ValueError("no")
+        return ClassificationResult.yes(0.7)
+
+    def provide(self, _context):
+        if self._fails == "provide":
+            raise KeyError("no")
+        return "no hint" if self._fails == "shape" else self._hints
+
+
+def hint(key, priority=100):
+    return GuidanceInjection(key=key, content=f"about {key}", priority=priority)
+
+
+@pytest.mark.parametrize(
+    ("provider", "events", "key", "says"),
+    [
+        (DoomLoopBreakerProvider(), LOOP, "doom-loop", "send gave the same outcome 3 times"),
+        (DiagnosticSignalProvider(), ERRORS, "error-streak", "3 calls failed with the same error"),
+        (ConsultationProvider(), STALL, "stall", "brought nothing new"),
+        (SearchLoopProvider(), SEARCHES, "search-loop", "The nearest is mail/fax."),
+        (ParallelReminderProvider(), LOOKS, "parallel", "get_0, get_1, get_2"),
+        (
+            AlternateToolProvider(lambda tool, _text: [tool, "post_letter"]),
+            LOOP,
+            "alternate-tool",
+            "Other tools that may do it: post_letter.",
+        ),
+    ],
+)
+def test_each_speaks_of_its_own_trouble_and_is_silent_without(provider, events, key, says):
+    (made,) = collect_guidance([provider], context(events))
+
+    assert made.key == key
+    assert says in made.content
+    assert "550" not in made.content  # what a server says is not the gateway's to repeat
+    assert collect_guidance([provider], context([])) == ()
+
+
+def test_hints_come_by_priority_one_for_a_key_and_are_told_of():
+    told = []
+    chosen = [
+        GuidanceProviderConfig(Provider("many", [hint(f"k{n}", n) for n in range(5)])),
+        Provider("twice", [hint("k0", 50), hint("urgent", 0)]),
+        GuidanceProviderConfig(Provider("unsure", hint("unsure", 0)), min_confidence=0.8),
+        GuidanceProviderConfig(
+            Provider("elsewhere", hint("else", 0)), points=frozenset({DecisionPoint.PRE_RENDER})
+        ),
+        GuidanceProviderConfig(Provider("other", hint("other", 0)), ErrorStreakClassifier()),
+    ]
+    made = collect_guidance(
+        chosen, GuidanceContext(turn=4, delivered={"k1": 1}), listener=told.append
+    )
+
+    assert [each.key for each in made] == ["k0", "urgent", "k2"]
+    assert [(each.injections, each.point, each.turn) for each in told] == [
+        (made, DecisionPoint.POST_TOOL_RESULT, 4)
+    ]
+
+
+@given(st.lists(st.sampled_from(["", "classify", "provide", "shape"]), max_size=5))
+def test_whatever_fails_is_no_guidance(fails):
+    providers = [Provider(f"p{n}", hint(f"p{n}"), each) for n, each in enumerate(fails)]
+
+    def listener(_event):
+        raise OSError("nobody listens")
+
+    made = collect_guidance(providers, GuidanceContext(), max_injections=9, listener=listener)
+    assert {each.key for each in made} == {f"p{n}" for n, each in enumerate(fails) if not each}
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(0, 4), max_size=30), st.integers(0, 5), st.integers(0, 4))
+def test_a_provider_keeps_its_cooldown_and_its_cap(steps, cooldown, most):
+    config = GuidanceProviderConfig(
+        Provider("p", hint("p")), cooldown_turns=cooldown, max_fires_per_session=most
+    )
+    tracker, turn, fired = ClassifierCooldownTracker(), 0, []
+    for step in steps:
+        turn += step
+        if collect_guidance([config], GuidanceContext(turn=turn), tracker=tracker):
+            fired.append(turn)
+
+    assert len(fired) <= most
+    assert all(two - one >= cooldown for one, two in itertools.pairwise(fired))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"key": "Bad key"}, {"content": ""}, {"content": "x" * 501}, {"more": 1}]
+)
+def test_a_hint_is_short_and_has_a_plain_key(wrong):
+    with pytest.raises(ValidationError):
+        GuidanceInjection.model_validate({"key": "a", "content": "b", **wrong})
+
+
+def test_a_session_says_one_thing_and_is_quiet_after_it():
+    session, heard = GuidanceSession(), []
+    for number in range(60):
+        session.trajectory.tool_invoked(name="send", success=False, error="no", at=number)
+        heard += [(number, made.key)] if (made := session.hint()) else []
+
+    assert heard[0] == (2, "doom-loop")
+    assert len(heard) <= 6
+    assert all(two[0] - one[0] >= 10 for one, two in itertools.pairwise(heard))
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+ARGUMENTS = '{"to": "ana"}'
+CHAT = [
+    {"role": "user", "content": "write to Ana"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "send", "arguments": ARGUMENTS}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "1", "content": '{"error": "no"}'},
+]
+RESPONSES = [
+    {"role": "user", "content": [{"type": "input_text", "text": "write to Ana"}]},
+    {"type": "function_call", "call_id": "1", "name": "send", "arguments": ARGUMENTS},
+    {"type": "function_call_output", "call_id": "1", "output": "Error: no"},
+]
+BLOCKS = [
+    {"role": "user", "content": "write to Ana"},
+    {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "1", "name": "send", "input": {"to": "ana"}}],
+    },
+    {
+        "role": "user",
+        "content": [
+            {
+                "type": "tool_result",
+                "tool_use_id": "1",
+                "is_error": True,
+                "content": [{"type": "text", "text": "no"}],
+            }
+        ],
+    },
+]
+
+
+@pytest.mark.parametrize("messages", [CHAT, RESPONSES, BLOCKS], ids=["chat", "responses", "blocks"])
+def test_a_trajectory_is_read_from_what_clients_keep(messages):
+    said, called = events_of(messages)
+
+    assert (said.type, said.text) == ("prompt", "write to Ana")
+    assert (called.name, called.parameters, called.success) == ("send", {"to": "ana"}, False)
+    assert events_of([*messages[:2], {"role": "tool"}, "no message"]) == (said,)
+
+
+def test_a_hint_stands_at_the_end_of_what_is_sent_and_in_no_history():
+    before = copy.deepcopy(CHAT)
+    sent = with_guidance(CHAT, [hint("a")], role="developer")
+
+    assert sent[:-1] == before == CHAT
+    assert sent[-1] == {"role": "developer", "content": "Hint, for this turn only: about a"}
+    assert with_guidance(CHAT, []) == before
+
+
+def test_hooks_answer_with_context_once_each_session_for_itself():
+    hooks = GuidanceHooks(lambda _tool, _text: ["post_letter"])
+    failed = {"tool_name": "send", "tool_input": {"to": "ana"}, "error": "refused"}
+
+    def happens(event, session="one", **more):
+        given = {"hook_event_name": event, "session_id": session, **more}
+        return asyncio.run(hooks(given, "id", {}))
+
+    assert happens("UserPromptSubmit", prompt="write") == {}
+    answers = [happens("PostToolUseFailure", **failed) for _ in range(5)]
+    others = [happens("PostToolUse", "two", tool_name="t", tool_response=n) for n in range(5)]
+
+    assert [bool(each) for each in answers] == [False, False, True, False, False]
+    told = answers[2]["hookSpecificOutput"]
+    assert told["hookEventName"] == "PostToolUseFailure"
+    assert "post_letter" in told["additionalContext"]
+    assert others == [{}] * 5
+    assert (
+        happens("Stop") == hooks.answer({"tool_input": 3, "hook_event_name": "PostToolUse"}) == {}
+    )
+
+
+def test_by_default_an_agent_hears_of_what_it_is_stuck_with():
+    names = [each.provider.name for each in default_providers(lambda *_: [])]
+    assert names == [
+        *("alternate-tool", "doom-loop-breaker", "search-loop"),
+        *("diagnostic-signal", "consultation"),
+    ]

@@ -1,0 +1,246 @@
+"""A trajectory is taken in event by event; what it shows is read at any time, and costs little."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcrib import Turn
+from toolcrib.guidance import (
+    DoomLoopDetector,
+    PatternType,
+    TrajectoryBuilder,
+    TrajectoryEvent,
+    TrajectoryPattern,
+    analyse,
+)
+
+
+def call(name="read_file", result="text", at=None, *, error=None, **parameters):
+    event = {"name": name, "parameters": parameters, "result": result, "error": error}
+    return TrajectoryEvent(success=error is None, at=at, **event)
+
+
+def cycled(times, *calls):
+    return [call(*each) for _ in range(times) for each in calls]
+
+
+def test_counts_are_of_everything_and_calls_of_the_window():
+    builder = TrajectoryBuilder(window=3)
+    builder.prompt_executed("mend it", at=0.0)
+    for number in range(5):
+        builder.tool_invoked(name="a", parameters={"n": number}, result=number, at=float(number))
+    for path in ("/x/one.py", "/y/z/one.py"):
+        builder.tool_invoked(name="b", success=False, error=f"no {path}, line 712", at=9.0)
+    found = builder.search_asked("a tool", at=10.5).build()
+
+    assert (found.turn_count, found.tool_call_count, found.error_count) == (1, 7, 2)
+    assert (found.consecutive_errors, found.unique_tools_used, found.search_count) == (2, 2, 1)
+    assert found.duration == 10.5
+    assert [each.name for each in found.recent_tool_calls(9)] == ["a", "b", "b"]
+    assert [each.parameters for each in found.recent_tool_calls(3)[:1]] == [{"n": 4}]
+    assert len(found.recent_errors(1)) == 1
+    assert found.recent_tool_calls(0) == found.recent_errors(-1) == ()
+    assert found.tool_frequency() == {"a": 5, "b": 2}
+    assert found.error_frequency() == {"no one.py, line #": 2}
+    assert found.patterns() == ()
+    with pytest.raises(AttributeError):
+        found.turn_count = 3
+
+
+LOOPS = {
+    "two calls": cycled(3, ("click", "clicked"), ("screen", "overlay visible")),
+    "in other words": [
+        call("query", "no rows", q=f"select a from t where c = 'Norway' {more}")
+        for more in ("", "-- again", "-- once more", "-- please")
+    ],
+    "with another time": [
+        call("http_get", '{"rate": null}', url=f"http://x/?ts=171498000{n}") for n in range(4)
+    ],
+    "with another request id": [
+        call("charge_card", "action required", card=1, request_id=f"a{n}7") for n in range(4)
+    ],
+    "a failing one": [call("restart", "", error="Forbidden (trace 5f2c)") for _ in range(3)],
+    "to and fro": [
+        each
+        for n in range(3)
+        for each in (
+            call("edit", "ok", file="a.py", old="xy"[n % 2], new="yx"[n % 2]),
+            call("deploy", "nothing to deploy", target="staging"),
+        )
+    ],
+}
+NO_LOOPS = {
+    "too few": cycled(2, ("click", "clicked"), ("screen", "overlay visible")),
+    "paging": [call("list", f"rows {n}", page=n) for n in range(9)],
+    "a batch": [
+        each
+        for name in ("ann", "bob", "cyd", "dan")
+        for each in (call("customer_get", "active", id=name), call("mail_send", "sent", to=name))
+    ],
+    "under way": [call("job_get", "state: running", id=1) for _ in range(9)],
+    "watching": [call("queue", "118", at=60.0 * n) for n in range(9)],
+    "fewer failures": [
+        each
+        for n in range(5)
+        for each in (
+            call("edit", "ok", old=f"a{n}", new=f"b{n}"),
+            call("pytest", "", error=f"{9 - n} failed"),
+        )
+    ],
+    "data entry": [
+        each
+        for name in ("ann", "bob", "cyd", "dan", "eve")
+        for each in (
+            call("open_form", "New contact"),
+            call("fill", "ok", field="name", value=name),
+            call("submit", "saved"),
+        )
+    ],
+    "edits that pass": [
+        each
+        for n in range(6)
+        for each in (
+            call("edit", "ok", file="a.py", new=f"b{n}"),
+            call("run_tests", "142 passed", path="."),
+        )
+    ],
+    "keys": [call("press_key", "ok", key="Tab") for _ in range(9)],
+}
+
+
+@pytest.mark.parametrize("events", LOOPS.values(), ids=LOOPS)
+def test_the_same_calls_with_the_same_outcome_are_a_loop(events):
+    found = analyse(events).pattern(PatternType.DOOM_LOOP)
+
+    assert found is not None
+    assert found.occurrences >= 3
+    assert 0.5 <= found.confidence <= 1
+    assert not analyse(events[: len(events) // 2]).has_pattern("doom_loop")
+
+
+@pytest.mark.parametrize("events", NO_LOOPS.values(), ids=NO_LOOPS)
+def test_what_gets_on_or_waits_is_no_loop(events):
+    assert not analyse(events).has_pattern(PatternType.DOOM_LOOP)
+
+
+def test_the_other_patterns_have_fields_of_their_own():
+    failing = [call("a", error="disk full"), call("b", error="disk full")] * 2
+    wandering = [call("get_page", f"page {n % 3}", page=f"p{n % 3}") for n in range(8)]
+    searches = [
+        TrajectoryEvent(type="search", text=text, found=("mail/fax",))
+        for text in ("send a fax", "fax sender", "transmit a fax")
+    ]
+    unused = [TrajectoryEvent(type="search", text="a fax", found=("fax",))]
+    unused += [call("x", str(n), n=n) for n in range(4)]
+    lost = [
+        each
+        for n in range(4)
+        for each in (call("price", "9"), *(call(f"t{n}", f"{n}{m}", m=m) for m in range(5)))
+    ]
+
+    error = analyse(failing).pattern("repeated_error")
+    assert (error.message, error.tools, error.occurrences) == ("disk full", ("a", "b"), 4)
+    assert analyse(wandering).pattern("progress_stall").revisits >= 3
+    assert analyse([call("x", error=f"e{n}") for n in range(5)]).has_pattern("progress_stall")
+    loop = analyse(searches).pattern("search_loop")
+    assert (loop.queries[0], loop.found) == ("send a fax", ("mail/fax",))
+    assert analyse(unused).pattern("tool_avoidance").suggested == ("fax",)
+    assert analyse(lost).pattern("context_degradation").forgets == 3
+
+
+def test_searches_for_other_things_or_with_use_between_are_no_loop():
+    asked = [TrajectoryEvent(type="search", text=f"{verb} invoice") for verb in ("a", "b", "c")]
+    used = [each for search in asked for each in (search, call("invoice_create", "ok", n=1))]
+    others = ("find a hotel", "change currency", "call a taxi")
+
+    assert not analyse(used).has_pattern("search_loop")
+    assert not analyse([TrajectoryEvent(type="search", text=t) for t in others]).has_pattern(
+        "search_loop"
+    )
+
+
+def test_a_new_request_begins_anew():
+    asked = [TrajectoryEvent(type="prompt", text=f"and now? {n}") for n in range(6)]
+    events = [each for prompt in asked for each in (prompt, call("sensor", "24.1"))]
+
+    assert analyse(events).patterns() == ()
+
+
+def test_a_detector_of_ones_own_is_asked_for_every_event():
+    class Shouting:
+        def __init__(self):
+            self.seen = 0
+
+        def observe(self, event, calls, /):
+            self.seen += 1
+            said = TrajectoryPattern("shouting", 0.5, "loud", event.at, self.seen)
+            return None if self.seen < 2 else said
+
+    class Broken:
+        def observe(self, event, calls, /):
+            raise RuntimeError("no detector")
+
+    builder = TrajectoryBuilder(detectors=[Shouting, Broken, DoomLoopDetector])
+    found = builder.add(call()).add(call()).build()
+    assert [each.type for each in found.patterns()] == ["shouting"]
+
+
+def test_memory_stays_as_it_is():
+    builder = TrajectoryBuilder()
+
+    tracemalloc.start()
+    try:
+        for number in range(600):
+            name, given = f"get_{number % 7}", {"n": number}
+            builder.search_asked(f"thing {number}", found=(name,), at=number)
+            builder.tool_invoked(name=name, parameters=given, result="x" * 9_000, at=number)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 2_000_000
+    assert all(len(each.result) <= 1_000 for each in builder.build().calls)
+
+
+EVENTS = st.builds(
+    call,
+    st.sampled_from(["a", "b_get"]),
+    st.sampled_from(["", "x", "running"]),
+    error=st.sampled_from([None, None, "boom 1"]),
+    q=st.sampled_from([1, "one", None, ["two"]]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(EVENTS, max_size=30))
+def test_more_errors_are_never_less(events):
+    found, more = analyse(events), analyse([*events, call("a", error="boom")])
+
+    assert more.error_count == found.error_count + 1
+    assert more.consecutive_errors == found.consecutive_errors + 1
+    assert more.calls_without_progress > found.calls_without_progress
+    assert sum(more.tool_frequency().values()) == more.tool_call_count
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ({"tool": "mail/read", "ok": False}, ("tool", "mail/read", False)),
+        ({"name": "x", "args": {"a": 1}, "error": "no"}, ("tool", "x", False)),
+        ({"role": "user", "content": "hi"}, ("prompt", "", True)),
+        ({"type": "search", "text": "fax"}, ("search", "", True)),
+        ({"type": "tool", "name": 5}, ("other", "", True)),
+        ({"anything": [1]}, ("other", "", True)),
+    ],
+    ids=str,
+)
+def test_a_turn_takes_events_of_any_shape_and_loses_nothing(given, read):
+    turn = Turn(text="x", trajectory=(given,))
+    (event,) = turn.trajectory
+
+    assert (event.type, event.name, event.success) == read
+    assert Turn.model_validate(turn.model_dump(exclude_defaults=True)) == turn
+    assert analyse(turn.trajectory).patterns() == ()

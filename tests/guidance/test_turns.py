@@ -1,0 +1,97 @@
+"""A turn whose trajectory is stuck gets a hint and other tools; any other is as before."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.router.conftest import Shelves
+from toolcrib import Scope, Turn
+from toolcrib.errors import StoreUnavailableError
+
+TEXT = "send a mail to somebody"
+FAILED = ({"name": "mail/send_mail", "error": "550 refused"},) * 3
+STUCK = Turn(text=TEXT, trajectory=FAILED)
+
+
+@pytest.fixture(scope="module")
+def crib():
+    shelves = Shelves()
+    yield shelves.crib(tools={"k": 2, "pass_through": 0}, telemetry={"path": None})
+    shelves.close()
+
+
+def ids(decision):
+    return [hit.id for hit in decision.tools.tools if hit.rule != "always_active"]
+
+
+def test_a_stuck_agent_gets_other_tools_and_a_hint_that_names_them(crib):
+    before, decision = crib.route(TEXT), crib.route(STUCK)
+    others = [hit.id for hit in crib.alternates("mail/send_mail", TEXT)]
+
+    assert "mail/send_mail" in ids(before)
+    assert ids(decision) == others
+    assert [hit.rule for hit in decision.tools.tools if hit.id in others] == ["alternate"] * 3
+    assert [hit.rank for hit in decision.tools.tools] == list(range(1, len(others) + 1))
+    (hint,) = decision.guidance
+    assert (hint.key, others[0] in hint.content) == ("alternate-tool", True)
+    assert "stuck:mail/send_mail" in decision.signals
+    assert crib.guidance(STUCK).injections == (hint,)
+    assert [each.type for each in crib.guidance(STUCK).patterns] == ["doom_loop", "repeated_error"]
+
+
+def test_a_tool_by_its_plain_name_is_named_so(crib):
+    plain = Turn(text=TEXT, trajectory=({"name": "send_mail", "error": "550 refused"},) * 3)
+    (hint,) = crib.route(plain).guidance
+
+    assert "send_parcel" in hint.content
+    assert "post/" not in hint.content
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        Turn(text=TEXT, trajectory=FAILED[:2]),
+        Turn(text=TEXT, trajectory=({"name": "mail/read_mail", "result": "a mail"},) * 2),
+        Turn(text=TEXT, trajectory=({"of no shape": True},) * 9),
+    ],
+)
+def test_who_is_not_stuck_gets_what_anybody_gets(crib, turn):
+    decision = crib.route(turn)
+
+    assert decision.guidance == ()
+    assert ids(decision) == ids(crib.route(TEXT))
+
+
+def test_what_is_out_of_reach_is_no_alternate_and_hints_come_once(crib):
+    scope = Scope(servers=frozenset({"mail"}))
+    narrow = STUCK.model_copy(update={"scope": scope})
+    beyond = STUCK.model_copy(update={"scope": Scope(servers=frozenset({"post"}))})
+    given = ("alternate-tool", "doom-loop", "error-streak")
+
+    assert all(each.startswith("mail/") for each in ids(crib.route(narrow)))
+    assert "mail" not in " ".join(ids(crib.route(beyond)))
+    assert crib.guidance(beyond).injections[0].key == "doom-loop"
+    assert crib.guidance(STUCK, given=given).injections == ()
+
+
+def test_without_the_other_tools_there_is_the_hint_alone(crib, monkeypatch):
+    def away(*_given, **_how):
+        raise StoreUnavailableError("the store does not answer")
+
+    monkeypatch.setattr(crib.turns, "alternates", away)
+    decision = crib.route(STUCK)
+
+    assert [hint.key for hint in decision.guidance] == ["doom-loop"]
+    assert "alternates" in decision.degraded
+    assert ids(decision) == ids(crib.route(TEXT))
+
+
+def test_what_was_shown_stays_where_it_stood_for_a_prompt_cache():
+    shelves = Shelves()
+    crib = shelves.crib(tools={"k": 2, "pass_through": 0, "append_only": True})
+    shown = ids(crib.route(TEXT))
+    decision = crib.route(STUCK, shown=shown)
+
+    assert ids(decision)[: len(shown)] == shown
+    assert decision.guidance[0].key == "alternate-tool"
+    shelves.close()

@@ -1,0 +1,78 @@
+"""The allowlist: from a database or a file, found in texts, and nothing beside it is kept."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import sqlalchemy
+
+from toolcrib.errors import MissingExtraError, SettingsError, SourceError
+from toolcrib.router.agents.allowlist import EMBEDDED, Allowlist, load_allowlist, reflect
+from toolcrib.router.context.phrases import split_words
+
+SHOP = Allowlist.model_validate(
+    {
+        "tables": {
+            "orderItems": ["unit_price"],
+            "customers": {"aliases": ["the folks"]},
+            "Stores": [],
+        }
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "tables", "columns"),
+    [
+        ("order items by unit price", ("orderItems",), ("unit_price",)),
+        ("SELECT unit_price FROM orderItems", ("orderItems",), ("unit_price",)),
+        ("quantos clientes por loja?", ("customers", "Stores"), ()),
+        ("¿las TIENDAS?", ("Stores",), ()),
+        ("the folks who left", ("customers",), ()),
+        ("restore the customerservice", (), ()),
+    ],
+)
+def test_texts_name_tables_by_whole_words(text, tables, columns):
+    assert SHOP.named_in(split_words(text)) == (tables, columns)
+
+
+def test_only_what_is_on_the_list_is_kept():
+    kept = SHOP.kept(["ORDERITEMS", "secrets", "customers"], ["o.unit_price", "password"])
+    assert kept == (("orderItems", "customers"), ("unit_price",))
+
+
+def test_a_database_gives_its_tables_and_views(tmp_path):
+    url = f"sqlite:///{tmp_path / 'shop.db'}"
+    engine = sqlalchemy.create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("CREATE TABLE orders (id INTEGER, total REAL)"))
+        connection.execute(sqlalchemy.text("CREATE VIEW big AS SELECT id FROM orders"))
+    engine.dispose()
+    found = reflect(url)
+    assert found.as_file() == {"tables": {"orders": ["id", "total"], "big": ["id"]}}
+    assert Allowlist.model_validate(found.as_file()) == found
+
+
+def test_a_database_that_does_not_answer_keeps_its_password():
+    with pytest.raises(SourceError, match="its schema cannot be read") as raised:
+        reflect("nodatabase://ada:hush@localhost/shop")
+    assert "hush" not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+def test_without_sqlalchemy_its_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    with pytest.raises(MissingExtraError, match=r"toolcrib\[sql\]"):
+        reflect("sqlite://")
+
+
+def test_a_wrong_file_is_named(tmp_path):
+    file = tmp_path / "list.yaml"
+    file.write_text("tables: {orders: {colums: [id]}}")
+    with pytest.raises(SettingsError, match=r"list\.yaml.*colums"):
+        load_allowlist(file)
+
+
+def test_the_embedded_one_reads():
+    assert "orders" in load_allowlist(EMBEDDED).tables

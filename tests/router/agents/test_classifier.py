@@ -1,0 +1,179 @@
+"""A language model chooses targets: several prompts at once, a scorer for ties, honest failures."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from toolcrib.build import make_agents
+from toolcrib.errors import SettingsError
+from toolcrib.language_models.testing import ChatServer, faulty_share
+from toolcrib.records import AgentDecision, KnowledgeResult, PassageHit, Turn
+from toolcrib.router.agents.cache import DecisionCache
+from toolcrib.router.agents.router import AgentRouter
+from toolcrib.router.settings import AgentSettings
+from toolcrib.settings import Settings
+
+TURN = Turn(text="the numbers of Porto", thread_id="t")
+HIT = PassageHit("guides", "porto.md", "Porto is a city", "Porto", 0, 0)
+
+
+def answer(target: str, confidence: float = 0.9, **more: object) -> dict[str, object]:
+    return {"reasoning": "so", "target": target, "confidence": confidence, **more}
+
+
+def router(server: ChatServer, timeout_s: float = 20.0, **settings) -> AgentRouter:
+    given = {"targets": "preset", "cache_size": 0, **settings}
+    llm = server.settings | {"attempts": 1, "uses": {"agents": {"timeout_s": timeout_s}}}
+    return make_agents(Settings.model_validate({"llm": llm, "agents": given}))
+
+
+def test_prompts_are_asked_at_once_and_most_votes_win():
+    # Nobody gets an answer before all three have asked.
+    together = threading.Barrier(3, timeout=20)
+    votes = ["analytics", "Analytics", "knowledge"]
+
+    def reply(request):
+        return answer(votes[together.wait()], tables=["orders", "secrets"], columns=["status"])
+
+    with ChatServer(reply) as server:
+        made, failed = router(server).route(TURN)
+        prompts = {request.messages[0].content for request in server.requests}
+    assert (made.target, made.tables, made.columns) == ("analytics", ("orders",), ("status",))
+    assert made.confidence == pytest.approx(0.6)
+    assert "ensemble_majority" in made.signals
+    assert made.thread_id == "t"
+    assert failed == ()
+    assert len(prompts) == 3
+    assert all("order_items" in prompt for prompt in prompts)
+
+
+@pytest.mark.parametrize(
+    ("scores", "target", "signal"),
+    [
+        ({"knowledge": 0.9, "analytics": 0.2}, "knowledge", "ensemble_scorer"),
+        ({"knowledge": 0.3, "analytics": 0.2}, "triage", "ensemble_tie_low_confidence"),
+        ("no scores", "triage", "ensemble_tie_low_confidence"),
+    ],
+)
+def test_a_tie_goes_to_the_scorer(scores, target, signal):
+    def reply(request):
+        if "Score every target" in request.text:
+            return {"scores": scores}
+        leans = "look twice whether it is analytics" in request.text
+        return answer("analytics" if leans else "knowledge")
+
+    with ChatServer(reply) as server:
+        made, _ = router(server, ensemble=2).route(TURN)
+    assert made.target == target
+    assert signal in made.signals
+
+
+def test_what_overrides_hold_is_not_the_models_to_say():
+    with ChatServer(answer("knowledge")) as server:
+        made, _ = router(server, ensemble=1).route(Turn(text="SELECT city FROM stores"))
+    assert made.target == "analytics"
+    assert "critical_override" in made.signals
+
+
+def test_doubts_seconds_and_the_calibration_are_heard():
+    said = answer("analytics", 90, second="knowledge", consistent=False)
+    settings = {"ensemble": 1, "secondary": True, "calibration": [[0.2, 0.1], [0.6, 0.3]]}
+    with ChatServer(said) as server:
+        made, _ = router(server, **settings).route(Turn(text="sales of Porto by month"))
+    assert {"self_inconsistent", "secondary:knowledge"} <= set(made.signals)
+    assert made.confidence == pytest.approx(0.2)
+
+
+def test_a_calibration_that_falls_is_refused():
+    with pytest.raises(SettingsError, match="the points must rise"):
+        AgentSettings(calibration=((0.2, 0.5), (0.6, 0.3)))
+
+
+def test_documents_found_late_are_looked_at_once_more():
+    with ChatServer([answer("triage"), answer("triage")]) as server:
+        found = KnowledgeResult(passages=(HIT,), fit=0.9)
+        made, _ = router(server, ensemble=1).route(Turn(text="Porto"), found)
+        assert len(server.requests) == 2
+        assert "rag_hits:1" not in server.requests[0].text
+        assert "rag_hits:1" in server.requests[1].text
+    assert {"rag_probe_hit", "reclassified_by_probe"} <= set(made.signals)
+
+
+@pytest.mark.parametrize(
+    ("replies", "faults", "degraded"),
+    [
+        (answer("analytics"), ["error", None, None], ("agents-ensemble",)),
+        (answer("analytics"), ["error"] * 3, ("agents",)),
+        (answer("nowhere"), [], ("agents",)),
+    ],
+)
+def test_what_failed_is_named_and_the_turn_is_answered(replies, faults, degraded):
+    with ChatServer(replies, faults=faults) as server:
+        made, failed = router(server).route(Turn(text="sales of May by store"))
+    assert made.target == "analytics"
+    assert failed == degraded
+    assert ("heuristic" in made.signals) == (degraded == ("agents",))
+
+
+def test_every_turn_is_answered_by_a_server_that_fails_at_random():
+    texts = [f"sales of store {number} by month" for number in range(12)]
+    with ChatServer(answer("analytics"), faults=faulty_share(0.3, seed=3), slow_s=9) as server:
+        agents = router(server, timeout_s=1.0)
+        made = [agents.route(Turn(text=text)) for text in texts]
+    assert [decision.target for decision, _ in made] == ["analytics"] * len(texts)
+    for decision, failed in made:
+        assert ("agents" in failed) == ("heuristic" in decision.signals)
+
+
+def test_small_talk_asks_no_model():
+    with ChatServer(answer("analytics")) as server:
+        made, failed = router(server).route(Turn(text="obrigado, até amanhã!"))
+        assert server.requests == []
+    assert (made.target, failed) == ("triage", ())
+
+
+def unit(*values: float) -> np.ndarray:
+    vector = np.array(values, dtype=np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+def test_near_turns_with_the_same_evidence_share_a_decision():
+    near, far = unit(1, 0.1), unit(1, 2)
+    with ChatServer(answer("analytics")) as server:
+        agents = router(server, ensemble=1, cache_size=10)
+
+        def asked(text: str, vector: np.ndarray, version: int = 1, **more: object) -> bool:
+            before = len(server.requests)
+            turn = Turn.model_validate({"text": text, **more})
+            made, _ = agents.finish(agents.begin(turn, vector=vector, version=version))
+            assert made.target == "analytics"
+            return len(server.requests) > before
+
+        assert asked("sales of May", unit(1, 0))
+        assert not asked("sales of June", near)
+        assert asked("sales of June", far)
+        assert asked("sales of May", unit(1, 0), version=2)
+        assert asked("sales of May", unit(1, 0), scope={"servers": ["crm"]})
+        assert asked("sales of May", unit(1, 0), history=[{"content": "and now"}])
+        assert asked("SELECT 1 FROM orders", unit(1, 0))
+
+
+def test_what_was_decided_in_part_is_not_kept():
+    with ChatServer(answer("analytics"), faults=["error"]) as server:
+        agents = router(server, ensemble=2, cache_size=10)
+        for _ in range(2):
+            agents.finish(agents.begin(TURN, vector=unit(1, 0)))
+        assert len(server.requests) == 4
+
+
+def test_the_cache_forgets_what_is_old_and_what_is_too_much():
+    now = 0.0
+    cache = DecisionCache(lambda: now, size=2, ttl_s=10, similarity=0.9)
+    for name in "abc":
+        cache.put(name, unit(1, 0), AgentDecision(name, 1.0, ""))
+    assert [cache.get(name, unit(1, 0)) is not None for name in "abc"] == [False, True, True]
+    now = 11.0
+    assert cache.get("c", unit(1, 0)) is None

@@ -1,0 +1,81 @@
+"""Without a model turns are sent by what they say, measured on labelled ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toolcrib.build import make_agents
+from toolcrib.records import KnowledgeResult, Message, PassageHit, Turn
+from toolcrib.router.agents.router import AgentRouter
+from toolcrib.router.settings import AgentSettings
+from toolcrib.settings import Settings
+
+LABELLED = Path(__file__).parents[3] / "data" / "agents.jsonl"
+LEAST = {"dev": 0.97, "test": 0.85}
+
+INVOICE = {"name": "invoice_12.pdf", "mime": "application/pdf"}
+
+
+@pytest.fixture(scope="module")
+def router() -> AgentRouter:
+    return make_agents(Settings(agents=AgentSettings(targets="preset")))
+
+
+@pytest.mark.parametrize("split", LEAST)
+def test_labelled_turns_go_where_they_should(router, split):
+    lines = map(json.loads, LABELLED.read_text().splitlines())
+    rows = [row for row in lines if row["split"] == split]
+    fields = {"text", "history", "attachments"}
+    turns = [Turn.model_validate({k: v for k, v in row.items() if k in fields}) for row in rows]
+    right = [
+        router.route(turn)[0].target == row["labels"]["agent"]
+        for turn, row in zip(turns, rows, strict=True)
+    ]
+    assert sum(right) / len(right) >= LEAST[split]
+
+
+@pytest.mark.parametrize(
+    ("turn", "target", "signals"),
+    [
+        (Turn(text="thanks, now show me the orders of May"), "analytics", {"allowlist:orders"}),
+        (Turn(text="SELECT 1 FROM orders"), "analytics", {"sql_probe_true"}),
+        (
+            Turn(text="book this", attachments=[INVOICE]),
+            "commerce",
+            {"attachment_present", "attachment_mime:application/pdf"},
+        ),
+        (Turn(text="obrigado, até amanhã!"), "triage", set()),
+        (
+            Turn(text="o que você sabe fazer?"),
+            "triage",
+            {"meta_question", "meta_question_capabilities"},
+        ),
+        (Turn(text="how do I use you?"), "triage", {"meta_question", "meta_question_usage"}),
+        (Turn(text="", attachments=[INVOICE]), "commerce", {"attachment_present"}),
+        (Turn(text="?!"), "triage", set()),
+    ],
+    ids=lambda value: getattr(value, "text", None),
+)
+def test_what_is_noticed_is_said(router, turn, target, signals):
+    made, _ = router.route(turn)
+    assert made.target == target
+    assert signals <= set(made.signals)
+
+
+def test_a_follow_up_goes_where_the_turn_before_went(router):
+    before = Message(content="Total sales in May please"), Message(role="assistant", content="1,2")
+    made, _ = router.route(Turn(text="e isso por loja?", history=before))
+    assert made.target == "analytics"
+    assert "conversation_follow_up" in made.signals
+
+
+def test_passages_found_are_evidence(router):
+    hit = PassageHit("guides", "glass.md", "Lids crack", "Lids", 0, 0)
+    found = KnowledgeResult(passages=(hit,) * 7, fit=0.8)
+    made, _ = router.route(Turn(text="thermal shock, glass lids", thread_id="t1"), found)
+    assert made.target == "knowledge"
+    assert made.thread_id == "t1"
+    assert {"rag_probe_hit", "rag_hits:5"} <= set(made.signals)

@@ -1,0 +1,221 @@
+"""Selector of capabilities: what is active for a turn, whoever fails."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from toolcrib.build import capability_selector
+from toolcrib.encoders.onnx import BundledEncoder
+from toolcrib.errors import EncoderError
+from toolcrib.evaluation.choices import read_labelled
+from toolcrib.language_models.testing import ChatServer, faulty_share
+from toolcrib.records import Message, Turn
+from toolcrib.router.capabilities.registry import Capability, CapabilityRegistry
+from toolcrib.router.capabilities.selector import CapabilitySelector
+from toolcrib.router.flow import LoopState
+from toolcrib.settings import Settings
+
+DATA = Path(__file__).parents[3] / "data" / "capabilities"
+FILE = DATA / "capabilities.yaml"
+PLOT = "plot the signups of this year"
+
+
+@pytest.fixture(scope="module")
+def dense() -> BundledEncoder:
+    return BundledEncoder()
+
+
+@pytest.fixture(scope="module")
+def office(dense) -> CapabilitySelector:
+    return capability_selector(FILE, Settings(), dense=dense)
+
+
+def needs(*names: str):
+    """Answers of a model that finds these needed."""
+
+    def reply(request):
+        return {"reason": "so", "active": any(f"{name!r}" in request.text for name in names)}
+
+    return reply
+
+
+def by_model(server: ChatServer, dense, **changed) -> CapabilitySelector:
+    # However busy this machine is, no answer is late.
+    llm = {**server.settings, "attempts": 1, "uses": {"capabilities": {"timeout_s": 60.0}}}
+    settings = Settings.model_validate({"llm": llm, **changed})
+    return capability_selector(FILE, settings, dense=dense)
+
+
+# -- without a model -------------------------------------------------------------------------
+
+
+def test_examples_and_descriptions_select_and_it_says_so(office):
+    found = office.select(PLOT)
+    assert found.active == ("safety", "figures", "charts")
+    assert found.degraded == ("llm",)
+    assert found.probabilities["charts"] > 0.5 > found.probabilities["travel"]
+
+
+def test_a_turn_of_two_clauses_may_need_two(office):
+    found = office.select("translate this into Spanish, and open a bug for the broken export")
+    assert {"translation", "tickets"} <= set(found.active)
+
+
+@pytest.mark.parametrize("text", ["good morning!", "", "?!"])
+def test_nothing_selected_is_an_outcome(office, text):
+    found = office.select(text)
+    assert found.active == ("safety",)
+    assert found.signals == ("nothing_selected",)
+    assert found.update["capabilities"] == ("safety",)
+
+
+def test_an_example_of_no_need_keeps_it_off(dense):
+    said = {"name": "paint", "description": "Paints walls."}
+    without = Capability.model_validate(said)
+    told = {"query": "paint me a picture of a cat", "use": False}
+    with_ = Capability.model_validate({**said, "examples": [told]})
+    likely = [
+        capability_selector(CapabilityRegistry([each]), Settings(), dense=dense)
+        .select("paint me a picture of a dog")
+        .probabilities["paint"]
+        for each in (without, with_)
+    ]
+    assert likely[0] > 2 * likely[1]
+
+
+def test_the_shipped_capabilities_are_selected_well_enough_without_a_model(office):
+    right = named = 0
+    for each in read_labelled(DATA / "turns.jsonl", "capabilities", "dev"):
+        chosen = set(office.select(each.turn).active) - office.always
+        right += len(chosen & each.right)
+        named += len(chosen) + len(each.right)
+    assert 2 * right / named > 0.65
+
+
+def test_where_the_encoder_fails_too_the_turn_goes_on(dense):
+    class Failing:
+        name, dimensions = dense.name, dense.dimensions
+        encode_documents = staticmethod(dense.encode_documents)
+
+        def encode_query(self, text: str):
+            raise EncoderError(f"no vector of {len(text)} characters")
+
+    found = capability_selector(FILE, Settings(), dense=Failing()).select(PLOT)
+    assert found.active == ("safety",)
+    assert found.degraded == ("llm", "encoder")
+    assert len(found.failed) == 10
+
+
+def test_without_any_there_is_nothing_to_select(dense):
+    found = capability_selector(CapabilityRegistry(), Settings(), dense=dense).select("hello")
+    assert (found.active, found.degraded) == ((), ())
+
+
+# -- bypass ----------------------------------------------------------------------------------
+
+OFF, ON = Message(content="/caps:off"), Message(content="and /caps:on again")
+
+
+@pytest.mark.parametrize(
+    ("turn", "bypass", "setting", "all_"),
+    [
+        (Turn(text="hi"), None, False, False),
+        (Turn(text="hi"), None, True, True),
+        (Turn(text="hi"), True, False, True),
+        (Turn(text="hi"), False, True, False),
+        (Turn(text="/caps:off hi"), None, False, True),
+        (Turn(text="hi", history=(OFF,)), None, False, True),
+        (Turn(text="hi", history=(OFF, ON)), None, True, False),
+        (Turn(text="hi", history=(OFF,)), False, False, False),
+        (Turn(text="what is x/caps:off?"), None, False, False),
+        (Turn(text="hi", history=(Message(role="assistant", content="/caps:off"),)), None, 0, 0),
+    ],
+)
+def test_bypass_activates_all_by_call_conversation_or_setting(dense, turn, bypass, setting, all_):
+    settings = Settings.model_validate({"capabilities": {"bypass": bool(setting)}})
+    found = capability_selector(FILE, settings, dense=dense).select(turn, bypass=bypass)
+    assert found.bypassed is bool(all_)
+    assert (len(found.active) == 11) is bool(all_)
+
+
+# -- with a model ----------------------------------------------------------------------------
+
+
+def test_each_is_asked_by_itself_but_those_that_are_always_active(dense):
+    with ChatServer(needs("charts")) as server:
+        found = by_model(server, dense).select(Turn(text=PLOT, history=(OFF, ON)))
+    assert found.active == ("safety", "figures", "charts")
+    assert (found.probabilities, found.degraded) == ({}, ())
+    assert len(server.requests) == 10
+    asked = server.requests[0].text
+    assert PLOT in asked
+    assert "Request:" in asked
+
+
+def test_examples_are_shuffled_the_same_way_for_the_same_seed(dense):
+    said = []
+    for seed in (0, 0, 1):
+        with ChatServer(needs()) as server:
+            by_model(server, dense, capabilities={"seed": seed}).select(PLOT)
+        said.append(sorted(each.messages[0].content for each in server.requests))
+    assert said[0] == said[1] != said[2]
+
+
+def test_one_that_fails_is_off_and_reported_and_the_turn_goes_on(dense):
+    def reply(request):
+        return "perhaps" if "'mail'" in request.text else needs("mail", "travel")(request)
+
+    with ChatServer(reply) as server:
+        found = by_model(server, dense).select(PLOT)
+    assert found.active == ("safety", "travel")
+    assert [each.name for each in found.failed] == ["mail"]
+    assert found.degraded == ("llm",)
+
+
+def test_where_all_fail_examples_decide(dense):
+    with ChatServer(faults=lambda _: "error") as server:
+        found = by_model(server, dense).select(PLOT)
+    assert found.active == ("safety", "figures", "charts")
+    assert (found.failed, found.degraded) == ((), ("llm",))
+
+
+def test_with_a_third_of_faults_what_is_missing_is_told_and_nothing_else(dense):
+    faults = faulty_share(0.3, kinds=["error", "cut", "garbage"])
+    with ChatServer(needs("travel"), faults) as server:
+        selector = by_model(server, dense)
+        for _ in range(4):
+            found = selector.select(PLOT)
+            assert bool(found.failed) is ("llm" in found.degraded)
+            off = {each.name for each in found.failed}
+            assert ("travel" in found.active) is ("travel" not in off)
+            assert server.settings["api_key"] not in repr(found)
+            assert PLOT not in repr(found.failed)
+
+
+def test_in_an_event_loop_it_can_be_awaited_or_waited_for(dense):
+    async def both(selector):
+        return await selector.aselect(PLOT), selector.select(PLOT)
+
+    with ChatServer(needs("travel")) as server:
+        awaited, waited = asyncio.run(both(by_model(server, dense)))
+    assert awaited == waited
+    assert awaited.active == ("safety", "travel")
+
+
+# -- again after a failure -------------------------------------------------------------------
+
+
+def test_after_a_failure_it_is_told_and_counted_and_limited(dense):
+    failed = LoopState(task="x", capabilities=("mail",), failure="mail has no access")
+    with ChatServer(needs("travel")) as server:
+        selector = by_model(server, dense)
+        found = selector.select(PLOT, state=failed)
+        assert all("mail has no access" in each.text for each in server.requests)
+        again = LoopState(capabilities=("mail",), failure="no", reclassifications=1)
+        limited = selector.select(PLOT, state=again)
+        assert len(server.requests) == 10
+    assert (found.reclassifications, found.signals) == (1, ("reclassified",))
+    assert (limited.active, limited.signals) == (("mail",), ("reclassification_limit",))

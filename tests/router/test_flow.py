@@ -1,0 +1,132 @@
+"""The next step of an agent's loop: truth tables of both modes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.records.choices import CapabilitySelection
+from toolcrib.router.flow import LAST_STEPS, MAX_ITERATIONS, LoopState, NextNode, next_node
+from toolcrib.router.recovery import ErrorClass
+from toolcrib.router.settings import RecoverySettings
+
+NEW = LoopState()
+TASK = LoopState(task="mail the sales to Omar")
+CHOSEN = replace(TASK, capabilities=("figures", "mail"))
+PLANNED = replace(CHOSEN, plan=("figures", "mail", "respond"))
+DONE = replace(PLANNED, step=3)
+
+
+def failed(state: LoopState, error: ErrorClass, **counted: int) -> LoopState:
+    return replace(state, error=error, failure="it broke", **counted)
+
+
+PLAN_FIRST = [
+    ("talk needs nothing else", replace(NEW, direct_chat=True), "direct_chat", ""),
+    ("not even after an error", failed(replace(NEW, direct_chat=True), "fatal"), "direct_chat", ""),
+    ("a new turn", NEW, "task", ""),
+    ("a task", TASK, "capabilities", ""),
+    ("none selected is a selection", replace(TASK, capabilities=()), "plan", ""),
+    ("capabilities", CHOSEN, "plan", ""),
+    ("a plan", PLANNED, "step", "figures"),
+    ("its last step", replace(PLANNED, step=2), "step", "respond"),
+    ("a plan that asks", replace(CHOSEN, plan=("clarify",)), "step", "clarify"),
+    ("a plan that is done", DONE, "end", ""),
+    ("a turn that is finished", replace(NEW, finished=True), "end", ""),
+    ("a plan without an end", replace(CHOSEN, plan=("figures",)), "plan", ""),
+    ("an empty plan", replace(CHOSEN, plan=()), "plan", ""),
+    ("again a plan without an end", replace(CHOSEN, plan=("figures",), replans=1), "error", ""),
+    ("may work later", failed(PLANNED, "retriable", attempts=1), "retry", "figures"),
+    ("before there is a plan", failed(TASK, "retriable", attempts=1), "retry", ""),
+    ("did not work later", failed(PLANNED, "retriable", attempts=3), "error", ""),
+    ("others are needed", failed(PLANNED, "reclassify"), "capabilities", ""),
+    ("others were tried", failed(PLANNED, "reclassify", reclassifications=1), "error", ""),
+    ("another plan is needed", failed(PLANNED, "replan"), "plan", ""),
+    ("another plan was tried", failed(PLANNED, "replan", replans=1), "error", ""),
+    ("critical", failed(PLANNED, "critical"), "error", ""),
+    ("fatal", failed(PLANNED, "fatal"), "abort", ""),
+    ("an error comes before the task", failed(NEW, "critical"), "error", ""),
+]
+
+REACTIVE = [
+    ("talk", replace(NEW, direct_chat=True), "direct_chat", ""),
+    ("a new turn", NEW, "task", ""),
+    ("a task", TASK, "capabilities", ""),
+    ("capabilities", CHOSEN, "orchestrator", ""),
+    ("a step was chosen", replace(CHOSEN, plan=("figures",)), "step", "figures"),
+    ("it was done", replace(CHOSEN, plan=("figures",), step=1), "orchestrator", ""),
+    ("may work later", failed(PLANNED, "retriable", attempts=2), "retry", "figures"),
+    ("did not work later", failed(PLANNED, "retriable", attempts=3), "orchestrator", ""),
+    ("others are needed", failed(PLANNED, "reclassify"), "orchestrator", ""),
+    ("another plan", failed(PLANNED, "replan"), "orchestrator", ""),
+    ("critical", failed(PLANNED, "critical"), "orchestrator", ""),
+    ("fatal", failed(PLANNED, "fatal"), "abort", ""),
+    ("finished", replace(NEW, finished=True), "end", ""),
+    ("the last iteration", replace(CHOSEN, iterations=MAX_ITERATIONS - 1), "orchestrator", ""),
+    ("too many", replace(CHOSEN, iterations=MAX_ITERATIONS), "error", ""),
+    ("too many, and retriable", failed(CHOSEN, "retriable", iterations=100), "error", ""),
+    ("just finished", replace(CHOSEN, iterations=100, finished=True), "end", ""),
+]
+
+
+@pytest.mark.parametrize(("case", "state", "node", "step"), PLAN_FIRST)
+def test_plan_first(case, state, node, step):
+    found = next_node(state)
+    assert (found.node, found.step) == (node, step), case
+    assert found.reason
+
+
+@pytest.mark.parametrize(("case", "state", "node", "step"), REACTIVE)
+def test_reactive(case, state, node, step):
+    found = next_node(state, "reactive")
+    assert (found.node, found.step) == (node, step), case
+    assert found.reason
+
+
+def test_limits_are_settings():
+    limits = RecoverySettings(max_attempts=1, reclassifications=2, replans=0)
+    assert next_node(failed(PLANNED, "retriable", attempts=1), limits=limits).node == "error"
+    again = failed(PLANNED, "reclassify", reclassifications=1)
+    assert next_node(again, limits=limits).node == "capabilities"
+    assert next_node(failed(PLANNED, "replan"), limits=limits).node == "error"
+
+
+def test_a_selection_begins_the_plan_anew():
+    state = failed(replace(PLANNED, step=1), "reclassify")
+    chosen = CapabilitySelection(("mail",), reclassifications=1)
+    state = replace(state, **chosen.update)
+    assert state == replace(TASK, capabilities=("mail",), reclassifications=1)
+    assert next_node(state).node == "plan"
+
+
+counts = st.integers(0, 101)
+states = st.builds(
+    LoopState,
+    task=st.none() | st.just("x"),
+    capabilities=st.none() | st.just(()) | st.just(("a",)),
+    plan=st.none() | st.lists(st.sampled_from(["a", *LAST_STEPS]), max_size=3).map(tuple),
+    step=st.integers(0, 4),
+    direct_chat=st.booleans(),
+    error=st.none() | st.sampled_from(get_args(ErrorClass)),
+    attempts=counts,
+    reclassifications=counts,
+    replans=counts,
+    iterations=counts,
+    finished=st.booleans(),
+)
+
+
+@given(states, st.sampled_from(["plan_first", "reactive"]))
+def test_every_state_has_a_next_step_and_it_never_changes(state, mode):
+    found = next_node(state, mode)
+    assert found == next_node(state, mode)
+    assert found.node in get_args(NextNode)
+    if found.node == "step":
+        assert found.step == state.plan[state.step]
+    if found.node == "retry":
+        assert state.error == "retriable"
+        assert state.attempts < RecoverySettings().max_attempts

@@ -1,0 +1,125 @@
+"""`toolcrib judge`: a language model labels queries, for who has no labels."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from toolcrib import build
+from toolcrib.cli.options import Json, StoreOption, Tools, lines_of, open_crib, read_tools
+from toolcrib.cli.output import count_of, err, out, print_json
+from toolcrib.cli.progress import counting
+from toolcrib.crib import Crib
+from toolcrib.errors import SettingsError
+from toolcrib.evaluation.judge import Agreement, Judge, JudgeReport, Pools, agreement, judged_before
+from toolcrib.evaluation.rows import QueryRow, read_rows
+from toolcrib.language_models import metered
+from toolcrib.problems import EXIT_NOT_CLEAN
+from toolcrib.records import Refusal
+from toolcrib.records.codec import as_json
+from toolcrib.settings import Settings, load_settings
+
+__all__ = ["judge"]
+
+KEPT = "what was judged stays; the same command does the rest"
+
+
+def judge(
+    context: typer.Context,
+    queries: Annotated[
+        Path,
+        typer.Argument(help="Requests: JSON Lines with id and text, or .txt with one a line."),
+    ],
+    file: Annotated[
+        Path, typer.Option("--out", help="Labelled queries; what it holds already stays.")
+    ] = Path("queries.jsonl"),
+    tools: Tools = None,
+    store: StoreOption = None,
+    pool: Annotated[
+        int, typer.Option(min=1, max=100, help="Tools that are judged for each query.")
+    ] = 20,
+    json: Json = False,
+) -> None:
+    """Label queries by a language model, with grades and reasons, for `toolcrib eval`."""
+    settings = load_settings(context.obj)
+    model = build.language_model(settings, "judge")
+    if model is None:
+        raise SettingsError("there is no language model to judge; set TOOLCRIB_LLM__MODEL")
+    if queries.resolve() == file.resolve():
+        raise typer.BadParameter("--out would be written over the queries that are read")
+    rows, refused = _rows(queries)
+    before = judged_before(file, model.name)
+    left = [row for row in rows if row.id not in before or before[row.id].text != row.text]
+    with (
+        _crib(context, settings, tools, store) as crib,
+        metered() as meter,
+        counting("judging", lambda: KEPT) as listener,
+    ):
+        judged_by = Judge(model, Pools(crib, pool), file)
+        report = asyncio.run(
+            judged_by.run(left, lambda done, total: listener("judging", done, total))
+        )
+    agreed = agreement(rows, report.judged, report.pools)
+    failed = (*refused, *report.failed)
+    if json:
+        counted = {"judged": len(report.judged), "before": len(rows) - len(left)}
+        told = {"agreement": None if agreed is None else as_json(agreed)}
+        usage = [as_json(each) for each in meter.usage]
+        print_json({**counted, **told, "failed": list(map(as_json, failed)), "usage": usage})
+    else:
+        _say(report, len(rows) - len(left), agreed, file)
+        for each in failed:
+            err.print(f"[yellow]{escape(each.place)}[/]: {escape(each.reason)}")
+    if failed:
+        raise typer.Exit(EXIT_NOT_CLEAN)
+
+
+def _rows(path: Path) -> tuple[list[QueryRow], Sequence[Refusal]]:
+    """The requests of a file, each once, and what cannot be read of it."""
+    if path.suffix == ".txt":
+        lines = [line for line in lines_of(str(path)) if line.strip()]
+        return [QueryRow(id=str(n), text=line) for n, line in enumerate(lines, start=1)], ()
+    found = list(read_rows(path, QueryRow))
+    rows = {each[1].id: each[1] for each in found if not isinstance(each, Refusal)}
+    return list(rows.values()), [each for each in found if isinstance(each, Refusal)]
+
+
+@contextmanager
+def _crib(
+    context: typer.Context, settings: Settings, tools: str | None, store: str | None
+) -> Generator[Crib]:
+    """The index that is named, or one of the tools that are."""
+    if tools is None:
+        with open_crib(context, store, ranks=False) as crib:
+            yield crib
+        return
+    plain = settings.encoder.model_copy(update={"reranker": None})
+    with Crib.open(build.MEMORY, settings=settings.model_copy(update={"encoder": plain})) as crib:
+        crib.index_tools([item for _, item in read_tools([tools]) if not isinstance(item, Refusal)])
+        yield crib
+
+
+def _say(report: JudgeReport, before: int, agreed: Agreement | None, file: Path) -> None:
+    fitting = sum(one.answerable for one in report.judged)
+    out.print(
+        f"[bold]{count_of(len(report.judged), 'request')} judged[/] into {escape(str(file))}: "
+        f"{fitting} with tools that help, {len(report.judged) - fitting} without; "
+        f"{before} judged before"
+    )
+    if agreed is not None:
+        shown = {
+            "kappa": agreed.kappa,
+            "precision": agreed.precision,
+            "recall": agreed.recall,
+        }
+        figures = ", ".join(f"{n} {v:.2f}" for n, v in shown.items() if v is not None)
+        out.print(
+            f"given labels of {count_of(agreed.queries, 'request')}: {agreed.share:.1%} of "
+            f"{agreed.pairs:,} pairs judged alike, {figures}"
+        )

@@ -1,0 +1,99 @@
+"""Guidance for a turn: the hint, and other tools, for an agent whose trajectory shows it stuck."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from toolcrib.errors import ToolcribError
+from toolcrib.guidance.classifiers import GuidanceContext
+from toolcrib.guidance.providers import collect_guidance, default_providers, stuck_tool
+from toolcrib.guidance.trajectory import analyse
+from toolcrib.records import Decision, Guidance, ToolHit, ToolSpec, Turn
+
+__all__ = ["OtherTools", "TurnGuidance", "guide_turn"]
+
+logger = logging.getLogger(__name__)
+
+MAX_EVENTS = 200
+"""Older events than these are not looked at."""
+
+OtherTools: TypeAlias = Callable[[str, Turn], tuple[ToolSpec, Sequence[ToolHit]] | None]
+"""Gives the tool that an agent calls by this name, and what to use in its place; None where no
+tool in reach has the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnGuidance:
+    """What a turn's trajectory comes to; `others` stand in for the tool `stuck_with`, by its id."""
+
+    guidance: Guidance
+    stuck_with: str | None = None
+    others: tuple[ToolHit, ...] = ()
+    degraded: tuple[str, ...] = ()
+
+    def applied(self, decision: Decision, *, at_end: bool = False) -> Decision:
+        """The decision with the hint, and the other tools in place of the one that fails.
+
+        They come first, or last where tools that were shown must stay where they stood. What is
+        there by a rule stays.
+        """
+        tools = decision.tools
+        if self.others:
+            tools = replace(tools, tools=self._tools(tools.tools, at_end=at_end))
+        signals = (f"stuck:{self.stuck_with}",) if self.stuck_with else ()
+        return replace(
+            decision,
+            tools=tools,
+            guidance=self.guidance.injections,
+            signals=(*decision.signals, *signals),
+            degraded=(*decision.degraded, *self.degraded),
+        )
+
+    def _tools(self, chosen: Sequence[ToolHit], *, at_end: bool) -> tuple[ToolHit, ...]:
+        marked = [replace(hit, legs={**hit.legs, "alternate": 1.0}) for hit in self.others]
+        if at_end:
+            known = {hit.id for hit in chosen}
+            ordered = [*chosen, *(hit for hit in marked if hit.id not in known)]
+        else:
+            new = {hit.id for hit in marked}
+            kept = [hit for hit in chosen if hit.id not in new]
+            kept = [hit for hit in kept if hit.id != self.stuck_with or hit.rule in STAYS]
+            by_rank = [hit for hit in kept if hit.rule is None]
+            room = max(0, sum(hit.rule is None for hit in chosen) - len(marked))
+            dropped = {hit.id for hit in by_rank[room:]}
+            ordered = [*marked, *(hit for hit in kept if hit.id not in dropped)]
+        return tuple(replace(hit, rank=rank) for rank, hit in enumerate(ordered, start=1))
+
+
+STAYS = frozenset({"always_active", "required", "kept"})
+"""Rules by which also a tool stays that led nowhere."""
+
+
+def guide_turn(turn: Turn, other_tools: OtherTools, *, given: Sequence[str] = ()) -> TurnGuidance:
+    """Read a turn's trajectory; `given` are the keys of hints that were given before.
+
+    It never fails: without the other tools there is the hint alone.
+    """
+    trajectory = analyse(turn.trajectory[-MAX_EVENTS:])
+    stuck = stuck_tool(trajectory)
+    failed, others, degraded = None, (), ()
+    if stuck is not None:
+        try:
+            found = other_tools(stuck.name, turn)
+        except ToolcribError:
+            logger.warning("alternates could not be looked for", exc_info=True)
+            found, degraded = None, ("alternates",)
+        if found is not None:
+            failed, others = found[0].id, tuple(found[1])
+    by_id = stuck is not None and stuck.name == failed
+    names = [hit.id if by_id else hit.name for hit in others]
+    hints = collect_guidance(
+        default_providers(lambda _tool, _text: names),
+        GuidanceContext(trajectory, delivered=dict.fromkeys(given, 1)),
+        max_injections=1,
+    )
+    guidance = Guidance(hints, trajectory.patterns())
+    return TurnGuidance(guidance, failed, others, degraded)

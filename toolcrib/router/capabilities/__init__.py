@@ -1,0 +1,1 @@
+"""Capabilities: what an agent can switch on for a turn, any number of them."""
