@@ -42,8 +42,10 @@ MADE_OF_NAMES = {
 """Modules with patterns that are a text, escaped, with something around it."""
 
 MADE_OF_DATA = {
+    "toolcrib.guidance.classifiers",
     "toolcrib.indexers.audit.audit",
     "toolcrib.indexers.audit.rules",
+    "toolcrib.router.questions.classifier",
     "toolcrib.router.recovery",
 }
 """Modules that put patterns together when loaded or first used: found in what they keep."""

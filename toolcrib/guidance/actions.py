@@ -57,10 +57,10 @@ _TOOK = re.compile(
 """Durations, times of day, long numbers and hexadecimal ids."""
 
 _WORD = re.compile(r"[^\W_]++")
-_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[\w.~-]*+[/\\])++")
+_PATH = re.compile(r"(?<![\w.~-])(?:[A-Za-z]:)?(?:[\w.~-]*+[/\\])++")
 _RUN = re.compile(r"\w++")
 _DIGIT = re.compile(r"\d")
-_DONE = re.compile(r"\s*(?:ok|okay|done|success|[a-z]{2,15}ed)\b[^\n]{0,40}", re.IGNORECASE)
+_DONE = re.compile(r"\s*+(?:ok|okay|done|success|[a-z]{2,15}ed)\b[^\n]{0,40}", re.IGNORECASE)
 """Results of those that did something: `ok`, `locked`, `saved as v2`."""
 
 _NEGATIVE = re.compile(
@@ -70,7 +70,7 @@ _NEGATIVE = re.compile(
 )
 
 _NOTHING = re.compile(
-    r"\s*(?:0|no|none|nothing|null|empty|\[\]|\{\}|not found)\b[^\n]{0,60}",
+    r"\s*+(?:0|no|none|nothing|null|empty|\[\]|\{\}|not found)\b[^\n]{0,60}",
     re.IGNORECASE,
 )
 _UNDER_WAY = re.compile(
@@ -80,8 +80,8 @@ _UNDER_WAY = re.compile(
     re.IGNORECASE,
 )
 _EMPTY = re.compile(
-    r"\s*(?:|\[\]|\{\}|null|none|0|ok|done|true|success(?:ful(?:ly)?)?|sent|saved|updated|clicked"
-    r"|written|created|moved|copied|deleted|added)[.!]?\s*",
+    r"\s*+(?:|\[\]|\{\}|null|none|0|ok|done|true|success(?:ful(?:ly)?)?|sent|saved|updated|clicked"
+    r"|written|created|moved|copied|deleted|added)[.!]?\s*+",
     re.IGNORECASE,
 )
 """Results that say no more than that the call was made."""

@@ -101,7 +101,7 @@ class TurnBody(Body):
     `max_sensitivity` is the ceiling of where the answer goes. `trajectory`: what the agent did so
     far, as events of the types `tool` (`name`, `parameters`, `success`, `error`, `result`),
     `prompt` (`text`) and `search` (`text`, `found`), each with `at` in seconds; what cannot be
-    read is not looked at.
+    read is not looked at. `thread_id`: the conversation it belongs to, handed back.
     """
 
     model_config = documented(examples=[EXAMPLE_TURN])
@@ -114,6 +114,7 @@ class TurnBody(Body):
     max_sensitivity: Sensitivity | None = None
     needs: list[QueryText] = Field(default=[], max_length=MAX_NEEDS)
     trajectory: list[dict[str, Any]] = Field(default=[])
+    thread_id: str | None = Field(default=None, max_length=200)
     unreadable: Annotated[int, Field(ge=0, le=2**31), AS_WHOLE] = 0
 
     def as_turn(self, context: RequestContext) -> Turn:
