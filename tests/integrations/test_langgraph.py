@@ -378,6 +378,22 @@ async def test_a_person_approves_calls_of_sensitive_tools(desk, decision, result
     assert state["messages"][-1].text == "Done."
 
 
+def test_a_call_made_again_is_the_one_that_was_approved(sky):
+    tools = sky_tools(get_weather=raising(TimeoutError("late")))
+    run = Run(
+        sky,
+        calls("get_weather", to="Rome"),
+        AIMessage("Rain."),
+        tools=tools,
+        approve=lambda spec: spec.name == "get_weather",
+    )
+    run.ask(RAIN)
+    edited = {"name": "get_weather", "args": {"to": "Graz"}}
+    state = run.go(Command(resume={"decisions": [{"type": "edit", "edited_action": edited}]}))
+    assert run.path == ["tools", "reflect", "tools", "reflect", "agent", "answer"]
+    assert state["messages"][2].text == "done for Graz"
+
+
 # -- a graph of one's own ------------------------------------------------------------------------
 
 

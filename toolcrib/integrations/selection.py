@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from toolcrib.client.crib import RemoteCrib
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError
-from toolcrib.records import Decision, ToolHit, ToolSpec, Turn
+from toolcrib.indexers.readers.base import is_object
+from toolcrib.records import Decision, Scope, ToolHit, ToolSpec, Turn
 from toolcrib.retrieval.legs import has_words
+from toolcrib.retrieval.needs import MAX_NEEDS
 from toolcrib.store.filters import MAX_VALUES, AnyOf, Filter, Or
 from toolcrib.store.payload import squeeze
 
 __all__ = [
+    "SEARCH_SAYS",
+    "SEARCH_TAKES",
     "AnyCrib",
     "TurnTools",
     "any_of",
@@ -27,6 +31,7 @@ __all__ = [
     "choose_tools",
     "known_tools",
     "tools_for_turn",
+    "tools_wanted",
 ]
 
 AnyCrib: TypeAlias = Crib | RemoteCrib
@@ -163,3 +168,44 @@ def any_of(keys: set[str]) -> Filter | None:
 
 def _place(tool_id: str, shown: Sequence[str]) -> int:
     return shown.index(tool_id) if tool_id in shown else len(shown)
+
+
+# -- searches that a model asks for ----------------------------------------------------------------
+
+SEARCH_SAYS = (
+    "Load tools by what they can do. Write needs: one line for each tool that the task takes, "
+    "saying what such a tool can do, as its own description would, without names, dates and other "
+    "values. Search before you say that something cannot be done."
+)
+SEARCH_TAKES: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "needs": {
+            "type": "array",
+            "items": {"type": "string"},
+            "minItems": 1,
+            "maxItems": MAX_NEEDS,
+            "description": "One line for each tool that is needed: what it can do",
+        }
+    },
+    "required": ["needs"],
+    "additionalProperties": False,
+}
+"""The arguments of a search that a model asks its client for."""
+
+
+def tools_wanted(
+    crib: AnyCrib, arguments: object, *, k: int = 5, scope: Scope | None = None
+) -> tuple[ToolSpec, ...]:
+    """The tools for what a model wrote as `SEARCH_TAKES`; none where nothing can be searched.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    listed: Any = arguments.get("needs") if is_object(arguments) else None
+    wanted: Any = [listed] if isinstance(listed, str) else listed or ()
+    needs = [each for each in wanted if isinstance(each, str) and has_words(each)][:MAX_NEEDS]
+    if not needs:
+        return ()
+    found = crib.find_tools(needs=needs, k=max(k, len(needs)), scope=scope)
+    return tuple(hit.tool for hit in found.tools)

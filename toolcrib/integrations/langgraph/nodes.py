@@ -200,7 +200,11 @@ class RoutingNodes:
         end = self._end(state, decision)
         if end and (gravest is None or gravest.action != "stop"):
             update["notes"].append(end)
-            return {**update, "step": {"action": "stop", "after_s": 0.0, "reason": end}}
+            return {
+                **update,
+                "pending": [],
+                "step": {"action": "stop", "after_s": 0.0, "reason": end},
+            }
         step = asdict(gravest) if gravest else {"action": "go_on", "after_s": 0.0, "reason": ""}
         if step["action"] != "retry":
             update["pending"] = []
@@ -229,8 +233,9 @@ class RoutingNodes:
             missed = summary(specs[0]) if specs else ""
             update["needs"].append(missed or " ".join(split_identifier(name)))
         elif step.action == "retry":
-            calls = last_calls(before_results(state["messages"]))
-            update["pending"] += [c for c in calls if c["id"] == message.tool_call_id]
+            # As it was made: a person may have changed what the model asked for.
+            made = state.get("pending", ())
+            update["pending"] += [call for call in made if call["id"] == message.tool_call_id]
         if step.action in {"alternate", "reclassify"}:
             update["tools"] = [each for each in update["tools"] if each != name]
             update["failed"] += [tool_id] if tool_id else []
@@ -437,7 +442,7 @@ class _ToolCalls:
     ) -> Any:
         update: Update = {
             "messages": list(said),
-            "pending": [],
+            "pending": list(calls),
             "calls": state.get("calls", 0) + len(calls) + len(said),
             "spent_s": spent(state, began),
         }

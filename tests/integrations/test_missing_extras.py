@@ -1,0 +1,28 @@
+"""An integration whose framework is not installed says which extra brings it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+from toolcrib.errors import MissingExtraError
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [
+        ("anthropic", "anthropic.types", "anthropic"),
+        ("langchain", "langchain.agents.middleware.types", "langchain"),
+        ("langgraph", "langgraph.prebuilt", "langgraph"),
+        ("llama_index", "llama_index.core.objects", "llama-index"),
+        ("openai_agents", "agents", "openai-agents"),
+        ("pydantic_ai", "pydantic_ai.messages", "pydantic-ai"),
+    ],
+)
+def test_the_extra_is_named(monkeypatch, module, package, extra):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"toolcrib.integrations.{module}", raising=False)
+    with pytest.raises(MissingExtraError, match=rf"toolcrib\[{extra}\]"):
+        importlib.import_module(f"toolcrib.integrations.{module}")

@@ -1,0 +1,121 @@
+"""OpenAI's agents get the functions of a turn, and its Responses API loads what it searches."""
+
+from __future__ import annotations
+
+import pytest
+from agents import Agent, FunctionTool, ModelResponse, RunConfig, Runner, Usage, WebSearchTool
+from agents.models.interface import Model
+from openai.types.responses import (
+    FunctionToolParam,
+    ResponseOutputMessage,
+    ResponseOutputText,
+    ResponseToolSearchCall,
+    ResponseToolSearchOutputItem,
+    ToolSearchTool,
+)
+from pydantic import TypeAdapter
+
+from tests.router.conftest import TOOLS
+from toolcrib import Scope
+from toolcrib.errors import SettingsError
+from toolcrib.integrations.openai_agents import (
+    SEARCH_TOOL,
+    agent_for_turn,
+    search_output,
+    tool_spec,
+    turn_of,
+    turn_tools,
+)
+
+UNTRACED = RunConfig(tracing_disabled=True)
+
+
+async def act(_context, _arguments) -> str:
+    return "done"
+
+
+def function(name: str, description: str = "") -> FunctionTool:
+    return FunctionTool(name, description, {"type": "object", "properties": {}}, act)
+
+
+class Scripted(Model):
+    """Says that it is done, and keeps the names of the tools that it was given."""
+
+    def __init__(self):
+        self.seen = []
+
+    async def get_response(self, *, tools, **_):
+        self.seen.append([tool.name for tool in tools])
+        text = ResponseOutputText(annotations=[], text="done", type="output_text")
+        said = ResponseOutputMessage(
+            id="1", content=[text], role="assistant", status="completed", type="message"
+        )
+        return ModelResponse(output=[said], usage=Usage(), response_id=None)
+
+    def stream_response(self, *_, **__):
+        raise NotImplementedError
+
+
+def office_agent(model=None) -> Agent:
+    tools = [function(spec.name, spec.description) for spec in TOOLS]
+    return Agent("office", model=model, tools=[*tools, function("ponder"), WebSearchTool()])
+
+
+async def test_an_agent_has_the_functions_of_the_turn(desk):
+    model = Scripted()
+    made = await agent_for_turn(
+        office_agent(model), "send a mail to Ana", desk, k=1, always_include=["read_mail"]
+    )
+    assert (
+        await Runner.run(made, "send a mail to Ana", run_config=UNTRACED)
+    ).final_output == "done"
+    assert model.seen == [["read_mail", "ponder", "send_mail", "web_search"]]
+
+
+async def test_an_agent_must_have_what_it_is_always_to_get(desk):
+    with pytest.raises(SettingsError, match="no tool 'fly'"):
+        await agent_for_turn(office_agent(), "send a mail", desk, always_include=["fly"])
+
+
+def test_a_turn_is_the_last_that_the_user_says():
+    parts = [{"type": "input_text", "text": "and where is it?"}]
+    said = [
+        {"role": "user", "content": "send a parcel"},
+        {"type": "function_call", "name": "send_parcel"},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "sent"}]},
+        {"role": "user", "content": parts},
+    ]
+    turn = turn_of(said)
+    assert turn.text == "and where is it?"
+    assert [message.content for message in turn.history] == ["send a parcel", "sent"]
+    assert turn_of([]).text == ""
+
+
+def test_a_request_has_the_functions_of_the_turn(desk):
+    tools, ids = turn_tools(desk, "send a mail to Ana", k=1)
+    assert ids == {"send_mail": "mail/send_mail"}
+    assert TypeAdapter(list[FunctionToolParam]).validate_python(tools, extra="forbid") == tools
+
+
+def test_a_search_by_the_client_loads_what_it_finds(desk):
+    assert ToolSearchTool.model_validate(SEARCH_TOOL).execution == "client"
+    call = ResponseToolSearchCall(
+        id="1",
+        call_id="c",
+        arguments={"needs": ["send a mail"]},
+        execution="client",
+        status="completed",
+        type="tool_search_call",
+    )
+    output, ids = search_output(desk, call, k=1)
+    read = ResponseToolSearchOutputItem.model_validate({"id": "2", **output})
+    assert (read.call_id, [space.name for space in read.tools]) == ("c", ["mail"])
+    assert ids == {"mail.send_mail": "mail/send_mail"}
+    elsewhere = Scope(servers=frozenset({"web"}))
+    assert list(search_output(desk, call, scope=elsewhere)[1].values()) == ["web/search"]
+    by_server = call.model_copy(update={"execution": "server"})
+    assert search_output(desk, by_server) == (None, {})
+
+
+def test_a_tool_can_be_indexed():
+    assert tool_spec(function("send_mail", "Send.")).description == "Send."

@@ -1,0 +1,138 @@
+"""OpenAI integration: an agent with the tools of a turn, and a search for deferred tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from toolcrib.errors import MissingExtraError
+
+try:
+    from agents import Agent, FunctionTool
+    from openai.types.responses import (
+        FunctionToolParam,
+        ResponseToolSearchCall,
+        ResponseToolSearchOutputItemParamParam,
+        ToolSearchToolParam,
+    )
+except ImportError as missing:
+    raise MissingExtraError("agents of OpenAI's SDK", "openai-agents") from missing
+
+from toolcrib.indexers.readers.base import is_object
+from toolcrib.integrations.formats import export, named_ids
+from toolcrib.integrations.selection import (
+    SEARCH_SAYS,
+    SEARCH_TAKES,
+    AnyCrib,
+    tools_for_turn,
+    tools_wanted,
+)
+from toolcrib.records import Message, Scope, ToolSpec, Turn
+
+__all__ = ["SEARCH_TOOL", "agent_for_turn", "search_output", "tool_spec", "turn_of", "turn_tools"]
+
+_Context = TypeVar("_Context")
+
+SEARCH_TOOL: ToolSearchToolParam = {
+    "type": "tool_search",
+    "execution": "client",
+    "description": SEARCH_SAYS,
+    "parameters": dict(SEARCH_TAKES),
+}
+"""The tool of a request to the Responses API whose calls `search_output` answers."""
+
+
+# -- Agents SDK ------------------------------------------------------------------------------------
+
+
+def tool_spec(tool: FunctionTool) -> ToolSpec:
+    """A tool of the Agents SDK as an index takes it."""
+    schema = tool.params_json_schema
+    return ToolSpec(name=tool.name, description=tool.description, input_schema=schema)
+
+
+async def agent_for_turn(
+    agent: Agent[_Context],
+    said: str | Sequence[Any],
+    crib: AnyCrib,
+    *,
+    k: int | None = None,
+    always_include: Sequence[str] = (),
+    scope: Scope | None = None,
+) -> Agent[_Context]:
+    """The agent with those of its functions that fit what is said: the input of `Runner.run`.
+
+    Hosted tools stay, as do functions that the index does not know, and MCP servers. `k` in place
+    of the settings' `tools.k`.
+
+    Raises:
+        SettingsError: the agent has no function of a name in `always_include`.
+        StoreError: a store does not answer.
+    """
+    functions = {tool.name: tool for tool in agent.tools if isinstance(tool, FunctionTool)}
+    found = await asyncio.to_thread(
+        tools_for_turn, crib, turn_of(said, scope), functions, k=k, always=always_include
+    )
+    hosted = [tool for tool in agent.tools if not isinstance(tool, FunctionTool)]
+    return replace(agent, tools=[*(functions[name] for name in found.names), *hosted])
+
+
+def turn_of(said: str | Sequence[Any], scope: Scope | None = None) -> Turn:
+    """The turn of an input: its last message of the user, after what was said before."""
+    if isinstance(said, str):
+        return Turn(text=said, scope=scope)
+    messages = [
+        Message.model_validate({"role": item["role"], "content": item.get("content")})
+        for item in said
+        if is_object(item) and item.get("role")
+    ]
+    users = [at for at, message in enumerate(messages) if message.role == "user"]
+    if not users:
+        return Turn(scope=scope)
+    last = users[-1]
+    return Turn(text=messages[last].content, history=tuple(messages[:last]), scope=scope)
+
+
+# -- Responses API ---------------------------------------------------------------------------------
+
+
+def turn_tools(
+    crib: AnyCrib, turn: Turn | str, *, k: int | None = None
+) -> tuple[list[FunctionToolParam], dict[str, str]]:
+    """The `tools=` of a turn for `responses.create`, and the ids that their names stand for.
+
+    Raises:
+        StoreError: a store does not answer.
+    """
+    tools = [hit.tool for hit in crib.route(turn, k=k).tools.tools]
+    functions = [
+        {"type": "function", "strict": False, **each["function"]}
+        for each in export(tools, "openai")
+    ]
+    return cast("list[FunctionToolParam]", functions), named_ids(tools, "openai")
+
+
+def search_output(
+    crib: AnyCrib, call: ResponseToolSearchCall, *, k: int = 5, scope: Scope | None = None
+) -> tuple[ResponseToolSearchOutputItemParamParam | None, dict[str, str]]:
+    """The item that answers a search by the client, and ids of what it loads.
+
+    A namespaced function is `namespace.name`. None for a search that the server made.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    if call.execution != "client":
+        return None, {}
+    tools = tools_wanted(crib, call.arguments, k=k, scope=scope)
+    item = {
+        "type": "tool_search_output",
+        "call_id": call.call_id,
+        "execution": "client",
+        "status": "completed",
+        "tools": export(tools, "openai-namespaces"),
+    }
+    output = cast("ResponseToolSearchOutputItemParamParam", item)
+    return output, named_ids(tools, "openai-namespaces")
