@@ -129,7 +129,7 @@ LINES = [*BLOCKS.splitlines(), *re.findall(r"`([^`\n]+)`", PAGE)]
 
 def test_every_command_exists():
     known = commands(get_command(app))
-    calls = r"(?:(?:^|=\S+ )toolcrib|run --rm (?:toolcrib|replica)) ((?:keys )?[a-z]+)"
+    calls = r"(?:(?:^|=\S+ )toolcrib|run --rm (?:toolcrib|replica)) ((?:keys )?[a-z-]+)"
     called = {command for line in LINES for command in re.findall(calls, line)}
     assert {"serve", "keys create"} <= called <= known
 
