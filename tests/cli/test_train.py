@@ -80,7 +80,7 @@ class TestLearned:
         told = json.loads(learned.out)
         assert told["model"] == "words"
         assert told["pairs"] == {"data": 48}
-        assert told["training"]["steps"] == 40
+        assert 0 < told["training"]["steps"] <= 40
         assert told["agreement"]["cosine_mean"] > 0.98
         assert told["verdict"]["outcome"] == "better"
 
