@@ -114,6 +114,7 @@ def test_calls_that_feed_each_other_could_not_be_made_at_once():
         ({"note": "my password: hunter2!xyz9"}, "secret"),
         ({"to": "ana@example.org"}, "email"),
         ({"text": "project orion"}, "code name"),
+        ({"body": "word " * 3_000, "note": "my password: hunter2!xyz9"}, "secret"),
         ({"text": "good morning"}, None),
     ],
 )
@@ -126,6 +127,18 @@ def test_what_is_sensitive_in_a_pending_call_is_named_and_not_repeated(parameter
     if kind is not None:
         assert (found.confidence, found.metadata["kinds"]) == (0.9, [kind])
         assert next(iter(parameters.values())) not in found.reason
+
+
+def test_a_pending_call_too_long_to_be_looked_through_may_be_sensitive():
+    pending = (PendingToolCall("mail/send", {"text": "word " * 10_000}),)
+    found = SensitiveContentClassifier().classify(GuidanceContext(pending_tool_calls=pending))
+
+    assert (found.relevant, found.confidence, found.metadata["kinds"]) == (True, 0.5, [])
+
+
+def test_results_share_nothing_that_can_be_changed():
+    with pytest.raises(TypeError):
+        ClassificationResult.no().metadata["x"] = 1
 
 
 RESULTS = st.builds(

@@ -244,3 +244,66 @@ def test_a_turn_takes_events_of_any_shape_and_loses_nothing(given, read):
     assert (event.type, event.name, event.success) == read
     assert Turn.model_validate(turn.model_dump(exclude_defaults=True)) == turn
     assert analyse(turn.trajectory).patterns() == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (
+            {"type": "tool", "tool": "x", "arguments": {"a": 1}},
+            {"name": "x", "parameters": {"a": 1}},
+        ),
+        ({"type": "search", "query": "fax"}, {"text": "fax"}),
+        ({"type": "tool", "name": "x", "error": {"code": 1}}, {"name": "x", "success": False}),
+        ({"type": "tool", "name": "x", "at": "1970-01-01T00:01:00Z"}, {"name": "x", "at": 60.0}),
+    ],
+    ids=str,
+)
+def test_events_of_our_types_are_read_in_the_words_of_others(given, read):
+    event = TrajectoryEvent.model_validate(given)
+
+    assert {key: getattr(event, key) for key in read} == read
+
+
+class Unsayable:
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"parameters": {1: 2, "a": 3, "b": {1: 2, "a": Unsayable()}}},
+        {"parameters": ["no mapping"]},
+        {"error": ValueError("boom"), "success": False},
+        {"error": Unsayable(), "result": Unsayable()},
+        {"name": None, "at": float("nan")},
+    ],
+    ids=str,
+)
+def test_no_call_can_break_the_caller(event):
+    found = TrajectoryBuilder().tool_invoked(**{"name": "a", **event}).build()
+
+    assert found.tool_call_count == 1
+    assert found.error_count == ("error" in event)
+
+
+def test_what_was_taken_in_is_a_copy_of_its_first_part():
+    given = {"to": "ana", "body": "x" * 90_000, "all": [1]}
+    builder = TrajectoryBuilder().tool_invoked(name="mail", parameters=given)
+    (kept,) = builder.build().calls
+    given["all"].append(given.pop("to"))
+
+    assert (kept.parameters["to"], kept.parameters["all"]) == ("ana", [1])
+    assert len(kept.parameters["body"]) < 2_000
+    with pytest.raises(TypeError):
+        kept.parameters["to"] = "bob"
+
+
+def test_time_begins_with_the_first_that_is_known_and_never_goes_back():
+    events = [{"name": "a"}, *({"name": "b", "at": at} for at in (1.7e9, 1.7e9 + 5, 1.7e9 + 2))]
+    found = analyse(events)
+
+    assert found.duration == 5
+    assert [call.at for call in found.calls[2:]] == [1.7e9 + 5] * 2
+    assert not any(call.paused for call in found.calls)

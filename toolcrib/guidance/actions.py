@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, cast
 
 from toolcrib.encoders.lexical import split_identifier, tokenise
 from toolcrib.router.alternates import EFFECT_OF
@@ -39,7 +42,9 @@ another thing with one letter changed."""
 COUNT_DIGITS = 3
 
 MAX_CHARS = 1_000
-"""Of parameters, results and errors so much is kept and compared."""
+"""Of each parameter, of results and errors so much is kept and compared."""
+
+MAX_NAME_CHARS, MAX_PARAMETERS = 200, 50
 
 _STAMP = re.compile(
     r"(?<![\w.-])(?:1\d{9}(?:\d{3})?|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)?Z?"
@@ -227,15 +232,17 @@ def make_call(
     name: str,
     parameters: Mapping[str, Any] | None,
     *,
-    success: bool,
-    error: str | None,
+    success: bool | None,
+    error: Any,
     result: Any,
     at: float,
     number: int,
     paused: bool,
 ) -> ToolCall:
-    """A call, read once for all comparisons."""
-    given = parameters or {}
+    """A call, read once for all comparisons; without `success` an error says that it failed."""
+    name, given = _as_text(name)[:MAX_NAME_CHARS], _kept(parameters)
+    error = _as_text(error)[:MAX_CHARS] or None
+    success = not error if success is None else bool(success)
     words, manner = _words_of(given)
     spaces = sum(value.count(" ") for value in given.values() if isinstance(value, str))
     spaces += PROSE * (not QUERIES.isdisjoint(given))
@@ -249,7 +256,7 @@ def make_call(
         name=name,
         parameters=given,
         success=success,
-        error=error[:MAX_CHARS] if error else None,
+        error=error,
         result=excerpt,
         result_chars=len(text),
         at=at,
@@ -329,19 +336,49 @@ def _as_text(value: Any) -> str:
         return value
     if value is None:
         return ""
-    try:
-        return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
-    except (TypeError, ValueError, RecursionError):
-        return str(value)
+    shown: tuple[Callable[[Any], str], ...] = (_as_json, str)
+    for show in shown:
+        # What an application's own object raises is not the agent's concern.
+        with suppress(Exception):
+            return show(value)
+    return type(value).__name__
 
 
-@lru_cache(maxsize=1024)
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+
+
+def _kept(parameters: object) -> Mapping[str, Any]:
+    """A copy of parameters, of each so much as is compared."""
+    if not isinstance(parameters, Mapping):
+        return MappingProxyType({})
+    given = islice(cast("Mapping[Any, Any]", parameters).items(), MAX_PARAMETERS)
+    return MappingProxyType({_as_text(key)[:MAX_NAME_CHARS]: _kept_value(v) for key, v in given})
+
+
+def _kept_value(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = _as_text(value)
+    if len(text) > MAX_CHARS:
+        text = f"{text[:MAX_CHARS]}#{hash(text)}"
+    elif not isinstance(value, str):
+        with suppress(ValueError):
+            return json.loads(text)
+    return text if isinstance(value, str) else (text,)
+
+
 def normal_error(message: str, *, counts: bool = False) -> str:
     """An error without what differs from time to time: folders, numbers, times and ids.
 
     With `counts` small numbers stay: fewer failures than before are another outcome.
     """
-    text = _PATH.sub("", _STAMP.sub("#", message[:MAX_CHARS]))
+    return _normal_error(message[:MAX_CHARS], counts)
+
+
+@lru_cache(maxsize=1024)
+def _normal_error(message: str, counts: bool) -> str:  # noqa: FBT001
+    text = _PATH.sub("", _STAMP.sub("#", message))
 
     def shown(run: re.Match[str]) -> str:
         word = run[0]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any, Protocol, Self
 
 from toolcrib.errors import SettingsError
@@ -41,7 +42,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-NOTHING: Mapping[str, Any] = {}
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +168,10 @@ def run_classifiers(
             result = classifier.classify(context)
             if result.relevant and result.confidence >= min_confidence:
                 return result
-        except Exception:
-            logger.warning("a classifier failed: %s", _name_of(classifier), exc_info=True)
+        except Exception as error:  # noqa: BLE001
+            failed = type(classifier).__name__, type(error).__name__
+            logger.warning("classifier %s failed: %s", *failed)
     return None
-
-
-def _name_of(classifier: object) -> str:
-    return type(classifier).__name__
 
 
 # -- those that ship -----------------------------------------------------------------------------
@@ -354,7 +352,9 @@ class LargeOutputClassifier:
         return ClassificationResult.yes(0.7, f"{size} characters of output", {"characters": size})
 
 
-MAX_PENDING_CHARS = 4_000
+PART_CHARS, OVERLAP_CHARS = 4_000, 200
+MAX_PENDING_CHARS = 40_000
+"""So much of a call is looked through, in parts; of a longer one it is said that it is longer."""
 
 
 class SensitiveContentClassifier:
@@ -382,9 +382,15 @@ class SensitiveContentClassifier:
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         """Relevant with the kinds that were found, never with what was found itself."""
         for call in context.pending_tool_calls:
-            if kinds := self._kinds(_text_of(call.parameters)):
+            text = _text_of(call.parameters)
+            starts = range(0, max(1, min(len(text), MAX_PENDING_CHARS)), PART_CHARS - OVERLAP_CHARS)
+            parts = (text[start : start + PART_CHARS] for start in starts)
+            if kinds := next((found for part in parts if (found := self._kinds(part))), None):
                 reason = f"the call of {call.name} holds {', '.join(kinds)}"
                 return ClassificationResult.yes(0.9, reason, {"tool": call.name, "kinds": kinds})
+            if len(text) > MAX_PENDING_CHARS:
+                reason = f"the call of {call.name} is too long to be looked through"
+                return ClassificationResult.maybe(0.5, reason, {"tool": call.name, "kinds": []})
         return NO
 
     def _kinds(self, text: str) -> list[str]:
@@ -399,7 +405,7 @@ class SensitiveContentClassifier:
 def _text_of(parameters: Mapping[str, Any]) -> str:
     """Each parameter in a line of its own, as detectors read text."""
     lines = (f"{key}: {value}" for key, value in parameters.items())
-    return "\n".join(lines)[:MAX_PENDING_CHARS]
+    return "\n".join(lines)
 
 
 # -- made of others ------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,9 @@ logger = logging.getLogger(__name__)
 WINDOW = 50
 MAX_NAMES = 1_000
 """Tools, and errors, that are counted apart; further ones are in the totals alone."""
+
+MAX_TEXT_CHARS, MAX_FOUND = 1_000, 100
+"""Of what was said or searched for, and of the names that a search found, so much is kept."""
 
 LONG_S, SHORT_S = 20.0, 8.0
 """Seconds that are a wait for anybody, and for those whose calls mostly come twice as fast."""
@@ -146,12 +150,12 @@ class TrajectoryBuilder:
         *,
         name: str,
         parameters: Mapping[str, Any] | None = None,
-        success: bool = True,
-        error: str | None = None,
+        success: bool | None = None,
+        error: Any = None,
         result: Any = None,
         at: float | None = None,
     ) -> Self:
-        """A tool was called: whether that succeeded, and what came, as text or JSON values."""
+        """A tool was called, and what came; unless told, it succeeded where there is no error."""
         at, waited = self._time(at)
         call = make_call(
             name,
@@ -175,10 +179,11 @@ class TrajectoryBuilder:
         """Somebody, or a program, said something to the model."""
         at, _ = self._time(at)
         self._turns += 1
+        text = text[:MAX_TEXT_CHARS]
         told = " ".join(text.split())
         is_new = bool(told) and told != self._text
         if is_new:
-            self._text = told[:1_000]
+            self._text = told
             self._current.clear()
             self._idle = 0
         return self._observed(PromptExecuted(text, at, self._number, is_new))
@@ -189,15 +194,14 @@ class TrajectoryBuilder:
         """Tools were searched for; `found` are the names of those that came."""
         at, _ = self._time(at)
         self._searches += 1
-        return self._observed(
-            SearchAsked(text, at, self._number, tuple(found), topics(text[:1_000]))
-        )
+        text, names = text[:MAX_TEXT_CHARS], tuple(found[:MAX_FOUND])
+        return self._observed(SearchAsked(text, at, self._number, names, topics(text)))
 
     def add(self, event: TrajectoryEvent | Mapping[str, Any]) -> Self:
         """An event as it was handed in; one without a time came when the last one did."""
         if not isinstance(event, TrajectoryEvent):
             event = TrajectoryEvent.model_validate(event)
-        at = self._last if event.at is None else event.at
+        at = math.nan if event.at is None else event.at
         if event.type == "search":
             return self.search_asked(event.text, found=event.found, at=at)
         if event.type == "prompt":
@@ -236,11 +240,13 @@ class TrajectoryBuilder:
     def _time(self, at: float | None) -> tuple[float, float]:
         """When an event came, and how many seconds after the last one; time never goes back."""
         now = self._clock() if at is None else at
+        if not math.isfinite(now):
+            return self._last, 0.0
         if self._started is None:
             self._started = self._last = now
         waited = max(0.0, now - self._last)
         self._last = max(self._last, now)
-        return now, waited
+        return self._last, waited
 
     def _pauses(self, waited: float) -> bool:
         """Whether so many seconds are a wait, by the pace of this agent."""
@@ -274,8 +280,9 @@ class TrajectoryBuilder:
         for place, detector in enumerate(self._detectors):
             try:
                 self._standing[place] = detector.observe(event, self._current)
-            except Exception:
-                logger.warning("a detector failed: %s", type(detector).__name__, exc_info=True)
+            except Exception as error:  # noqa: BLE001
+                failed = type(detector).__name__, type(error).__name__
+                logger.warning("detector %s failed: %s", *failed)
                 self._standing[place] = None
         types = {each.type for each in self._standing if each is not None}
         if self._in_a_row >= STREAK or not types.isdisjoint(TROUBLES):

@@ -43,7 +43,7 @@ TIMEOUTS_S: Mapping[ModelUse, float] = {
     "rerank": 1.5,
     "context": 1.5,
     "conversation": 2.0,
-    "guidance": 2.0,
+    "guidance": 0.5,
     "agents": 3.0,
     "capabilities": 3.0,
     "questions": 3.0,

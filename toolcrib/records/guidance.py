@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 from pydantic import (
@@ -64,23 +66,35 @@ class TrajectoryEvent(BaseModel):
         if not isinstance(given, Mapping):
             return read(given)
         told = cast("Mapping[str, Any]", given)
-        is_ours = told.get("type") in get_args(EventKind)
         try:
-            return read(given if is_ours else _in_our_words(told))
+            return read(_in_our_words(told))
         except ValidationError:
             return read({"type": "other", "given": dict(told)})
 
 
 def _in_our_words(told: Mapping[str, Any]) -> dict[str, Any]:
     fields = {key: value for key, value in told.items() if key != "type"}
+    kind = told.get("type")
+    if kind == "other":
+        return {**fields, "type": kind}
     for ours, others in NAMES.items():
-        for theirs in others:
+        for theirs in others + (("query",) if (kind, ours) == ("search", "text") else ()):
             if ours not in fields and theirs in fields:
                 fields[ours] = fields.pop(theirs)
     if fields.get("error") is not None:
+        fields["error"] = str(fields["error"])
         fields.setdefault("success", False)
-    kind = "tool" if fields.get("name") else "prompt" if "text" in fields else "other"
+    if isinstance(fields.get("at"), str):
+        fields["at"] = _seconds(fields["at"])
+    if kind not in get_args(EventKind):
+        kind = "tool" if fields.get("name") else "prompt" if "text" in fields else "other"
     return {**fields, "type": kind}
+
+
+def _seconds(at: str) -> float | str:
+    with suppress(ValueError):
+        return datetime.fromisoformat(at).timestamp()
+    return at
 
 
 @dataclass(frozen=True, slots=True)
