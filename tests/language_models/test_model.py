@@ -117,9 +117,10 @@ def test_what_may_pass_is_tried_so_often_and_no_more(fault):
 def test_a_wait_longer_than_the_time_is_not_begun():
     with (
         ChatServer(ANSWER, ["busy"], retry_after_s=60) as server,
-        pytest.raises(LanguageModelRefusedError, match="status 429"),
+        pytest.raises(LanguageModelRefusedError, match="status 429") as raised,
     ):
         ask(model_of(server), timeout_s=20)
+    assert raised.value.retry_after_s == 60
     assert len(server.requests) == 1
 
 

@@ -204,7 +204,9 @@ class LanguageModel:
         except LanguageModelError:
             raise
         except ChatFailure as failure:
-            raise LanguageModelRefusedError(f"{self.name}: {failure.reason}") from None
+            raise LanguageModelRefusedError(
+                f"{self.name}: {failure.reason}", retry_after_s=failure.retry_after_s
+            ) from None
         except Exception as error:  # noqa: BLE001 -- an answer without it is better than none
             raise LanguageModelRefusedError(f"{self.name}: {type(error).__name__}") from None
 
