@@ -221,7 +221,11 @@ class LanguageModelLateError(LanguageModelError, TimeoutError):
 
 
 class LanguageModelRefusedError(LanguageModelError):
-    """A language model's server does not answer, or refuses to."""
+    """A language model's server does not answer, or refuses to; `retry_after_s` if it says when."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(message)
 
 
 class LanguageModelAnswerError(LanguageModelError):

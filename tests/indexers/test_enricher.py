@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 
 import pytest
 
 from toolcrib import Settings, ToolSpec, build
 from toolcrib.encoders.fake import DeterministicEncoder
-from toolcrib.errors import SourceError
+from toolcrib.errors import LanguageModelRefusedError, SourceError
 from toolcrib.indexers.enricher import (
+    GIVEN_UP,
     PROMPT_VERSION,
     SIBLINGS,
     Enricher,
@@ -19,6 +21,8 @@ from toolcrib.indexers.enricher import (
     up_to_date,
 )
 from toolcrib.indexers.enrichment import EnrichmentLine
+from toolcrib.indexers.points import dense_text
+from toolcrib.language_models import LanguageModel
 from toolcrib.language_models.testing import ChatServer, faulty_share
 
 TOOLS = [
@@ -60,8 +64,8 @@ def test_each_tool_is_asked_for_once_beside_its_siblings_and_judged(run, tmp_pat
         assert run(server).written == {}
         assert len(server.requests) == len(TOOLS)
     written = lines(tmp_path)
-    assert [each["id"] for each in written] == [tool.id for tool in TOOLS]
-    assert written[0] == {
+    assert sorted(each["id"] for each in written) == sorted(tool.id for tool in TOOLS)
+    assert next(each for each in written if each["id"] == "s/tool_0") == {
         "id": "s/tool_0",
         "digest": TOOLS[0].digest,
         "purpose": ANSWER["purpose"],
@@ -87,7 +91,7 @@ def test_only_what_changed_is_asked_for_again(run, tmp_path):
         assert set(run(server, changed).written) == {"s/tool_0"}
         assert set(run(server, changed[:3], "other").written) == {"s/tool_0", "s/tool_2"}
     written = {each["id"]: each for each in lines(tmp_path)}
-    assert len(lines(tmp_path)) == len(written) == len(TOOLS)
+    assert len(written) == len(TOOLS)
     assert written["s/tool_0"]["digest"] == changed[0].digest
     assert written["s/tool_1"]["purpose"] == "By hand."
 
@@ -119,6 +123,60 @@ def test_an_unfinished_line_is_asked_for_again_and_one_that_lacks_its_end_is_not
         path.write_bytes(path.read_bytes().rstrip())
         assert set(run(server, TOOLS[:3]).written) == set()
     assert len(lines(tmp_path)) == len(TOOLS[:3])
+
+
+def test_what_others_wrote_stays_as_it_is(run, tmp_path):
+    of_staging = {"id": "s/tool_0", "digest": "other", "purpose": "v2", "note": "reviewed by me"}
+    before = json.dumps(of_staging) + "\nno line at all\n"
+    path = tmp_path / "enrichment.jsonl"
+    path.write_text(before)
+    with ChatServer(ANSWER) as server:
+        assert set(run(server, TOOLS[:1]).written) == {"s/tool_0"}
+    assert path.read_text().startswith(before)
+
+
+def test_siblings_are_the_nearest(monkeypatch):
+    monkeypatch.setattr("toolcrib.indexers.enricher.BLOCK", 5)
+    dense = DeterministicEncoder()
+    vectors = dense.encode_documents([dense_text(tool) for tool in TOOLS])
+    found = questions(TOOLS, dense, known=[TOOLS[3].id])
+    assert [each.spec for each in found] == [*TOOLS[:3], *TOOLS[4:]]
+    for each in found:
+        own = TOOLS.index(each.spec)
+        likeness = {tool.id: vectors[own] @ vectors[n] for n, tool in enumerate(TOOLS) if n != own}
+        least = sorted(likeness.values())[-SIBLINGS]
+        assert len(each.siblings) == SIBLINGS
+        assert all(likeness[sibling.id] >= least - 1e-6 for sibling in each.siblings)
+    [alone] = questions(TOOLS[:1], dense)
+    assert alone.siblings == ()
+
+
+def test_a_server_that_says_when_to_come_back_is_waited_for(run, monkeypatch):
+    asked = []
+
+    async def ask(_model, _use, messages, shape):
+        asked.append(messages)
+        if len(asked) <= GIVEN_UP // 2:
+            raise LanguageModelRefusedError("busy", retry_after_s=0.0)
+        return shape(**ANSWER)
+
+    monkeypatch.setattr(LanguageModel, "ask", ask)
+    with ChatServer() as server:
+        assert len(run(server, TOOLS[:1]).written) == 1
+
+
+def test_a_disk_that_refuses_leaves_no_half_a_line(tmp_path, monkeypatch):
+    file = EnrichmentFile(tmp_path / "enrichment.jsonl")
+    file.add(EnrichmentLine(id="a", purpose="whole"))
+    before = file.path.read_bytes()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(SourceError, match="cannot be written"):
+        file.add(EnrichmentLine(id="b", purpose="lost"))
+    assert file.path.read_bytes() == before
 
 
 def test_two_runs_do_not_write_one_file(tmp_path):

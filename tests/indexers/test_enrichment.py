@@ -95,6 +95,24 @@ def test_a_line_is_for_the_version_that_it_names_or_for_any(written):
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "is_named"),
+    [
+        ("get-weather", "ask Get-Weather for it.", True),
+        ("Send Mail", "use Send Mail for that", True),
+        ("Send Mail", "send mail to Ana", False),
+        ("e-mail", "an e-mail to Ana", False),
+    ],
+)
+def test_a_text_that_names_other_tools_is_dropped(written, name, text, is_named):
+    others = [ToolSpec(name=name, server=server) for server in ("one", "two")]
+    line = {"id": TOOL.id, "purpose": text}
+    [found, *_], dropped = judged(written(line), TOOL, *others)
+    assert (found.purpose == "", bool(dropped)) == (is_named, is_named)
+    [found], _ = judged(written({**line, "id": others[0].id}), others[0])
+    assert found.purpose == text
+
+
+@pytest.mark.parametrize(
     ("given", "reason"),
     [
         ({"purpose": "x" * 602}, "purpose: 602 characters; at most 600"),

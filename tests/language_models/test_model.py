@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import threading
 from contextlib import suppress
@@ -12,7 +13,7 @@ from typing import Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from toolcrib import Message, Settings, build
 from toolcrib.errors import (
@@ -22,10 +23,12 @@ from toolcrib.errors import (
     LanguageModelRefusedError,
     SettingsError,
 )
-from toolcrib.language_models import LanguageModel, metered
+from toolcrib.language_models import ChatFailure, LanguageModel, metered
+from toolcrib.language_models.base import failure_of
 from toolcrib.language_models.langchain import LangChainChatModel
 from toolcrib.language_models.model import read_answer
 from toolcrib.language_models.testing import FAULTS, ChatServer, faulty_share
+from toolcrib.retries import Retries
 
 SECRET = "the-prompt-of-nobody-else"
 ASKED = [
@@ -117,9 +120,10 @@ def test_what_may_pass_is_tried_so_often_and_no_more(fault):
 def test_a_wait_longer_than_the_time_is_not_begun():
     with (
         ChatServer(ANSWER, ["busy"], retry_after_s=60) as server,
-        pytest.raises(LanguageModelRefusedError, match="status 429"),
+        pytest.raises(LanguageModelRefusedError, match="status 429") as raised,
     ):
         ask(model_of(server), timeout_s=20)
+    assert raised.value.retry_after_s == 60
     assert len(server.requests) == 1
 
 
@@ -216,6 +220,82 @@ def test_what_the_environment_says_of_other_servers_goes_to_none(protocol, monke
     assert request.key == "key-of-the-double"
 
 
+def test_where_an_answer_is_wrong_is_told_without_the_model_s_words():
+    class Named(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        scores: dict[str, int]
+
+    said = {"scores": {SECRET: "much"}, SECRET: 1}
+    with ChatServer(said) as server, pytest.raises(LanguageModelAnswerError) as raised:
+        model_of(server).ask_sync("judge", ASKED, Named)
+    assert SECRET not in str(raised.value)
+    assert "scores.*" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "is_mode"),
+    [
+        (400, None, True),
+        (400, {"message": "this model does not support tools"}, True),
+        (500, {"message": "tools param requires --jinja flag"}, True),
+        (400, {"message": "maximum context length is 4096 tokens"}, False),
+        (404, {"message": "The model does not exist"}, False),
+        (500, None, False),
+    ],
+)
+def test_only_what_is_about_the_way_of_asking_is_asked_another_way(status, body, is_mode):
+    error = RuntimeError("no")
+    error.status_code, error.body = status, body
+    assert failure_of(error).mode_refused == is_mode
+
+
+class Double:
+    """A chat model that does as it is told."""
+
+    name, modes = "double", ("tool",)
+
+    def __init__(self, complete):
+        self.complete = complete
+
+    async def aclose(self):
+        pass
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_model_that_is_closed_while_asked_is_one_of_our_errors(sync):
+    async def complete(*_):
+        raise asyncio.CancelledError
+
+    model = LanguageModel(Double(complete))
+    with pytest.raises(LanguageModelRefusedError, match="closed"):
+        ask(model) if sync else asyncio.run(model.ask("judge", ASKED, Label))
+
+
+def test_who_is_late_after_failures_is_late_and_says_what_failed():
+    async def complete(*_):
+        raise ChatFailure("it answered with status 500", passing=True)
+
+    model = LanguageModel(Double(complete))
+    model.retries = Retries(2, first_s=60, longest_s=60, spread_s=0)
+    with pytest.raises(LanguageModelLateError, match="before that it answered with status 500"):
+        ask(model, timeout_s=0.2)
+
+
+@pytest.mark.parametrize("completion", [{"choices": []}, {"choices": None}])
+def test_an_empty_reply_is_asked_for_again(completion, monkeypatch):
+    empty = json.dumps(completion).encode()
+    with ChatServer(ANSWER) as server:
+        handler = server._server.RequestHandlerClass
+        say = handler._say
+
+        def first_empty(self, planned):
+            say(self, planned) if planned.request.number else self._send(200, empty)
+
+        monkeypatch.setattr(handler, "_say", first_empty)
+        assert ask(model_of(server)).label == "billing"
+    assert len(server.requests) == 2
+
+
 def test_prompts_are_logged_for_who_wants_them(caplog):
     caplog.set_level(logging.INFO)
     with ChatServer(ANSWER) as server:
@@ -225,11 +305,12 @@ def test_prompts_are_logged_for_who_wants_them(caplog):
 
 def test_a_temperature_that_the_model_refuses_is_left_out_from_then_on():
     with ChatServer(ANSWER, refuses=["temperature"]) as server:
-        model = model_of(server)
+        model = model_of(server, attempts=1)
         ask(model)
         ask(model)
     assert [each.body.get("temperature") for each in server.requests] == [0.0, None, None]
     assert {each.mode for each in server.requests} == {"tool"}
+    assert (model.meter.usage[0].calls, model.meter.usage[0].failed) == (3, 1)
 
 
 @pytest.mark.parametrize("tools", [True, False])

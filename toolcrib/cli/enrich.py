@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,10 +14,12 @@ import typer
 from rich.markup import escape
 
 from toolcrib import build
+from toolcrib.access.quarantine import Quarantine
 from toolcrib.cli.options import Json, SourceFormat, SourceServer, read_tools
 from toolcrib.cli.output import count_of, err, out, print_json
 from toolcrib.cli.progress import counting
 from toolcrib.errors import SettingsError
+from toolcrib.indexers.audit import audit_all, blocks
 from toolcrib.indexers.enricher import (
     Enricher,
     EnrichmentFile,
@@ -26,13 +28,14 @@ from toolcrib.indexers.enricher import (
     questions,
     up_to_date,
 )
-from toolcrib.indexers.enrichment import ENRICHMENT_NAME, EnrichmentLine, Enrichments
-from toolcrib.indexers.sync import readable
-from toolcrib.language_models import metered
+from toolcrib.indexers.enrichment import ENRICHMENT_NAME, EnrichmentLine, Enrichments, folder_of
+from toolcrib.indexers.sync import Entry, readable
+from toolcrib.language_models import ChatReply, LanguageModel, metered
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
+from toolcrib.tenants import DEFAULT
 
 __all__ = ["enrich"]
 
@@ -47,8 +50,13 @@ def enrich(
     context: typer.Context,
     sources: Annotated[list[str], typer.Argument(help="Tools, as `toolcrib index` takes them.")],
     file: Annotated[
-        Path, typer.Option("--out", help="What is written; what it holds already stays.")
-    ] = Path(ENRICHMENT_NAME),
+        Path | None,
+        typer.Option(
+            "--out",
+            help="What is written; what it holds already stays. "
+            "Default: enrichment.jsonl beside the first source.",
+        ),
+    ] = None,
     server: SourceServer = None,
     format: SourceFormat = None,
     dry_run: Annotated[
@@ -61,18 +69,19 @@ def enrich(
 ) -> None:
     """Have a language model write what tools are good for; only what changed is asked for again."""
     settings = load_settings(context.obj)
-    found = {
-        item.id: item
-        for _, item in readable(read_tools(sources, server, format))
-        if isinstance(item, ToolSpec)
-    }
-    specs = [spec.model_copy(update={"enrichment": None}) for spec in found.values()]
+    entries = _screened(readable(read_tools(sources, server, format)), settings)
+    found: dict[str, ToolSpec] = {}
+    for _, item in entries:
+        if isinstance(item, ToolSpec):
+            found.setdefault(item.id, item.model_copy(update={"enrichment": None}))
+    specs = list(found.values())
+    file = file or folder_of(sources[0]) / ENRICHMENT_NAME
     kept, dense = EnrichmentFile(file), build.make_dense(settings)
     model = build.language_model(settings, "enrich")
     name = model.name if model else None
     if dry_run:
         current = up_to_date(specs, kept.read(), name)
-        _say_dry(questions(specs, dense, current), len(current), settings, json=json)
+        _say_dry(questions(specs, dense, current), len(current), model, json=json)
         return
     with kept.locked():
         held = kept.read()
@@ -81,15 +90,28 @@ def enrich(
         report, usage = _asked(Enricher(specs, kept, model) if model else None, asked)
     left = len(asked) - len(report.written)
     summary = {"written": len(report.written), "up_to_date": len(current), "left": left}
+    refused = [*(item for _, item in entries if isinstance(item, Refusal)), *held.refused]
+    changes = _changes(specs, held, report.written or current) if review else []
     if json:
         told = {"dropped": list(map(as_json, report.dropped)), "usage": usage}
-        print_json({**summary, "failed": list(map(as_json, report.failed)), **told})
+        told |= {"failed": list(map(as_json, report.failed)), "file": str(file)}
+        told |= {"refused": list(map(as_json, refused))}
+        print_json({**summary, **told, **({"review": changes} if review else {})})
     else:
         _say(summary, report, file)
-    if review and not json:
-        _review(specs, held, report.written or current)
+        _say_all("refused", refused)
+        _show(changes)
     if left:
         raise typer.Exit(EXIT_NOT_CLEAN)
+
+
+def _screened(entries: Sequence[Entry], settings: Settings) -> Sequence[Entry]:
+    """The entries, without what is held back from models: as `toolcrib index` judges it."""
+    specs = [item for _, item in entries if isinstance(item, ToolSpec)]
+    if not settings.audit or not blocks(audit_all(specs)):
+        return entries
+    with closing(build.open_records_db(settings.store, settings)) as records_db:
+        return Quarantine(records_db, DEFAULT).screened(entries)
 
 
 KEPT = "what was written stays; the same command does the rest"
@@ -133,14 +155,13 @@ async def _until_stopped(
     return await enricher.run(asked, told)
 
 
-def _say_dry(asked: Sequence[Question], current: int, settings: Settings, *, json: bool) -> None:
-    llm = settings.llm
-    own = llm.uses.get("enrich")
-    model = (own.model if own else None) or llm.model
-    price = llm.prices.get(model or "")
+def _say_dry(
+    asked: Sequence[Question], current: int, chat: LanguageModel | None, *, json: bool
+) -> None:
+    model = chat.name if chat else None
     tokens = sum(question.chars for question in asked) // CHARS_PER_TOKEN
     answers = ANSWER_TOKENS * len(asked)
-    cost = None if price is None else (tokens * price.input + answers * price.output) / 1e6
+    cost = chat.price.of(ChatReply("", tokens, answers)) if chat and chat.price else None
     if json:
         counted = {"calls": len(asked), "up_to_date": current, "model": model}
         spent = {"input_tokens": tokens, "output_tokens": answers, "cost": cost}
@@ -171,16 +192,26 @@ def _say_all(what: str, refusals: Sequence[Refusal]) -> None:
         out.print(f"  [yellow]{escape(each.place)}[/]: {escape(each.reason)}")
 
 
-def _review(
-    specs: Iterable[ToolSpec], before: Enrichments, lines: dict[str, EnrichmentLine] | Any
-) -> None:
-    """What the author says, and as a diff what was and is written beside it."""
-    for spec in specs:
-        if spec.id not in lines:
-            continue
-        old = [text for line in before.lines.get(spec.id, ())[-1:] for text in _texts(line)]
-        new = list(_texts(lines[spec.id]))
-        out.print(f"[bold]{escape(spec.id)}[/]\n  [dim]{escape(spec.description)}[/]")
+def _changes(
+    specs: Iterable[ToolSpec], before: Enrichments, lines: Mapping[str, EnrichmentLine]
+) -> list[dict[str, Any]]:
+    """By tool what its author says, what is written beside it, and what of it was before."""
+    return [
+        {
+            "id": spec.id,
+            "description": spec.description,
+            "before": [t for line in before.lines.get(spec.id, ())[-1:] for t in _texts(line)],
+            "after": list(_texts(lines[spec.id])),
+        }
+        for spec in specs
+        if spec.id in lines
+    ]
+
+
+def _show(changes: Iterable[Mapping[str, Any]]) -> None:
+    for each in changes:
+        out.print(f"[bold]{escape(each['id'])}[/]\n  [dim]{escape(each['description'])}[/]")
+        old, new = each["before"], each["after"]
         for text in old:
             if text not in new:
                 out.print(f"[red]- {escape(text)}[/]")

@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.encoders.base import DenseEncoder
-from toolcrib.errors import LanguageModelError, SourceError
+from toolcrib.errors import LanguageModelError, LanguageModelRefusedError, SourceError
 from toolcrib.indexers.enrichment import EnrichmentLine, Enrichments, identifiers, judged
 from toolcrib.indexers.points import dense_text
 from toolcrib.language_models import LanguageModel
@@ -45,6 +45,9 @@ PROMPT_VERSION = "1"
 
 SIBLINGS = 4
 """Tools that stand beside one in its prompt: its nearest, which it must be told apart from."""
+
+BLOCK = 64
+"""Tools whose siblings are looked for at once: so many rows as wide as the registry are held."""
 
 MAX_SIBLING_CHARS, MAX_TEXT_CHARS, MAX_SCHEMA_CHARS = 300, 4_000, 4_000
 
@@ -86,10 +89,15 @@ class EnrichmentAnswer(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A tool to be enriched, and what is asked of a model for it."""
+    """A tool to be enriched, and those that it is told apart from."""
 
     spec: ToolSpec
-    messages: tuple[Message, ...]
+    siblings: tuple[ToolSpec, ...]
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The prompt."""
+        return _messages(self.spec, self.siblings)
 
     @property
     def chars(self) -> int:
@@ -105,13 +113,17 @@ def questions(
     if not places:
         return []
     vectors = dense.encode_documents([dense_text(spec) for spec in specs])
+    count = min(SIBLINGS, len(specs) - 1)
     asked: list[Question] = []
-    for place in places:
-        likeness = vectors @ vectors[place]
-        likeness[place] = -np.inf
-        order: list[int] = np.argsort(-likeness, kind="stable").tolist()
-        nearest = [specs[n] for n in order[:SIBLINGS] if n != place]
-        asked.append(Question(specs[place], _messages(specs[place], nearest)))
+    for start in range(0, len(places), BLOCK):
+        block = places[start : start + BLOCK]
+        likeness = vectors[block] @ vectors.T
+        likeness[np.arange(len(block)), block] = -np.inf
+        nearest = np.argpartition(-likeness, count - 1, axis=1)[:, :count] if count else ()
+        for row, place in enumerate(block):
+            found: list[int] = nearest[row].tolist() if count else []
+            found.sort(key=lambda n, of=likeness[row]: (-of[n], n))
+            asked.append(Question(specs[place], tuple(specs[n] for n in found)))
     return asked
 
 
@@ -134,7 +146,7 @@ def _messages(spec: ToolSpec, siblings: Iterable[ToolSpec]) -> tuple[Message, ..
 
 
 class EnrichmentFile:
-    """The file that a run writes: one line a tool, added as they come and put in order at its end.
+    """The file that a run writes: lines are added as they come, what stands there stays.
 
     One run at a time has it.
     """
@@ -190,24 +202,21 @@ class EnrichmentFile:
         beside.replace(self.path)
 
     def add(self, line: EnrichmentLine) -> None:
-        """Write a line, which is on the disk when this returns."""
-        with self.path.open("ab") as file:
-            file.write(line.text.encode())
-            file.flush()
-            os.fsync(file.fileno())
+        """Write a line, which is on the disk when this returns.
 
-    def order(self, ids: Iterable[str]) -> None:
-        """Leave what the last lines of each tool say, those of `ids` first and in their order."""
-        held = self.read()
-        if held.refused:
-            return
-        lines = [
-            line
-            for tool_id in dict.fromkeys((*ids, *held.lines))
-            # What is for any version stays beside what is for one.
-            for line in {each.digest is None: each for each in held.lines.get(tool_id, ())}.values()
-        ]
-        self._replace("".join(line.text for line in lines).encode())
+        Raises:
+            SourceError: it is not, and nothing of it is left there.
+        """
+        begin: int | None = None
+        try:
+            with self.path.open("ab", buffering=0) as file:
+                begin = file.tell()
+                file.write(line.text.encode())
+                os.fsync(file.fileno())
+        except OSError as error:
+            if begin is not None:
+                os.truncate(self.path, begin)
+            raise SourceError(str(self.path), line.id, f"cannot be written: {error}") from error
 
 
 @dataclass(slots=True)
@@ -224,6 +233,9 @@ class EnrichmentReport:
 GIVEN_UP = 10
 """Failures in a row after which the others are not asked for: the model is not there."""
 
+RATE_WAITS, LONGEST_WAIT_S = 10, 300.0
+"""How often and how long a run waits for a server that is asked too much."""
+
 
 class Enricher:
     """Asks a model for what is missing of some tools, and writes it to a file as it comes."""
@@ -231,17 +243,16 @@ class Enricher:
     def __init__(
         self, specs: Sequence[ToolSpec], file: EnrichmentFile, model: LanguageModel
     ) -> None:
-        self._specs = list(specs)
         self._file = file
         self._model = model
         self._names = identifiers(specs)
         self._in_a_row = 0
-        self._stopped = False
+        self._stopped = asyncio.Event()
         self.report = EnrichmentReport()
 
     def stop(self) -> None:
         """Ask for no more tools; the answers under way are waited for."""
-        self._stopped = True
+        self._stopped.set()
 
     async def run(
         self, asked: Sequence[Question], told: Callable[[int, int], None] | None = None
@@ -253,29 +264,46 @@ class Enricher:
         left = iter(asked)
 
         async def worker() -> None:
-            while not self._stopped and (question := next(left, None)) is not None:
+            while not self._stopped.is_set() and (question := next(left, None)) is not None:
                 await self._ask(question)
                 if told is not None:
                     told(len(self.report.written) + len(self.report.failed), len(asked))
 
         await asyncio.gather(*(worker() for _ in range(self._model.parallel)))
-        if asked:
-            self._file.order(spec.id for spec in self._specs)
         return self.report
 
     async def _ask(self, question: Question) -> None:
         spec = question.spec
         try:
-            answer = await self._model.ask("enrich", question.messages, EnrichmentAnswer)
+            answer = await self._answer(question)
         except LanguageModelError as error:
             self.report.failed.append(Refusal(self._model.name, spec.id, str(error)))
             self._in_a_row += 1
-            self._stopped |= self._in_a_row >= GIVEN_UP
+            if self._in_a_row >= GIVEN_UP:
+                self.stop()
             return
         self._in_a_row = 0
         line = self._judged(spec, answer)
         self._file.add(line)
         self.report.written[spec.id] = line
+
+    async def _answer(self, question: Question) -> EnrichmentAnswer:
+        """The model's; a server that says when to come back is waited for, nobody waits for us.
+
+        Raises:
+            LanguageModelError: there is none.
+        """
+        for _ in range(RATE_WAITS):
+            try:
+                return await self._model.ask("enrich", question.messages, EnrichmentAnswer)
+            except LanguageModelRefusedError as error:
+                if error.retry_after_s is None or error.retry_after_s > LONGEST_WAIT_S:
+                    raise
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopped.wait(), error.retry_after_s)
+                if self._stopped.is_set():
+                    raise
+        return await self._model.ask("enrich", question.messages, EnrichmentAnswer)
 
     def _judged(self, spec: ToolSpec, answer: EnrichmentAnswer) -> EnrichmentLine:
         """The line of a tool, without what is of no use."""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import product
 from pathlib import Path
 from typing import TypeAlias
 
@@ -29,6 +30,7 @@ __all__ = [
     "EnrichmentLine",
     "Enrichments",
     "beside",
+    "folder_of",
     "identifiers",
     "is_enrichment",
     "judged",
@@ -42,7 +44,7 @@ ENRICHMENT_NAME = "enrichment.jsonl"
 
 
 class EnrichmentLine(Enrichment):
-    """One line of a file: the enrichment of the tool `id`. What else stands there is left alone."""
+    """One line of a file: the enrichment of the tool `id`. What else stands there is not read."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -76,9 +78,19 @@ BESIDE: Mapping[str, Callable[[Source], bool]] = {
 
 def beside(sources: Iterable[str], name: str) -> list[Path]:
     """The files of this name in the folders that are named, and beside the files that are."""
-    folders = [Path(each) if os.path.isdir(each) else Path(each).parent for each in sources]  # noqa: PTH112 -- pathlib raises for names that no file can have
-    found = [folder / name for folder in dict.fromkeys(folders)]
-    return [path for path in found if path.is_file() and BESIDE[name](Source(str(path), path))]
+    found = [folder_of(each) / name for each in sources]
+    return [
+        path
+        for path in dict.fromkeys(found)
+        if path.is_file() and BESIDE[name](Source(str(path), path))
+    ]
+
+
+def folder_of(source: str) -> Path:
+    """Where companions of a source stand: this folder for what is neither file nor folder."""
+    if os.path.isdir(source):  # noqa: PTH112 -- pathlib raises for names that no file can have
+        return Path(source)
+    return Path(source).parent if os.path.isfile(source) else Path()  # noqa: PTH113 -- as above
 
 
 _Judged: TypeAlias = tuple[Enrichment, list[str]]
@@ -206,11 +218,16 @@ LEAST_WORDS = 3
 
 _TAG = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _IDENTIFIER = re.compile(r"\w[\w./:-]*+")
-_TOLD_APART = re.compile(r"[_/:]|\w\.\w|[a-z][A-Z]|-.*-")
-"""What an identifier has and an everyday word has not."""
+_TOLD_APART = re.compile(r"[_/:]|\w\.\w|[a-z][A-Z]|-.*-|\w{3}-\w{3}|\w \w*[A-Z]")
+"""What an identifier has and an everyday word has not; of `get-weather` and `e-mail` the first."""
+
+MAX_NAME_WORDS = 5
+"""A longer name is not looked for in texts."""
+
+_Names: TypeAlias = Mapping[str, frozenset[str]]
 
 
-def judged(spec: ToolSpec, line: EnrichmentLine, names: Mapping[str, str]) -> _Judged:
+def judged(spec: ToolSpec, line: EnrichmentLine, names: _Names) -> _Judged:
     """What of a line may be put to a tool."""
     reasons: list[str] = []
 
@@ -265,14 +282,15 @@ def _blocked(spec: ToolSpec, enrichment: Enrichment) -> dict[str, str]:
     }
 
 
-def _fault(spec: ToolSpec, field: str, text: str, names: Mapping[str, str]) -> str:
+def _fault(spec: ToolSpec, field: str, text: str, names: _Names) -> str:
     """Why a text is of no use; empty where it is."""
     if len(text) > (limit := MAX_CHARS[field]):
         return f"{len(text)} characters; at most {limit} are taken"
-    for found in _IDENTIFIER.findall(text):
-        owner = names.get(found.rstrip(".:/-").casefold(), spec.id)
-        if owner not in (spec.id, ""):
-            return f"names the tool {owner!r}"
+    parts = [found.rstrip(".:/-") for found in _IDENTIFIER.findall(text)]
+    for begin, count in product(range(len(parts)), range(1, MAX_NAME_WORDS + 1)):
+        owners = names.get(_key(parts[begin : begin + count]))
+        if owners and spec.id not in owners:
+            return f"names the tool {min(owners)!r}"
     words, said = text.casefold().split(), spec.description.casefold().split()
     joined = " ".join(said)
     if len(words) >= LEAST_WORDS and (
@@ -282,15 +300,20 @@ def _fault(spec: ToolSpec, field: str, text: str, names: Mapping[str, str]) -> s
     return ""
 
 
-def identifiers(specs: Iterable[ToolSpec]) -> dict[str, str]:
-    """Ids and names that are no everyday words, to the tool's id; "" where several have it."""
-    found: dict[str, str] = {}
+def identifiers(specs: Iterable[ToolSpec]) -> dict[str, frozenset[str]]:
+    """Ids and names that are no everyday words, to the ids of the tools that have them."""
+    found: dict[str, frozenset[str]] = {}
     for spec in specs:
         for name in {spec.id, spec.name}:
             if _TOLD_APART.search(name):
-                key = name.casefold()
-                found[key] = spec.id if found.get(key, spec.id) == spec.id else ""
+                key = _key(name.split())
+                found[key] = found.get(key, frozenset()) | {spec.id}
     return found
+
+
+def _key(words: Sequence[str]) -> str:
+    """A name as it is looked up: one of several words is told from a sentence by its capitals."""
+    return " ".join(words) if len(words) > 1 else "".join(words).casefold()
 
 
 def _tags(tags: Iterable[str], reasons: list[str]) -> tuple[str, ...]:

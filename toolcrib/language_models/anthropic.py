@@ -12,6 +12,7 @@ from toolcrib.language_models.base import (
     ChatReply,
     Mode,
     failure_of,
+    read_reply,
     role_of,
     unconfigured,
 )
@@ -26,6 +27,8 @@ MAX_TOKENS = 4096
 
 class AnthropicChatModel:
     """A model behind `/v1/messages` of a base URL.
+
+    It is sent no temperature: the SDK takes none.
 
     Raises:
         MissingExtraError: the extra `llm` is not installed.
@@ -58,7 +61,7 @@ class AnthropicChatModel:
             ChatFailure: there is no reply.
         """
         system = "\n\n".join(each.content for each in messages if role_of(each) == "system")
-        said = [
+        turns = [
             {"role": role, "content": each.content}
             for each in messages
             if (role := role_of(each)) != "system"
@@ -66,14 +69,15 @@ class AnthropicChatModel:
         body: dict[str, Any] = {
             "model": self.name,
             "max_tokens": MAX_TOKENS,
-            "messages": said,
+            "messages": turns,
             **({"system": system} if system else {}),
             **_asked(answer, mode),
         }
         try:
-            return _reply(await self._messages.create(**body), mode)
+            said = await self._messages.create(**body)
         except Exception as error:  # noqa: BLE001 -- whatever it raises is a failure
             raise failure_of(error) from None
+        return read_reply(_reply, said, mode)
 
     async def aclose(self) -> None:
         """Close its connections."""

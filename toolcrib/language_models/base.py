@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 from toolcrib.records import Message
@@ -17,6 +19,7 @@ __all__ = [
     "ChatReply",
     "Mode",
     "failure_of",
+    "read_reply",
     "role_of",
     "unconfigured",
 ]
@@ -27,13 +30,21 @@ Mode: TypeAlias = Literal["tool", "schema", "text"]
 PASSING = {408, 409, 425, 429}
 """Statuses, beside those of a failing server, after which asking again may help."""
 
-NOT_IN_THIS_MODE = {400, 422, 501}
-"""Statuses of servers that do not take tools, or no schemas."""
+NOT_IN_THIS_MODE = {400, 404, 422, 500, 501}
+"""Statuses of servers that do not take tools, or no schemas, and say so or nothing at all."""
 
 OF_MODES = ("tool", "function", "response_format", "output_config", "schema", "grammar", "jinja")
-"""Words of an error that other statuses come with, where it is about the mode."""
+"""Words of an error that is about the mode."""
 
 SERVER_ERROR = 500
+NO_PROTOCOL = "it did not answer in its protocol"
+
+ADVICE: Mapping[int, str] = {
+    400: "; is llm.model right, and does the prompt fit it?",
+    401: "; is the key right?",
+    403: "; is the key right?",
+    404: "; are llm.base_url and llm.model right?",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,16 @@ class AnswerSchema:
     name: str
     description: str
     schema: Mapping[str, Any]
+
+    @property
+    def as_function(self) -> dict[str, Any]:
+        """A tool that takes it, in OpenAI's form."""
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.schema,
+        }
+        return {"type": "function", "function": function}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +85,7 @@ class ChatFailure(Exception):  # noqa: N818 -- it never leaves the package: see 
 
     `reason` is in our own words, as a provider's may quote prompts and keys. `passing`: asking
     again may help, after `retry_after_s` where that is known. `mode_refused`: another way to ask
-    for the answer may do.
+    for the answer may do. `refuses_temperature`: so does asking without one.
     """
 
     def __init__(
@@ -74,11 +95,13 @@ class ChatFailure(Exception):  # noqa: N818 -- it never leaves the package: see 
         passing: bool = False,
         retry_after_s: float | None = None,
         mode_refused: bool = False,
+        refuses_temperature: bool = False,
     ) -> None:
         self.reason = reason
         self.passing = passing
         self.retry_after_s = retry_after_s
         self.mode_refused = mode_refused
+        self.refuses_temperature = refuses_temperature
         super().__init__(reason)
 
 
@@ -136,18 +159,40 @@ def failure_of(error: Exception) -> ChatFailure:
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if kinds & {"APIConnectionError", "ConnectionError", "TimeoutError", "TransportError"}:
             return ChatFailure("it cannot be reached, or broke off", passing=True)
-        if kinds & {"APIResponseValidationError", "JSONDecodeError", "AttributeError", "TypeError"}:
-            return ChatFailure("it did not answer in its protocol", passing=True)
-        return ChatFailure(f"its client raised {type(error).__name__}")
-    said = str(getattr(error, "body", None) or error).casefold()
+        if kinds & {"APIResponseValidationError", "JSONDecodeError"}:
+            return ChatFailure(NO_PROTOCOL, passing=True)
+        return ChatFailure(f"its client raised {type(error).__name__}{_place_of(error)}")
+    body = getattr(error, "body", None)
+    said = str(body or "").casefold()
     about_mode = any(word in said for word in OF_MODES)
-    refused = status in NOT_IN_THIS_MODE or (about_mode and status in {404, SERVER_ERROR})
+    silent = not body and status not in {404, SERVER_ERROR}
+    refused = status in NOT_IN_THIS_MODE and (about_mode or silent)
     return ChatFailure(
-        f"it answered with status {status}",
+        f"it answered with status {status}{ADVICE.get(status, '')}",
         passing=not refused and (status in PASSING or status >= SERVER_ERROR),
         retry_after_s=_retry_after(getattr(error, "response", None)),
         mode_refused=refused,
+        refuses_temperature=status in {400, 422} and "temperature" in said,
     )
+
+
+def _place_of(error: Exception) -> str:
+    """Where an error was raised: what it says may quote prompts."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    code = frames[-1].f_code if frames else None
+    return f" in {Path(code.co_filename).name}, {code.co_name}" if code else ""
+
+
+def read_reply(read: Callable[[Any, Mode], ChatReply], said: Any, mode: Mode) -> ChatReply:
+    """What a server said, as `read` finds it.
+
+    Raises:
+        ChatFailure: it lacks what its protocol has.
+    """
+    try:
+        return read(said, mode)
+    except (AttributeError, LookupError, TypeError):
+        raise ChatFailure(NO_PROTOCOL, passing=True) from None
 
 
 def _retry_after(response: Any) -> float | None:

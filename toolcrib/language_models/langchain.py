@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from toolcrib.language_models.base import (
     ChatReply,
     Mode,
     failure_of,
+    read_reply,
     role_of,
 )
 from toolcrib.records import Message
@@ -43,21 +45,17 @@ class LangChainChatModel:
         try:
             chat = self._chat
             if mode == "tool":
-                function = {
-                    "name": answer.name,
-                    "description": answer.description,
-                    "parameters": answer.schema,
-                }
-                tool = {"type": "function", "function": function}
-                chat = chat.bind_tools([tool], tool_choice=answer.name)
-            said = [{"role": role_of(each), "content": each.content} for each in messages]
-            return _reply(await chat.ainvoke(said), mode)
+                chat = chat.bind_tools([answer.as_function], tool_choice=answer.name)
+            turns = [{"role": role_of(each), "content": each.content} for each in messages]
+            # In a thread: its connections may be bound to the event loop of its owner.
+            said = await asyncio.to_thread(chat.invoke, turns)
         except NotImplementedError:
             raise ChatFailure("it takes no tools", mode_refused=True) from None
         except Exception as error:  # noqa: BLE001 -- whatever it raises is a failure
             failure = failure_of(error)
             failure.passing = False
             raise failure from None
+        return read_reply(_reply, said, mode)
 
     async def aclose(self) -> None:
         """Nothing: its connections are its owner's."""
@@ -66,8 +64,10 @@ class LangChainChatModel:
 def _reply(message: Any, mode: Mode) -> ChatReply:
     calls: Any = getattr(message, "tool_calls", None)
     usage: Any = getattr(message, "usage_metadata", None)
+    # A method before langchain-core 1.0.
+    text = message.text if isinstance(message.text, str) else message.text()
     return ChatReply(
-        json.dumps(calls[0]["args"]) if calls else str(message.text),
+        json.dumps(calls[0]["args"]) if calls else str(text),
         usage["input_tokens"] if usage else 0,
         usage["output_tokens"] if usage else 0,
         followed=mode != "tool" or bool(calls),

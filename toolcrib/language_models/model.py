@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
@@ -155,11 +156,17 @@ class LanguageModel:
             LanguageModelAnswerError: it does not fit, also after one repair.
         """
         time_s = self.time_s(use) if timeout_s is None else timeout_s
-        asked = self._start(use, messages, shape, time_s)
+        call = _Call(self, use, time.monotonic() + time_s)
+        asked = _EVENT_LOOP.run(self._answer(call, messages, shape))
         try:
             return await asyncio.wait_for(asyncio.wrap_future(asked), time_s)
         except TimeoutError:
-            raise self._late(use, time_s) from None
+            raise self._late(call, time_s) from None
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is None or caller.cancelling():
+                raise
+            raise LanguageModelRefusedError(f"{self.name} was closed while asked") from None
 
     def ask_sync(
         self,
@@ -171,12 +178,13 @@ class LanguageModel:
     ) -> _Shape:
         """As `ask`, for who does not await: with or without an event loop in this thread."""
         time_s = self.time_s(use) if timeout_s is None else timeout_s
-        asked = self._start(use, messages, shape, time_s)
+        call = _Call(self, use, time.monotonic() + time_s)
+        asked = _EVENT_LOOP.run(self._answer(call, messages, shape))
         try:
             return asked.result(time_s)
         except TimeoutError:
             asked.cancel()
-            raise self._late(use, time_s) from None
+            raise self._late(call, time_s) from None
         except CancelledError:
             raise LanguageModelRefusedError(f"{self.name} was closed while asked") from None
 
@@ -184,27 +192,25 @@ class LanguageModel:
         """How long an answer is waited for, where the caller does not say."""
         return self.timeouts_s.get(use, TIMEOUTS_S[use])
 
-    def _late(self, use: ModelUse, time_s: float) -> LanguageModelLateError:
+    def _late(self, call: _Call, time_s: float) -> LanguageModelLateError:
+        why = f" (before that {call.failed_by})" if call.failed_by else ""
         return LanguageModelLateError(
-            f"{self.name} did not answer within {time_s:g} s; llm.uses.{use}.timeout_s is its time"
+            f"{self.name} did not answer within {time_s:g} s{why}; "
+            f"llm.uses.{call.use}.timeout_s is its time"
         )
 
-    def _start(
-        self, use: ModelUse, messages: Sequence[Message], shape: type[_Shape], time_s: float
-    ) -> Future[_Shape]:
-        return _EVENT_LOOP.run(self._answer(use, messages, shape, time_s))
-
     async def _answer(
-        self, use: ModelUse, messages: Sequence[Message], shape: type[_Shape], time_s: float
+        self, call: _Call, messages: Sequence[Message], shape: type[_Shape]
     ) -> _Shape:
         """What `ask` gives; whatever a foreign model raises, it is one of our errors here."""
-        call = _Call(self, use, asyncio.get_running_loop().time() + time_s)
         try:
             return await self._asked(call, messages, shape)
         except LanguageModelError:
             raise
         except ChatFailure as failure:
-            raise LanguageModelRefusedError(f"{self.name}: {failure.reason}") from None
+            raise LanguageModelRefusedError(
+                f"{self.name}: {failure.reason}", retry_after_s=failure.retry_after_s
+            ) from None
         except Exception as error:  # noqa: BLE001 -- an answer without it is better than none
             raise LanguageModelRefusedError(f"{self.name}: {type(error).__name__}") from None
 
@@ -244,13 +250,17 @@ class LanguageModel:
         return modes[min(modes.index(mode) + 1, len(modes) - 1)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Call:
-    """What is asked of a model at once: its requests share a time, `until` by the loop's clock."""
+    """What is asked of a model at once: its requests share a time, `until` by the monotonic clock.
+
+    `failed_by` says what came of its last request that failed.
+    """
 
     model: LanguageModel
     use: ModelUse
     until: float
+    failed_by: str = ""
 
     async def in_some_mode(
         self, messages: Sequence[Message], schema: AnswerSchema, begin: Mode
@@ -261,6 +271,8 @@ class _Call:
             try:
                 return await self._with_retries(messages, schema, mode), mode
             except ChatFailure as failure:
+                if failure.refuses_temperature:
+                    return await self._with_retries(messages, schema, mode), mode
                 if not failure.mode_refused or mode == modes[-1]:
                     raise
         raise AssertionError  # the last mode returns or raises
@@ -276,9 +288,10 @@ class _Call:
         def may_pass(error: Exception) -> bool | float:
             if not isinstance(error, ChatFailure) or not error.passing:
                 return False
+            self.failed_by = error.reason
             if error.retry_after_s is None:
                 return True
-            left = self.until - asyncio.get_running_loop().time()
+            left = self.until - time.monotonic()
             return error.retry_after_s if error.retry_after_s < left else False
 
         return await self.model.retries.awaited(
@@ -349,8 +362,27 @@ def read_answer(text: str, shape: type[_Shape]) -> _Shape:
         return worded
     if first is None:
         raise _UnreadableError("it is not JSON", "it is not JSON")
-    places = {".".join(map(str, each["loc"])) or "the whole" for each in first.errors()}
+    # Keys that the shape does not name are the model's own words.
+    known = set(_names_of(shape.model_json_schema()))
+    places = {
+        ".".join(
+            str(part) if isinstance(part, int) or part in known else "*" for part in each["loc"]
+        )
+        or "the whole"
+        for each in first.errors()
+    }
     raise _UnreadableError(in_words(first, most=5), f"wrong: {', '.join(sorted(places)[:5])}")
+
+
+def _names_of(schema: Any) -> Iterator[str]:
+    """The names of all fields in a JSON schema."""
+    if isinstance(schema, dict):
+        inner = cast("dict[str, Any]", schema)
+        yield from inner.get("properties", {})
+        schema = list(inner.values())
+    if isinstance(schema, list):
+        for each in cast("list[Any]", schema):
+            yield from _names_of(each)
 
 
 def _values(text: str) -> Iterator[Any]:

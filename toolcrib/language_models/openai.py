@@ -11,6 +11,7 @@ from toolcrib.language_models.base import (
     ChatReply,
     Mode,
     failure_of,
+    read_reply,
     role_of,
     unconfigured,
 )
@@ -72,13 +73,13 @@ class OpenAIChatModel:
         if self._max_tokens is not None:
             body["max_tokens"] = self._max_tokens
         try:
-            return _reply(await self._completions.create(**body), mode)
+            said = await self._completions.create(**body)
         except Exception as error:  # noqa: BLE001 -- whatever the SDK raises is a failure
             failure = failure_of(error)
-            if failure.mode_refused and "temperature" in body and "temperature" in str(error):
+            if "temperature" in body and failure.refuses_temperature:
                 self._temperature = None
-                return await self.complete(messages, answer, mode)
             raise failure from None
+        return read_reply(_reply, said, mode)
 
     async def aclose(self) -> None:
         """Close its connections."""
@@ -87,13 +88,8 @@ class OpenAIChatModel:
 
 def _asked(answer: AnswerSchema, mode: Mode) -> dict[str, Any]:
     if mode == "tool":
-        function = {
-            "name": answer.name,
-            "description": answer.description,
-            "parameters": answer.schema,
-        }
         return {
-            "tools": [{"type": "function", "function": function}],
+            "tools": [answer.as_function],
             "tool_choice": {"type": "function", "function": {"name": answer.name}},
         }
     if mode == "schema":
