@@ -65,7 +65,7 @@ _WORD = re.compile(r"[^\W_]++")
 _PATH = re.compile(r"(?<![\w.~-])(?:[A-Za-z]:)?(?:[\w.~-]*+[/\\])++")
 _RUN = re.compile(r"\w++")
 _DIGIT = re.compile(r"\d")
-_DONE = re.compile(r"\s*+(?:ok|okay|done|success|[a-z]{2,15}ed)\b[^\n]{0,40}", re.IGNORECASE)
+_DONE = re.compile(r"(?:ok|okay|done|success|[a-z]{2,15}ed)\b[^\n]{0,40}", re.IGNORECASE)
 """Results of those that did something: `ok`, `locked`, `saved as v2`."""
 
 _NEGATIVE = re.compile(
@@ -75,7 +75,7 @@ _NEGATIVE = re.compile(
 )
 
 _NOTHING = re.compile(
-    r"\s*+(?:0|no|none|nothing|null|empty|\[\]|\{\}|not found)\b[^\n]{0,60}",
+    r"(?:0|no|none|nothing|null|empty|\[\]|\{\}|not found)\b[^\n]{0,60}",
     re.IGNORECASE,
 )
 _UNDER_WAY = re.compile(
@@ -200,7 +200,8 @@ class ToolCall:
     def found_nothing(self) -> bool:
         """Whether it was a search that found nothing."""
         is_search = not (QUERIES.isdisjoint(self.parameters) and SEARCHES.isdisjoint(self.verbs))
-        return is_search and self.effect == "looks" and bool(_NOTHING.fullmatch(self.result))
+        found_none = _NOTHING.fullmatch(self.result.lstrip()) is not None
+        return is_search and self.effect == "looks" and found_none
 
     @property
     def is_step(self) -> bool:
@@ -251,7 +252,7 @@ def make_call(
     said = normal_error(error, counts=True) if error else ""
     outcome = f"{success}|{said}|{_without_times(excerpt)}"
     joined = " ".join(words)
-    effect = _effect(name, given) or ("acts" if _DONE.fullmatch(excerpt) else "looks")
+    effect = _effect(name, given) or ("acts" if _DONE.fullmatch(excerpt.lstrip()) else "looks")
     return ToolCall(
         name=name,
         parameters=given,

@@ -30,7 +30,7 @@ _SHAPE = re.compile(
 _MARKS = re.compile(
     r"[*=<>`;]|\(\s*+\w|\b\w++\.\w++|\b(?:SELECT|INSERT|UPDATE|DELETE|DROP|ALTER)\b"
 )
-_BLANK = re.compile(r"\n\s*+\n|;|```")
+_BLANK = re.compile(r"\n[^\S\n]*+\n|;|```")
 
 PROSE = frozenset(
     {

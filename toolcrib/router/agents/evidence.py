@@ -28,8 +28,8 @@ MANY_AMOUNTS = 2
 
 _AMOUNT = re.compile(
     r"(?:[€$£¥₹]|\b(?:usd|eur|gbp|brl|mxn|chf|r\$))\s?+\d[\d.,]*+"
-    r"|\b\d[\d.,]*+\s?+(?:[€$£¥₹]|(?:usd|eur|euros?|gbp|brl|reais|mxn|pesos|chf|dollars?|pounds)\b)"
-    r"|\b\d++[.,]\d\d\b",
+    r"|(?<![\d.,])\d[\d.,]*+\s?+(?:[€$£¥₹]|(?:usd|eur|euros?|gbp|brl|reais|mxn|pesos|chf|dollars?|pounds)\b)"
+    r"|(?<!\d)\d++[.,]\d\d\b",
     re.IGNORECASE,
 )
 _CURRENCY = re.compile(
