@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import toolcrib.guidance
 from toolcrib import Settings
 from toolcrib.build import language_model
+from toolcrib.clock import ManualClock
 from toolcrib.errors import SettingsError
 from toolcrib.guidance import (
     AllOfClassifier,
@@ -28,6 +29,7 @@ from toolcrib.guidance import (
     NotClassifier,
     PendingToolCall,
     ProgressStallClassifier,
+    ProgressStallDetector,
     SensitiveContentClassifier,
     SequentialWhenParallelClassifier,
     SingleToolRepeatedClassifier,
@@ -75,6 +77,10 @@ YES, NO = ClassificationResult.yes, ClassificationResult.no
         (ErrorStreakClassifier(1), context("a", success=False), 0.5, {"errors": [""]}),
         (ProgressStallClassifier(), context(*"abcde", success=False), 0.8, {"calls": 5}),
         (ProgressStallClassifier(), context(*"abcde"), None, {}),
+        (ProgressStallClassifier(50), context(*"abcdef", success=False), None, {}),
+        (DoomLoopClassifier(), context(*"aaa", success=False), 0.5, {"cycle": ["a"]}),
+        (DoomLoopClassifier(3, 2), context(*"a" * 9, success=False), None, {}),
+        (DoomLoopClassifier(3, 3), context(*"aab" * 4), 2 / 3, {"cycle": ["a", "a", "b"]}),
         (HighToolCountClassifier(10), context(*"a" * 8), 0.6, {"count": 8}),
         (HighToolCountClassifier(10), context(*"a" * 10), 1.0, {"count": 10}),
         (HighToolCountClassifier(), context(*"a" * 39), None, {}),
@@ -209,12 +215,13 @@ def test_a_benchmark_works_for_few_samples_too(samples):
     assert found.p99_ns <= found.max_ns
 
 
-def test_a_language_model_is_asked_once_for_the_same_and_told_no_arguments():
-    seen = context("mail_send", parameters={"to": "ana@example.org"}, result="a secret")
+def test_a_language_model_is_asked_once_for_the_same_calls_and_told_no_arguments():
+    mails = {"parameters": {"to": "ana@example.org"}, "result": "a secret"}
+    seen = [context(*["mail_send"] * times, **mails) for times in (10, 11, 12)]
     with ChatServer({"relevant": True, "confidence": 0.7, "reason": "lost"}) as server:
         model = language_model(Settings.model_validate({"llm": server.settings}), "guidance")
         classifier = LLMClassifier(model, "Is it lost?\n{trajectory}", timeout_s=20)
-        found = [classifier.classify(seen) for _ in range(3)]
+        found = [classifier.classify(each) for each in seen]
         said = [each.text for each in server.requests]
 
     assert {(each.relevant, each.confidence, each.reason) for each in found} == {
@@ -226,12 +233,37 @@ def test_a_language_model_is_asked_once_for_the_same_and_told_no_arguments():
     assert "secret" not in said[0]
 
 
-def test_a_language_model_that_fails_is_a_no():
+def test_a_language_model_that_fails_is_a_no_and_left_alone_for_a_while():
+    clock = ManualClock()
     with ChatServer({}, faults=["garbage"] * 9) as server:
         model = language_model(Settings.model_validate({"llm": server.settings}), "guidance")
-        found = LLMClassifier(model, "{trajectory}").classify(EMPTY)
+        classifier = LLMClassifier(model, "{trajectory}", clock=clock)
+        asked: list[int] = []
+        for passed in (0.0, 1.0, 60.0):
+            clock.now += passed
+            assert not classifier.classify(EMPTY).relevant
+            asked.append(len(server.requests))
 
-    assert not found.relevant
+    assert asked[0] == asked[1] < asked[2]
+
+
+def test_a_loop_is_judged_by_the_calls_whatever_detectors_there_are():
+    builder = TrajectoryBuilder(detectors=())
+    for _ in range(3):
+        builder.tool_invoked(name="a", success=False)
+
+    assert DoomLoopClassifier().classify(GuidanceContext(builder.build())).relevant
+
+
+def test_progress_is_what_the_detector_is_told_it_is():
+    builder = TrajectoryBuilder(
+        detectors=[lambda: ProgressStallDetector(indicator=lambda call: call.name == "write")]
+    )
+    for name in "abcdef":
+        builder.tool_invoked(name=name, result=name)
+
+    assert builder.build().calls_without_progress == 6
+    assert builder.tool_invoked(name="write").build().calls_without_progress == 0
 
 
 def test_everything_is_exported():

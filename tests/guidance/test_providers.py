@@ -57,7 +57,13 @@ class Provider:
     category = "test"
 
     def __init__(self, name, hints, fails=""):
-        self.name, self._hints, self._fails = name, hints, fails
+        self._name, self._hints, self._fails = name, hints, fails
+
+    @property
+    def name(self):
+        if self._fails == "name":
+            raise OSError("no")
+        return self._name
 
     def classify(self, _context):
         if self._fails == "classify":
@@ -67,7 +73,7 @@ class Provider:
     def provide(self, _context):
         if self._fails == "provide":
             raise KeyError("no")
-        return "no hint" if self._fails == "shape" else self._hints
+        return {"shape": "no hint", "list": ["no hint"]}.get(self._fails, self._hints)
 
 
 def hint(key, priority=100):
@@ -120,7 +126,7 @@ def test_hints_come_by_priority_one_for_a_key_and_are_told_of():
     ]
 
 
-@given(st.lists(st.sampled_from(["", "classify", "provide", "shape"]), max_size=5))
+@given(st.lists(st.sampled_from(["", "classify", "provide", "shape", "list", "name"]), max_size=5))
 def test_whatever_fails_is_no_guidance(fails):
     providers = [Provider(f"p{n}", hint(f"p{n}"), each) for n, each in enumerate(fails)]
 
@@ -145,6 +151,48 @@ def test_a_provider_keeps_its_cooldown_and_its_cap(steps, cooldown, most):
 
     assert len(fired) <= most
     assert all(two - one >= cooldown for one, two in itertools.pairwise(fired))
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_turn_has_no_more_of_a_provider_than_its_cap(most):
+    config = GuidanceProviderConfig(Provider("p", hint("p")), max_per_turn=most)
+    tracker = ClassifierCooldownTracker()
+
+    def turn(number):
+        now = GuidanceContext(turn=number, delivered={"p": 1})
+        made = (collect_guidance([config], now, tracker=tracker, point=p) for p in DecisionPoint)
+        return sum(map(len, made))
+
+    assert [turn(1), turn(2)] == [most, most]
+
+
+def test_one_cause_has_one_hint():
+    stuck = LOOP * 2
+    alternates, none = (lambda *_: ["other"]), (lambda *_: [])
+
+    def keys(find, **more):
+        return [
+            each.key for each in collect_guidance(default_providers(find), context(stuck, **more))
+        ]
+
+    assert keys(alternates) == ["alternate-tool"]
+    assert keys(none) == ["doom-loop"]
+    assert keys(alternates, delivered={"alternate-tool": 1}) == []
+
+
+@pytest.mark.parametrize(
+    ("provider", "says"),
+    [
+        (DoomLoopBreakerProvider(), "What you do gave the same outcome several times."),
+        (DiagnosticSignalProvider(), "Read the error for its cause"),
+        (ParallelReminderProvider(), "The last calls need nothing of each other"),
+    ],
+)
+def test_a_classifier_of_ones_own_makes_no_provider_talk_of_what_is_not_there(provider, says):
+    config = GuidanceProviderConfig(provider, Provider("mine", ()))
+    (made,) = collect_guidance([config], GuidanceContext())
+
+    assert made.content.startswith(says)
 
 
 @pytest.mark.parametrize(

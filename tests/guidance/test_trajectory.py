@@ -307,3 +307,28 @@ def test_time_begins_with_the_first_that_is_known_and_never_goes_back():
     assert found.duration == 5
     assert [call.at for call in found.calls[2:]] == [1.7e9 + 5] * 2
     assert not any(call.paused for call in found.calls)
+
+
+def test_an_error_is_counted_for_tools_that_do_not_work_until_they_do():
+    failed = [call(name, error="disk full") for name in "abb"]
+    search = TrajectoryEvent(type="search", text="a disk")
+    still = analyse([*failed, search, call("c")]).pattern("repeated_error")
+    works = analyse([*failed, call("a"), call("b", error="disk full")]).pattern("repeated_error")
+
+    assert (still.occurrences, still.tools) == (3, ("a", "b"))
+    assert (works.occurrences, works.tools) == (3, ("b",))
+    assert not analyse([*failed, call("b")]).has_pattern("repeated_error")
+
+
+def test_a_pattern_stands_until_something_changes():
+    builder, standing = TrajectoryBuilder(), []
+    for name in "aab" * 6:
+        found = builder.tool_invoked(name=name, result="x").build()
+        standing.append(found.has_pattern("doom_loop"))
+
+    assert standing == sorted(standing)
+    assert standing[-1]
+    stalled = analyse(
+        [*(call("x", error=f"e{n}") for n in range(5)), {"type": "search", "text": "y"}]
+    )
+    assert stalled.has_pattern("progress_stall")

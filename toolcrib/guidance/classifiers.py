@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 
 from toolcrib.errors import SettingsError
 from toolcrib.guidance.actions import ToolCall
-from toolcrib.guidance.detectors import REPETITIONS, STEPS, DoomLoop, PatternType, find_loop
+from toolcrib.guidance.detectors import CYCLE, REPETITIONS, PatternType, find_loop
 from toolcrib.guidance.trajectory import STREAK, TrajectoryAnalysis
 
 __all__ = [
@@ -58,7 +58,8 @@ class GuidanceContext:
     """What classifiers and providers see; nothing of it can be changed.
 
     `session` is whatever the application says of the conversation, `last_response` what the
-    model said last. `turn` counts turns, `delivered` the hints of this conversation by key.
+    model said last. `turn` counts turns, `delivered` the hints of this conversation by key, which
+    come no second time where no tracker counts. `result` is what made a provider speak.
     """
 
     trajectory: TrajectoryAnalysis = field(default_factory=TrajectoryAnalysis)
@@ -67,6 +68,7 @@ class GuidanceContext:
     session: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     turn: int = 0
     delivered: Mapping[str, int] = field(default_factory=lambda: NOTHING)
+    result: ClassificationResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ class ClassifierCooldownTracker:
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
         self._fires: dict[str, int] = {}
+        self._hints: dict[str, tuple[int, int]] = {}
 
     def can_fire(self, name: str, turn: int, config: ClassifierConfig | None = None) -> bool:
         """Whether it may fire in a turn; turns are counted from any start."""
@@ -151,8 +154,14 @@ class ClassifierCooldownTracker:
         last = self._last.get(name)
         return last is None or turn - last >= config.cooldown_turns
 
-    def record_fire(self, name: str, turn: int) -> None:
-        """It fired."""
+    def hints(self, name: str, turn: int) -> int:
+        """How many hints it gave in a turn, if that is its last one."""
+        last, count = self._hints.get(name, (turn, 0))
+        return count if last == turn else 0
+
+    def record_fire(self, name: str, turn: int, hints: int = 1) -> None:
+        """It fired, and gave so many hints."""
+        self._hints[name] = turn, self.hints(name, turn) + hints
         self._last[name] = max(turn, self._last.get(name, turn))
         self._fires[name] = self._fires.get(name, 0) + 1
 
@@ -184,30 +193,25 @@ def _positive(**numbers: float) -> None:
 
 
 class DoomLoopClassifier:
-    """The same calls again and again, with the same outcomes."""
+    """The same calls again and again, with the same outcomes.
+
+    One tool alone is a cycle of length 1, which a `min_cycle_length` of 2 leaves out.
+    """
 
     name = "doom_loop"
 
-    def __init__(self, min_repetitions: int = REPETITIONS, min_cycle_length: int = STEPS) -> None:
+    def __init__(self, min_repetitions: int = REPETITIONS, min_cycle_length: int = CYCLE) -> None:
         _positive(min_repetitions=min_repetitions, min_cycle_length=min_cycle_length)
         self._repetitions, self._length = min_repetitions, min_cycle_length
-        # What the trajectory's own detector found as it went on need not be looked for again.
-        self._is_usual = (min_repetitions, min_cycle_length) == (REPETITIONS, STEPS)
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         """Relevant with confidence by the repetitions; `cycle` has the tools in order."""
-        known = context.trajectory.pattern(PatternType.DOOM_LOOP)
-        if self._is_usual:
-            if not isinstance(known, DoomLoop):
-                return NO
-            cycle, count = list(known.cycle), known.occurrences
-        else:
-            calls = context.trajectory.current_calls()
-            found = find_loop(calls, self._repetitions, self._length)
-            if found is None:
-                return NO
-            length, count = found
-            cycle = [call.name for call in calls[-length:]]
+        calls = context.trajectory.current_calls()
+        found = find_loop(calls, self._repetitions, self._length)
+        if found is None:
+            return NO
+        length, count = found
+        cycle = [call.name for call in calls[-length:]]
         return ClassificationResult.yes(
             min(1.0, count / (2 * self._repetitions)),
             f"{' → '.join(cycle)} came {count} times with the same outcome",
@@ -247,10 +251,10 @@ class ProgressStallClassifier:
         self._threshold = threshold
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant at the threshold, or where looking around stands as a pattern."""
+        """Relevant from so many calls on, be they idle or a pattern of looking around."""
         idle = context.trajectory.calls_without_progress
         stall = context.trajectory.pattern(PatternType.PROGRESS_STALL)
-        if idle < self._threshold and stall is None:
+        if max(idle, stall.occurrences if stall else 0) < self._threshold:
             return NO
         reason = f"{idle} calls without progress" if stall is None else stall.evidence
         return ClassificationResult.yes(0.8, reason, {"calls": idle})

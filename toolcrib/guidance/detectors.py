@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
-from toolcrib.guidance.actions import (
-    MANNERS,
-    ToolCall,
-    are_alike,
-    normal_error,
-    topics,
-    word_set,
-)
+from toolcrib.guidance.actions import MANNERS, ToolCall, are_alike, normal_error, topics, word_set
 from toolcrib.records import TrajectoryPattern
 
 __all__ = [
+    "CYCLE",
     "DETECTORS",
     "REPETITIONS",
-    "STEPS",
     "ContextDegradation",
     "ContextDegradationDetector",
     "DoomLoop",
@@ -93,14 +86,14 @@ class PatternDetector(Protocol):
 
 # -- doom loop -----------------------------------------------------------------------------------
 
-REPETITIONS, STEPS = 3, 2
+REPETITIONS, CYCLE = 3, 1
+"""How often calls must come, and how many they are at least, to be a loop."""
 
 LONGEST = 8
 """Calls that a cycle has at most."""
 
 PATIENCE = 15
 """Repetitions after which also waiting for something is a loop."""
-
 
 ACKNOWLEDGED = 5
 """An act that is done and done again may be meant: five times more than one that fails."""
@@ -122,18 +115,20 @@ def repeats(call: ToolCall, other: ToolCall) -> bool:
 
 
 def find_loop(
-    calls: Sequence[ToolCall], repetitions: int = REPETITIONS, steps: int = STEPS
+    calls: Sequence[ToolCall], repetitions: int = REPETITIONS, steps: int = CYCLE
 ) -> tuple[int, int] | None:
     """The length of the cycle that the calls end in, and how often it stands there; None for none.
 
     One call alone has no other to say that it leads nowhere: where it succeeds it must stand
     there once more, and more often where its result is unknown, or but says that it was done.
-    Other cycles have at least `steps` calls.
+    Cycles have at least `steps` calls; one call again and again has one.
     """
-    if run := _run(calls, 1):
-        found = run + 1
-        return (1, found) if found >= _needed_alone(calls, found, repetitions) else None
+    alone = _run(calls, 1)
+    if alone and steps <= 1 and alone + 1 >= _needed_alone(calls, alone + 1, repetitions):
+        return 1, alone + 1
     for length in range(max(2, steps), min(LONGEST, len(calls) // max(1, repetitions)) + 1):
+        if alone >= length - 1:
+            continue
         found = _run(calls, length) // length + 1
         if found < max(2, repetitions):
             continue
@@ -216,7 +211,7 @@ def _needed_alone(calls: Sequence[ToolCall], found: int, repetitions: int) -> in
 class DoomLoopDetector:
     """Finds cycles of calls whose arguments are alike and whose outcomes are the same."""
 
-    def __init__(self, repetitions: int = REPETITIONS, steps: int = STEPS) -> None:
+    def __init__(self, repetitions: int = REPETITIONS, steps: int = CYCLE) -> None:
         self._repetitions, self._steps = repetitions, steps
 
     def observe(self, _event: Event, calls: Sequence[ToolCall], /) -> DoomLoop | None:
@@ -254,34 +249,34 @@ class RepeatedErrorDetector:
 
     def __init__(self, occurrences: int = 3) -> None:
         self._occurrences = occurrences
-        self._seen: OrderedDict[str, list[ToolCall]] = OrderedDict()
+        self._seen: OrderedDict[str, list[tuple[str, float]]] = OrderedDict()
+        self._last = ""
 
     def observe(self, event: Event, _calls: Sequence[ToolCall], /) -> RepeatedError | None:
         """Count the error, or forget those of a tool that works."""
-        if not isinstance(event, ToolCall):
-            if isinstance(event, PromptExecuted) and event.is_new:
-                self._seen.clear()
-            return None
-        if event.success:
-            for message in [key for key, met in self._seen.items() if met[-1].name == event.name]:
-                del self._seen[message]
-            return None
-        message = normal_error(event.error or event.result)
-        met = self._seen.setdefault(message, [])
-        met.append(event)
-        del met[:-MAX_ERRORS]
-        while len(self._seen) > MAX_ERRORS:
-            self._seen.popitem(last=False)
+        if isinstance(event, PromptExecuted) and event.is_new:
+            self._seen.clear()
+        elif isinstance(event, ToolCall) and event.success:
+            for met in self._seen.values():
+                met[:] = [each for each in met if each[0] != event.name]
+        elif isinstance(event, ToolCall):
+            self._last = normal_error(event.error or event.result)
+            met = self._seen.setdefault(self._last, [])
+            met.append((event.name, event.at))
+            del met[:-MAX_ERRORS]
+            while len(self._seen) > MAX_ERRORS:
+                self._seen.popitem(last=False)
+        message, met = self._last, self._seen.get(self._last, [])
         if len(met) < self._occurrences:
             return None
         return RepeatedError(
             PatternType.REPEATED_ERROR,
             min(1.0, len(met) / (2 * self._occurrences)),
             f"{len(met)} times: {message[:200]}",
-            met[0].at,
+            met[0][1],
             len(met),
             message,
-            tuple(dict.fromkeys(call.name for call in met)),
+            tuple(dict.fromkeys(name for name, _ in met)),
         )
 
 
@@ -334,7 +329,8 @@ class ProgressStallDetector:
         indicator: Callable[[ToolCall], bool] = told_something,
     ) -> None:
         self._calls, self._least_looks, self._least_revisits = calls, looks, revisits
-        self._indicator = indicator
+        self.indicator = indicator
+        self._stands: ProgressStall | None = None
         self._idle: list[ToolCall] = []
         self._looks: deque[ToolCall] = deque(maxlen=LAST_LOOKS)
         self._seen = 0
@@ -346,7 +342,11 @@ class ProgressStallDetector:
         if isinstance(event, PromptExecuted) and event.is_new:
             self._begin()
         if not isinstance(event, ToolCall):
-            return None
+            return self._stands
+        self._stands = self._after(event, calls)
+        return self._stands
+
+    def _after(self, event: ToolCall, calls: Sequence[ToolCall]) -> ProgressStall | None:
         before = calls[-2] if len(calls) > 1 else None
         if _watches(event, before) or (event.success and (event.waits or event.is_step)):
             return None
@@ -362,10 +362,10 @@ class ProgressStallDetector:
         self._idle.clear()
         self._looks.clear()
         self._back.clear()
-        self._seen = 0
+        self._seen, self._stands = 0, None
 
     def _count(self, call: ToolCall, before: ToolCall | None) -> None:
-        is_progress = self._indicator(call)
+        is_progress = self.indicator(call)
         if is_progress and call.effect == "acts":
             self._begin()
             return
@@ -452,8 +452,8 @@ class SearchLoopDetector:
     def observe(self, event: Event, _calls: Sequence[ToolCall], /) -> SearchLoop | None:
         """Join a search to those before it, or begin anew where one was of use."""
         if isinstance(event, SearchAsked):
-            self._links += any(_linked(event, each) for each in self._asked)
             is_linked = any(_linked(event, each) for each in self._asked)
+            self._links += is_linked
             self._asked.append(event)
             del self._asked[:-MAX_SEARCHES]
             count = len(self._asked)
@@ -474,8 +474,7 @@ class SearchLoopDetector:
 
     def _loop(self) -> SearchLoop:
         asked = self._asked
-        found = [name for each in asked for name in each.found]
-        common = sorted(dict.fromkeys(found), key=lambda name: -found.count(name))
+        found = Counter(name for each in asked for name in each.found).most_common(3)
         return SearchLoop(
             PatternType.SEARCH_LOOP,
             min(1.0, len(asked) / (2 * self._least)),
@@ -483,7 +482,7 @@ class SearchLoopDetector:
             asked[0].at,
             len(asked),
             tuple(each.text for each in asked),
-            tuple(common[:3]),
+            tuple(name for name, _ in found),
         )
 
 

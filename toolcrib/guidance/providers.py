@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
@@ -84,7 +85,7 @@ class GuidanceProvider(Protocol):
         ...
 
     def provide(self, context: GuidanceContext, /) -> Provided:
-        """What to say; asked only where there is something."""
+        """What to say; asked only where there is something, which `context.result` says."""
         ...
 
 
@@ -95,8 +96,8 @@ EVERYWHERE = frozenset(DecisionPoint)
 class GuidanceProviderConfig:
     """A provider, and when it is asked.
 
-    `classifier` decides in place of the provider's own. At most `max_per_turn` of its hints are
-    taken at once; `cooldown_turns` after it spoke it may again.
+    `classifier` decides in place of the provider's own. At most `max_per_turn` of its hints come
+    in a turn, counted by the tracker; `cooldown_turns` after it spoke it may again.
     """
 
     provider: GuidanceProvider
@@ -130,17 +131,33 @@ def is_due(
     point: DecisionPoint = DecisionPoint.POST_TOOL_RESULT,
 ) -> bool:
     """Whether a provider has something to say now, and may; what fails has nothing to say."""
+    return _result(config, context, tracker, point) is not None
+
+
+def _result(
+    config: GuidanceProviderConfig,
+    context: GuidanceContext,
+    tracker: ClassifierCooldownTracker | None,
+    point: DecisionPoint,
+) -> ClassificationResult | None:
+    """What makes a provider speak now, None where nothing does or it may not."""
     provider = config.provider
     try:
         if point not in config.points:
-            return False
+            return None
         if tracker and not tracker.can_fire(provider.name, context.turn, config.limits):
-            return False
+            return None
         result = (config.classifier or provider).classify(context)
-    except Exception:
-        logger.warning("guidance failed: %s", type(provider).__name__, exc_info=True)
-        return False
-    return result.relevant and result.confidence >= config.min_confidence
+    except Exception as error:  # noqa: BLE001
+        _warn(provider, error)
+        return None
+    is_sure = result.relevant and result.confidence >= config.min_confidence
+    return result if is_sure else None
+
+
+def _warn(provider: object, error: Exception) -> None:
+    # Only the type: an error's text may quote what users wrote.
+    logger.warning("guidance of %s failed: %s", type(provider).__name__, type(error).__name__)
 
 
 def collect_guidance(
@@ -152,50 +169,68 @@ def collect_guidance(
     max_injections: int = 3,
     listener: Callable[[GuidanceDelivered], object] | None = None,
 ) -> tuple[GuidanceInjection, ...]:
-    """The hints for now, least priority first, one for each key; never an error.
+    """The hints for now, least priority first, one for each key and each cause; never an error.
 
     What a provider provokes is logged and is no guidance. `tracker` keeps cooldowns and caps
-    of one conversation; `listener` hears what is delivered.
+    of one conversation; without one, what `context` says was delivered does not come again.
+    `listener` hears what is delivered. A provider may have a `cause` that others share.
     """
     configs = [
         each if isinstance(each, GuidanceProviderConfig) else GuidanceProviderConfig(each)
         for each in providers
     ]
-    due = [config for config in configs if is_due(config, context, tracker, point)]
-    found = [(hint, each.provider.name) for each in due for hint in _provided(each, context)]
-    found.sort(key=lambda pair: pair[0].priority)
-    first: dict[str, tuple[GuidanceInjection, str]] = {}
-    for hint, name in found:
-        if hint.key not in context.delivered:
-            first.setdefault(hint.key, (hint, name))
-    chosen = list(first.values())[:max_injections]
-    _record(tracker, {name for _, name in chosen}, context.turn)
-    delivered = tuple(hint for hint, _ in chosen)
-    if delivered and listener is not None:
-        try:
-            listener(GuidanceDelivered(delivered, point, context.turn))
-        except Exception:
-            logger.warning("who listens to guidance failed", exc_info=True)
-    return delivered
-
-
-def _record(tracker: ClassifierCooldownTracker | None, names: Iterable[str], turn: int) -> None:
+    found = [each for config in configs for each in _provided(config, context, tracker, point)]
+    found.sort(key=lambda each: each.hint.priority)
+    delivered = context.delivered if tracker is None else ()
+    taken: set[str] = set()
+    chosen: list[_Provided] = []
+    for each in found:
+        if taken.isdisjoint({each.hint.key, each.cause}) and each.hint.key not in delivered:
+            chosen.append(each)
+        taken |= {each.hint.key, each.cause}
+    del chosen[max(0, max_injections) :]
     if tracker is not None:
-        for name in names:
-            tracker.record_fire(name, turn)
+        for name, hints in Counter(each.name for each in chosen).items():
+            tracker.record_fire(name, context.turn, hints)
+    injections = tuple(each.hint for each in chosen)
+    if injections and listener is not None:
+        try:
+            listener(GuidanceDelivered(injections, point, context.turn))
+        except Exception as error:  # noqa: BLE001
+            _warn(listener, error)
+    return injections
+
+
+@dataclass(frozen=True, slots=True)
+class _Provided:
+    """A hint, the name of its provider, and what it is about."""
+
+    hint: GuidanceInjection
+    name: str
+    cause: str
 
 
 def _provided(
-    config: GuidanceProviderConfig, context: GuidanceContext
-) -> Sequence[GuidanceInjection]:
+    config: GuidanceProviderConfig,
+    context: GuidanceContext,
+    tracker: ClassifierCooldownTracker | None,
+    point: DecisionPoint,
+) -> Sequence[_Provided]:
+    result = _result(config, context, tracker, point)
+    if result is None:
+        return ()
     try:
-        made = config.provider.provide(context)
+        name = config.provider.name
+        made = config.provider.provide(replace(context, result=result))
         given = [made] if isinstance(made, GuidanceInjection) else made or ()
         hints = [GuidanceInjection.model_validate(each) for each in given]
-    except Exception:
-        logger.warning("guidance failed: %s", type(config.provider).__name__, exc_info=True)
+        # Several hints of one provider are not of one cause.
+        cause = getattr(config.provider, "cause", "") if len(hints) == 1 else ""
+        room = config.max_per_turn - (tracker.hints(name, context.turn) if tracker else 0)
+        return [_Provided(hint, name, cause or hint.key) for hint in hints[: max(0, room)]]
+    except Exception as error:  # noqa: BLE001
+        _warn(config.provider, error)
         return ()
-    return hints[: config.max_per_turn]
 
 
 # -- the tool that an agent is stuck with --------------------------------------------------------
@@ -245,41 +280,49 @@ def _quoted(text: str, chars: int = 120) -> str:
     return line if len(line) <= chars else f"{line[: chars - 1]}…"
 
 
-class DoomLoopBreakerProvider:
-    """Says that the same calls come again and again."""
+STUCK = "stuck"
+"""The cause of hints for a loop, or for failures in a row."""
 
-    name, category = "doom-loop-breaker", "recovery"
 
-    def __init__(self, classifier: GuidanceClassifier | None = None) -> None:
-        self._classifier = classifier or DoomLoopClassifier()
+class _Classified:
+    """A provider that speaks where its classifier fires."""
+
+    def __init__(self, classifier: GuidanceClassifier) -> None:
+        self._classifier = classifier
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Whether there is a loop."""
+        """What the classifier says."""
         return self._classifier.classify(context)
 
+
+class DoomLoopBreakerProvider(_Classified):
+    """Says that the same calls come again and again."""
+
+    name, category, cause = "doom-loop-breaker", "recovery", STUCK
+
+    def __init__(self, classifier: GuidanceClassifier | None = None) -> None:
+        super().__init__(classifier or DoomLoopClassifier())
+
     def provide(self, context: GuidanceContext) -> Provided:
-        """Which calls, and to do something else."""
-        result = self.classify(context)
+        """Which calls, where the result says so, and to do something else."""
+        result = context.result or self.classify(context)
         cycle = " → ".join(dict.fromkeys(result.metadata.get("cycle", ())))
         times = result.metadata.get("repetitions", "several")
         text = (
-            f"{_quoted(cycle, 200)} gave the same outcome {times} times. Calling it again will not "
-            "help: change the arguments in substance, use another tool, or say what is missing."
+            f"{_quoted(cycle, 200) or 'What you do'} gave the same outcome {times} times. Calling "
+            "it again will not help: change the arguments in substance, use another tool, or say "
+            "what is missing."
         )
         return _hint("doom-loop", text, 20, self.category)
 
 
-class DiagnosticSignalProvider:
+class DiagnosticSignalProvider(_Classified):
     """Says what the failures in a row have in common."""
 
-    name, category = "diagnostic-signal", "recovery"
+    name, category, cause = "diagnostic-signal", "recovery", STUCK
 
     def __init__(self, classifier: GuidanceClassifier | None = None) -> None:
-        self._classifier = classifier or ErrorStreakClassifier()
-
-    def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Whether calls failed in a row."""
-        return self._classifier.classify(context)
+        super().__init__(classifier or ErrorStreakClassifier())
 
     def provide(self, context: GuidanceContext) -> Provided:
         """How many, and of what; errors are not quoted: they come from others."""
@@ -288,10 +331,11 @@ class DiagnosticSignalProvider:
         names = list(dict.fromkeys(call.name for call in failed))
         same = trajectory.has_pattern(PatternType.REPEATED_ERROR)
         what = "with the same error" if same else "one after another"
+        count = trajectory.consecutive_errors
+        said = f"The last {count} calls failed {what} ({_quoted(', '.join(names[:3]))}). "
         text = (
-            f"The last {trajectory.consecutive_errors} calls failed {what} "
-            f"({_quoted(', '.join(names[:3]))}). Read the error for its cause before the next "
-            "call: check what the arguments rest on, or use another tool."
+            f"{said if count > 1 else ''}Read the error for its cause before the next call: check "
+            "what the arguments rest on, or use another tool."
         )
         return _hint("error-streak", text, 30, self.category)
 
@@ -324,24 +368,20 @@ class ConsultationProvider:
         return _hint("stall", text, 50, self.category)
 
 
-class ParallelReminderProvider:
+class ParallelReminderProvider(_Classified):
     """Says that calls that need nothing of each other can be made at once."""
 
     name, category = "parallel-reminder", "efficiency"
 
     def __init__(self, classifier: GuidanceClassifier | None = None) -> None:
-        self._classifier = classifier or SequentialWhenParallelClassifier()
-
-    def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Whether the last calls were such."""
-        return self._classifier.classify(context)
+        super().__init__(classifier or SequentialWhenParallelClassifier())
 
     def provide(self, context: GuidanceContext) -> Provided:
-        """Which calls."""
-        names = dict.fromkeys(call.name for call in context.trajectory.recent_tool_calls(3))
-        called = _quoted(", ".join(names), 200)
-        text = f"Calls of {called} need nothing of each other: make such at once."
-        return _hint("parallel", text, 90, self.category)
+        """Which calls, where the result says so."""
+        result = context.result or self.classify(context)
+        called = _quoted(", ".join(dict.fromkeys(result.metadata.get("tools", ()))), 200)
+        text = f"{f'Calls of {called}' if called else 'The last calls'} need nothing of each other"
+        return _hint("parallel", f"{text}: make such at once.", 90, self.category)
 
 
 FindAlternates: TypeAlias = Callable[[str, str], Sequence[str]]
@@ -352,7 +392,7 @@ is what was asked for, where that is known."""
 class AlternateToolProvider:
     """Names the router's next best tools for the step that fails."""
 
-    name, category = "alternate-tool", "alternative"
+    name, category, cause = "alternate-tool", "alternative", STUCK
 
     def __init__(self, find: FindAlternates) -> None:
         self._find = find

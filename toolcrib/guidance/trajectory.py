@@ -17,6 +17,7 @@ from toolcrib.guidance.detectors import (
     Event,
     PatternDetector,
     PatternType,
+    ProgressStallDetector,
     PromptExecuted,
     SearchAsked,
     repeats,
@@ -130,6 +131,10 @@ class TrajectoryBuilder:
             raise ValueError(f"the window is {window}; it must hold at least one call")
         self._clock = clock or SystemClock()
         self._detectors = [make() for make in detectors]
+        indicators = (
+            each.indicator for each in self._detectors if isinstance(each, ProgressStallDetector)
+        )
+        self._is_progress = next(indicators, told_something)
         self._standing: list[TrajectoryPattern | None] = [None] * len(self._detectors)
         self._calls: deque[ToolCall] = deque(maxlen=window)
         self._current: list[ToolCall] = []
@@ -271,10 +276,17 @@ class TrajectoryBuilder:
             self._failed += 1
             self._in_a_row += 1
             _add(self._errors, normal_error(call.error or call.result))
-        if call.success and (told_something(call) or call.waits or call.is_step):
+        if self._progresses(call) or (call.success and (call.waits or call.is_step)):
             self._idle = 0
         else:
             self._idle += 1
+
+    def _progresses(self, call: ToolCall) -> bool:
+        try:
+            return self._is_progress(call)
+        except Exception as error:  # noqa: BLE001
+            logger.warning("the indicator of progress failed: %s", type(error).__name__)
+            return False
 
     def _observed(self, event: Event) -> Self:
         for place, detector in enumerate(self._detectors):
