@@ -483,7 +483,7 @@ def capability_selector(
 
     settings = settings or load_settings()
     return CapabilitySelector(
-        CapabilityRegistry.of(source or settings.capabilities.file),
+        CapabilityRegistry.of(settings.capabilities.file if source is None else source),
         dense or make_dense(settings),
         language_model(settings, "capabilities"),
         settings=settings.capabilities,

@@ -279,7 +279,7 @@ class Unsayable:
         {"error": Unsayable(), "result": Unsayable()},
         {"name": None, "at": float("nan")},
     ],
-    ids=str,
+    ids=["parameters", "no-mapping", "error", "unsayable", "name"],
 )
 def test_no_call_can_break_the_caller(event):
     found = TrajectoryBuilder().tool_invoked(**{"name": "a", **event}).build()

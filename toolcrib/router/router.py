@@ -297,10 +297,7 @@ class Router:
             CalibrationError: `k="auto"` needs a calibration that is not there.
             StoreError: a store does not answer.
         """
-        if isinstance(k, int) and k < 1:
-            raise QueryError(f"k is {k}; at least one tool must be asked for")
-        if budget_ms is not None and not budget_ms >= 0:
-            raise QueryError(f"budget_ms is {budget_ms:g}; it must be 0 milliseconds or more")
+        _check(k, budget_ms)
         budget = Budget(self.limits, self.costs, self.clock, budget_ms)
         decision_id = uuid.uuid4().hex
         if turn.needs and not has_words(turn.text):
@@ -309,12 +306,15 @@ class Router:
             return self._wordless(decision_id, turn, budget, shown)
         searched = self._search_text(turn, budget)
         query = budget.timed("encode", lambda: self.tools.encode(searched.text))
-        pending = self._begin_agent(turn, query, budget)
+        # What may not be said everywhere is known with the context; else the model need not wait.
+        pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
         context = self._context(turn, query, budget)
+        may_ask = not is_above(context.sensitivity, turn.max_sensitivity)
+        pending = pending or self._begin_agent(turn, query if may_ask else None, budget)
         signals = (*text_signals(turn), *_ceilings(turn, context))
         grounds = self._detector(turn).grounds(turn.text)
         if context.smalltalk is None:
-            selection = self._tools(turn, query, budget, k, shown)
+            selection = self._tools(turn, query, budget, k, shown, may_ask=may_ask)
             knowledge = self._knowledge(turn, query, context, budget, grounds)
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
@@ -476,9 +476,12 @@ class Router:
         budget: Budget,
         k: int | Literal["auto"] | None,
         shown: Sequence[str],
+        *,
+        may_ask: bool,
     ) -> Selection:
+        """The tools; a language model may rank them where it `may_ask` about the turn."""
         reranking = self.tools.reranks and budget.admitted("rerank")
-        asking = self.tools.asks_model and budget.admitted("llm")
+        asking = self.tools.asks_model and may_ask and budget.admitted("llm")
         if not budget.admitted("tools"):
             return self.tools.always(turn, Reason.NO_TIME.said(), shown)
 
@@ -527,6 +530,13 @@ class Router:
     def _reach(self, turn: Turn) -> tuple[Collection, ...]:
         knowledge = self.knowledge
         return knowledge.catalogue.within(turn.reach) if knowledge else ()
+
+
+def _check(k: int | Literal["auto"] | None, budget_ms: float | None) -> None:
+    if isinstance(k, int) and k < 1:
+        raise QueryError(f"k is {k}; at least one tool must be asked for")
+    if budget_ms is not None and not budget_ms >= 0:
+        raise QueryError(f"budget_ms is {budget_ms:g}; it must be 0 milliseconds or more")
 
 
 def _ceilings(turn: Turn, context: Context) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -143,6 +144,9 @@ def _parsed(statement: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
 @cache
 def _sqlglot() -> Any:
     try:
-        return import_module("sqlglot")
+        found = import_module("sqlglot")
     except ImportError:
         return None
+    # It warns of statements that it does not know, and those are what users wrote.
+    logging.getLogger("sqlglot").addFilter(lambda record: record.levelno > logging.WARNING)
+    return found

@@ -55,8 +55,8 @@ class DecisionCache:
             now = self._clock()
             known = self._kept.pop(key, [])
             fresh = [each for each in known if each.until > now]
-            self._count += 1 + len(fresh) - len(known)
-            self._kept[key] = [*fresh, entry][-self._size :]
+            self._kept[key] = kept = [*fresh, entry][-self._size :]
+            self._count += len(kept) - len(known)
             while self._count > self._size:
                 oldest = next(iter(self._kept))
                 entries = self._kept[oldest]

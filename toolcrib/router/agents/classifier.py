@@ -107,6 +107,10 @@ SCORING = """
 Several readers of this turn disagree between {tied}. Score every target."""
 
 
+ENSEMBLE_SHARE = 0.7
+"""Of the time, what the prompts may take; a scorer and the supervisor have the rest."""
+
+
 @dataclass(frozen=True, slots=True)
 class Classified:
     """What the model decided; None where nothing of it can be used. `failed` of `asked` prompts."""
@@ -130,7 +134,9 @@ class AgentClassifier:
         until = asyncio.get_running_loop().time() + timeout_s
         said = self._said(turn, evidence)
         leanings = (None, *self.targets.targets)[: self.settings.ensemble]
-        asked = [self._answer(self._rules(leaning), said, timeout_s) for leaning in leanings]
+        # Those that answer count, however long another takes; a scorer needs time as well.
+        each_s = timeout_s * ENSEMBLE_SHARE
+        asked = [self._answer(self._rules(leaning), said, each_s) for leaning in leanings]
         answers = [each for each in await asyncio.gather(*asked) if each is not None]
         failed = len(leanings) - len(answers)
         if not answers:

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import blake2b
 
 from toolcrib.encoders.base import FloatArray
 from toolcrib.records import AgentDecision, KnowledgeResult, Turn
@@ -27,6 +28,9 @@ __all__ = ["AgentRouter", "Pending", "by_heuristics", "weigh"]
 
 
 logger = logging.getLogger(__name__)
+
+LONG = 2_000
+"""The vector of a longer text is of its ends alone."""
 
 OVERRIDDEN = "critical_override"
 RECLASSIFIED = "reclassified_by_probe"
@@ -51,8 +55,13 @@ class Pending:
 def _key(pending: Pending, evidence: AgentEvidence) -> Hashable:
     """What must be the same for a decision to be another turn's as well."""
     known = evidence.facts, evidence.tables, evidence.columns, evidence.signals
-    said = tuple((each.role, each.content) for each in pending.turn.history)
-    return *known, said, pending.turn.reach, pending.version
+    turn = pending.turn
+    said = [(each.role, each.content) for each in turn.history]
+    files = [(each.name, each.mime) for each in turn.attachments]
+    # A digest: a thousand whole conversations would be kept otherwise.
+    whole = turn.text if len(turn.text) > LONG else ""
+    digest = blake2b(repr((said, files, whole)).encode("utf-8", "replace")).digest()
+    return *known, digest, turn.reach, pending.version
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +146,9 @@ class AgentRouter:
         if self.cache is not None and pending.vector is not None:
             known = self.cache.get(key, pending.vector)
             if known is not None:
-                made = replace(known, signals=(*known.signals, "semantic_cache_hit"))
+                # The reason may quote what somebody else said.
+                signals = (*known.signals, "semantic_cache_hit")
+                made = replace(known, reason="as a turn like it", signals=signals)
                 answer.set_result(Classified(made, 0, 0))
                 return answer
         work = partial(contextvars.copy_context().run, self._classify, pending, evidence, answer)

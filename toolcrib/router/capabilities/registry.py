@@ -182,8 +182,9 @@ class CapabilityRegistry:
 
         What several provide comes from one that is active, else from the first.
         """
+        names = tuple(names)
         active = set(names)
-        open_ = [self[name] for name in active]
+        open_ = [self[name] for name in dict.fromkeys(names)]
         while open_:
             for what in open_.pop().requires:
                 giving = [each.name for each in self if what in (each.name, *each.provides)]

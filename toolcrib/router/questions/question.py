@@ -229,7 +229,8 @@ def load_question(source: str | Path | Mapping[str, Any] | QuestionConfig) -> Qu
     except ValidationError as error:
         place, reason = min(faults(error, WHOLE), key=_order)
         told = reason if place == WHOLE else f"{place}: {reason}"
-        raise QuestionError(f"{where}: {told}") from error
+        # Not `from error`: what was given may hold a key, and a traceback would show it.
+        raise QuestionError(f"{where}: {told}") from None
     QuestionTemplate(made.question, where)
     return made
 
@@ -250,10 +251,17 @@ def _read(source: str | Path) -> tuple[str, Any]:
         raise QuestionError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, yaml.YAMLError) as error:
         kind = "JSON" if path.suffix == ".json" else "YAML"
-        raise QuestionError(f"{path}: is not {kind}: {error}") from error
+        raise QuestionError(f"{path}: is not {kind}{_line_of(error)}") from None
     if not isinstance(found, Mapping):
         raise QuestionError(f"{path}: must hold `model`, `question` and `classes`")
     return str(path), cast("object", found)
+
+
+def _line_of(error: Exception) -> str:
+    """Where the text is wrong; what stands there may be a key."""
+    mark = getattr(error, "problem_mark", None)
+    number = mark.line + 1 if mark is not None else getattr(error, "lineno", None)
+    return "" if number is None else f", line {number}"
 
 
 # -- templates -------------------------------------------------------------------------------
