@@ -63,3 +63,13 @@ def test_a_model_that_answers_degrades_nothing():
     assert "heuristic" not in decision.agent.signals
     assert decision.degraded == ()
     assert "llm" in decision.took_ms
+
+
+def test_no_model_sees_a_turn_above_its_ceiling():
+    text = "is invoice 4111 1111 1111 1111 of ana@example.org paid?"
+    with ChatServer(SAID) as server, crib(llm=server.settings, rerank="llm") as opened:
+        held = opened.route(Turn(text=text, max_sensitivity="internal"))
+        assert server.requests == []
+        assert "heuristic" in held.agent.signals
+        opened.route(Turn(text=text, max_sensitivity="pii"))
+        assert server.requests != []

@@ -118,6 +118,15 @@ def test_what_failed_is_named_and_the_turn_is_answered(replies, faults, degraded
     assert ("heuristic" in made.signals) == (degraded == ("agents",))
 
 
+def test_prompts_that_answered_count_however_long_another_takes():
+    def late(request):
+        return "slow" if "look twice whether it is knowledge" in request.text else None
+
+    with ChatServer(answer("analytics"), late, slow_s=60) as server:
+        made, failed = router(server, timeout_s=3.0).route(TURN)
+    assert (made.target, failed) == ("analytics", ("agents-ensemble",))
+
+
 def test_every_turn_is_answered_by_a_server_that_fails_at_random():
     texts = [f"sales of store {number} by month" for number in range(12)]
     with ChatServer(answer("analytics"), faults=faulty_share(0.3, seed=3), slow_s=9) as server:
@@ -150,6 +159,7 @@ def test_near_turns_with_the_same_evidence_share_a_decision():
             turn = Turn.model_validate({"text": text, **more})
             made, _ = agents.finish(agents.begin(turn, vector=vector, version=version))
             assert made.target == "analytics"
+            assert ("semantic_cache_hit" in made.signals) == ("like" in made.reason)
             return len(server.requests) > before
 
         assert asked("sales of May", unit(1, 0))
@@ -159,6 +169,7 @@ def test_near_turns_with_the_same_evidence_share_a_decision():
         assert asked("sales of May", unit(1, 0), scope={"servers": ["crm"]})
         assert asked("sales of May", unit(1, 0), history=[{"content": "and now"}])
         assert asked("SELECT 1 FROM orders", unit(1, 0))
+        assert asked("sales of May", unit(1, 0), attachments=["may.csv"])
 
 
 def test_what_was_decided_in_part_is_not_kept():
