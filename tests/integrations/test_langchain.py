@@ -124,6 +124,14 @@ def test_a_scope_may_come_from_the_run(desk):
     assert set(shown(model)[0]) <= {"send_parcel", "track_parcel"}
 
 
+def test_a_tool_that_the_turn_does_not_have_is_not_called(desk):
+    script = [calls("send_mail", to="Ana"), AIMessage("I cannot")]
+    made, _ = agent(desk, script, scope=Scope(servers=frozenset({"post"})))
+    said = ask(made, "send a mail to Ana")
+    assert said[-2].status == "error"
+    assert "send_mail is not among the tools of this turn" in said[-2].text
+
+
 def test_tools_that_others_have_take_no_place(desk):
     """The index holds more than the agent has: its own are still ranked."""
     made, model = agent(desk, [AIMessage("sent")], own_tools()[2:])

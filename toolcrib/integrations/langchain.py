@@ -98,6 +98,7 @@ class _Chosen(TypedDict):
     turn: str
     decision: str
     names: list[str]
+    hidden: list[str]
     ids: dict[str, str]
     shown: list[str]
 
@@ -183,6 +184,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
             "turn": said.id or "",
             "decision": found.decision.id,
             "names": list(found.names),
+            "hidden": [name for name in names if name not in found.names],
             "ids": dict(found.ids),
             "shown": list(dict.fromkeys((*shown, *found.ids.values()))),
         }
@@ -194,7 +196,9 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
     ) -> ToolMessage | Command[Any]:
-        """Call the tool, and report how that ended."""
+        """Call the tool, and report how that ended; one that the turn does not have is refused."""
+        if refused := _refused(request):
+            return refused
         began = perf_counter()
         try:
             result = handler(request)
@@ -212,6 +216,8 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
         """As `wrap_tool_call`; the crib is told in a thread."""
+        if refused := _refused(request):
+            return refused
         began = perf_counter()
         try:
             result = await handler(request)
@@ -235,9 +241,21 @@ def _narrowed(request: ModelRequest[Any], chosen: _Chosen | None) -> ModelReques
     if chosen is None:
         return request
     named = {tool.name: tool for tool in request.tools if not isinstance(tool, dict)}
-    tools = [named[name] for name in chosen["names"] if name in named]
+    tools = [named.pop(name) for name in chosen["names"] if name in named]
+    # What other middleware brought since then stays.
+    tools += [tool for name, tool in named.items() if name not in chosen["hidden"]]
     provided = [tool for tool in request.tools if isinstance(tool, dict)]
     return request.override(tools=[*tools, *provided])
+
+
+def _refused(request: ToolCallRequest) -> ToolMessage | None:
+    """What a model hears that calls a tool which this turn, or its scope, does not have."""
+    chosen: _Chosen | None = request.state.get("toolcrib")
+    call = request.tool_call
+    if chosen is None or call["name"] not in chosen["hidden"]:
+        return None
+    told = f"{call['name']} is not among the tools of this turn: {', '.join(chosen['names'])}"
+    return ToolMessage(told, tool_call_id=call["id"] or "", name=call["name"], status="error")
 
 
 def _with_state(response: ModelResponse[Any], chosen: _Chosen | None) -> ExtendedModelResponse[Any]:
