@@ -181,7 +181,8 @@ class Judge:
         if not anew or not self._file.exists():
             return
         try:
-            lines = self._file.read_text("utf-8").splitlines()
+            # Not splitlines: a text may hold other ends of lines than a file's.
+            lines = self._file.read_text("utf-8").split("\n")
             kept = [line for line in lines if _id_of(line) not in {None, *anew}]
             beside = self._file.with_name(f"{self._file.name}.new")
             beside.write_text("".join(f"{line}\n" for line in kept), "utf-8")

@@ -98,8 +98,8 @@ class Allowlist(BaseModel):
         known = {name.casefold(): name for name in self.tables}
         known |= {name.casefold().rpartition(".")[2]: name for name in self.tables}
         own = {name.casefold(): name for name in self.columns}
-        found = (known.get(each.casefold().strip('`"[]')) for each in tables)
-        said = (own.get(each.casefold().strip('`"[]').rpartition(".")[2]) for each in columns)
+        found = (_named(known, _plain(each)) for each in tables)
+        said = (own.get(_plain(each).rpartition(".")[2]) for each in columns)
         return (
             tuple(dict.fromkeys(each for each in found if each)),
             tuple(dict.fromkeys(each for each in said if each)),
@@ -201,3 +201,12 @@ def _comment(inspector: Any, name: str, schema: str | None) -> str:
         return (inspector.get_table_comment(name, schema).get("text") or "").strip()
     except NotImplementedError:  # SQLite keeps none
         return ""
+
+
+def _plain(name: str) -> str:
+    return name.casefold().strip('`"[]')
+
+
+def _named(known: Mapping[str, str], name: str) -> str | None:
+    """A table as the list has it, with or without its schema in front."""
+    return known.get(name) or known.get(name.rpartition(".")[2])

@@ -99,7 +99,7 @@ def _told(turn: Turn) -> str:
     files = [f"{each.name} {each.mime}".strip() for each in turn.attachments[:ATTACHMENTS]]
     blocks["Attached"] = ", ".join(files)
     if turn.metadata:
-        told = json.dumps(turn.metadata, ensure_ascii=False, default=str)
+        told = json.dumps(turn.metadata, ensure_ascii=False, default=str, skipkeys=True)
         blocks["Metadata"] = told[:METADATA_CHARS]
     blocks["Said now"] = turn.text[:TEXT_CHARS]
     return "\n\n".join(f"{name}:\n{text}" for name, text in blocks.items() if text)
