@@ -6,6 +6,8 @@ a file of that folder. What stands below a command is what it prints, with `...`
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import re
 import runpy
@@ -70,6 +72,9 @@ def test_the_examples_of_a_page_run(name, tmp_path, monkeypatch):
             for command, shown in steps(block.body):
                 printed = run(command, tmp_path)
                 assert matches(shown, printed), f"$ {command}\nprints\n{printed}\nnot\n{shown}"
+    # Libraries leave event loops open, which would warn in whatever test comes next.
+    asyncio.set_event_loop(None)
+    gc.collect()
 
 
 def test_the_loop_of_the_readme_keeps_what_was_said_and_knows_renamed_tools(tmp_path, monkeypatch):

