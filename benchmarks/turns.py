@@ -16,23 +16,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import yaml
 from rich.console import Console
 from rich.table import Table
 
 from toolcrib import Crib, Decision, Route, Turn
 from toolcrib.build import make_dense
 from toolcrib.router import router
-from toolcrib.router.context.labels import label_sets
+from toolcrib.router.context.cues import load_cues
+from toolcrib.router.context.entities import EntityFinder
+from toolcrib.router.context.labels import LabelSet, label_sets
+from toolcrib.router.context.model import fit_context
 from toolcrib.router.route import RouteEvidence, choose_route
-from toolcrib.settings import ContextSettings, load_settings
-from toolcrib.turn_router import make_context_model
+from toolcrib.settings import load_settings
 
 DATA = Path(__file__).parent.parent / "data"
+FOLDS = 5
 FIELDS = ("intent", "domain", "urgency", "sensitivity", "smalltalk")
 
 
@@ -146,8 +147,8 @@ def entities(asked: Sequence[Asked]) -> dict[str, Any]:
 def fit() -> None:
     """Fit the regression of the route, then what clauses add to it; print both.
 
-    On data/routes.jsonl and the development turns, read by a context model that has seen none of
-    their texts: of those that it was fitted on it would be too sure.
+    On data/routes.jsonl, the training and the development turns, read by context models that have
+    not seen their texts: of those that they were fitted on they would be too sure.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold
@@ -197,40 +198,53 @@ def _added(
 
 
 def _evidence() -> list[tuple[str, RouteEvidence]]:
-    """The right route of each turn to fit on, and what is known of it."""
+    """The right route of each turn to fit on, and what is known of it.
+
+    Needs are told in folds: few utterances say `both` or `neither`, and all of them are here.
+    """
     lines = (DATA / "routes.jsonl").read_text().splitlines()
-    rows = [*map(json.loads, lines), *_rows(("dev",))]
+    rows = [*map(json.loads, lines), *_rows(("train", "dev"))]
+    shipped, cues, dense = label_sets({}), load_cues(), make_dense(load_settings())
+    pairs: list[tuple[str, RouteEvidence]] = []
     seen: list[RouteEvidence] = []
 
     def watched(evidence: RouteEvidence) -> Route:
-        if evidence.clauses:
-            # A turn that was not sure is chosen for once more, by its clauses too.
-            seen.pop()
         seen.append(evidence)
         return choose_route(evidence)
 
     router.choose_route = watched
-    with _own() as crib, TemporaryDirectory() as folder:
-        files = _labels_without({row["text"] for row in rows}, Path(folder))
-        settings = load_settings().model_copy(update={"context": ContextSettings(labels=files)})
-        model = make_context_model(settings.context, make_dense(settings))
-        crib.turns._fitted = None, model  # noqa: SLF001
-        for row in rows:
-            crib.route(_turn(row))
-    return [(row["labels"]["route"], e) for row, e in zip(rows, seen, strict=True)]
+    base = fit_context(_without(shipped, rows), cues, EntityFinder(), dense)
+    with _own() as crib:
+        for fold in range(FOLDS):
+            own = [row for at, row in enumerate(rows) if at % FOLDS == fold]
+            needs = _without({"need": shipped["need"]}, own)
+            known = {**_without(shipped, rows), **needs}
+            crib.turns._fitted = None, fit_context(known, cues, EntityFinder(), dense, base)  # noqa: SLF001
+            crib.turns._made = None  # noqa: SLF001
+            for row in own:
+                seen.clear()
+                crib.route(_turn(row))
+                # A turn that was not sure is chosen for once more, by its clauses too.
+                pairs += [(row["labels"]["route"], each) for each in seen[-1:]]
+    return pairs
 
 
-def _labels_without(texts: set[str], folder: Path) -> dict[str, str]:
-    """The shipped label sets without some texts, as files."""
-    files: dict[str, str] = {}
-    for field, chosen in label_sets({}).items():
-        kept = chosen.model_dump(mode="json")
-        for label in kept["labels"].values():
-            label["utterances"] = [text for text in label["utterances"] if text not in texts]
-        kept["outside"] = [text for text in kept["outside"] if text not in texts]
-        files[field] = str(folder / f"{field}.yaml")
-        Path(files[field]).write_text(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
-    return files
+def _without(
+    sets: Mapping[str, LabelSet], rows: Iterable[Mapping[str, Any]]
+) -> dict[str, LabelSet]:
+    """Label sets without the texts of some turns."""
+    texts = {row["text"] for row in rows}
+    found: dict[str, LabelSet] = {}
+    for field, chosen in sets.items():
+        labels = {
+            name: label.model_copy(
+                update={"utterances": tuple(t for t in label.utterances if t not in texts)}
+            )
+            for name, label in chosen.labels.items()
+        }
+        outside = tuple(text for text in chosen.outside if text not in texts)
+        found[field] = LabelSet(labels=labels, outside=outside)
+    return found
 
 
 def search_texts() -> None:

@@ -1,4 +1,4 @@
-"""When a reranker is loaded: before the first query, or beside it."""
+"""When a reranker is loaded: before the first query, or beside it; models that are passed in."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import threading
 
 import numpy as np
 import pytest
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 
 from tests.router.conftest import TOOLS, free_of_models
-from toolcrib import Crib
+from toolcrib import Crib, Message, Settings, ToolSpec, Turn
 from toolcrib.clock import ManualClock
+from toolcrib.language_models import LanguageModel
+from toolcrib.language_models.langchain import LangChainChatModel
 from toolcrib.tenants import Tenants
 
 QUERY = "send something to somebody"
+FOLLOW_UP = Turn(text="the second one", history=(Message(content="list the mails"),))
 
 
 class Slow:
@@ -87,3 +93,39 @@ def test_many_cribs_over_one_store_share_what_was_loaded_once(monkeypatch):
         assert reranker.clock.now == 60
         tenants.crib("one").index_tools(TOOLS)
         assert tenants.crib("one").find_tools(QUERY).degraded == ()
+
+
+@pytest.mark.parametrize(
+    ("use", "settings", "ask"),
+    [
+        ("context", {"context": {"detector": "llm"}}, lambda crib: crib.detect("why so slow?")),
+        ("conversation", {}, lambda crib: crib.route(FOLLOW_UP)),
+        ("agents", {"agents": {"targets": "preset"}}, lambda crib: crib.route("list the orders")),
+        ("rerank", {"rerank": "llm"}, lambda crib: crib.find_tools("send a mail")),
+        (
+            "capabilities",
+            {"capabilities": {"file": "data/capabilities/capabilities.yaml"}},
+            lambda crib: crib.select_capabilities("mail Ana"),
+        ),
+        (
+            "questions",
+            {"questions": {"support": "data/questions/support.yaml"}},
+            lambda crib: crib.classify("support", "I paid twice"),
+        ),
+    ],
+)
+def test_a_chat_model_of_langchain_can_be_passed_for_each_use(use, settings, ask):
+    asked = []
+
+    class Fake(GenericFakeChatModel):
+        def _generate(self, messages, *_, **__):
+            asked.append(messages)
+            return ChatResult(generations=[ChatGeneration(message=AIMessage("no answer"))])
+
+    model = LanguageModel(LangChainChatModel(Fake(messages=iter([]))), {use: 60.0})
+    settings = Settings.model_validate(settings)
+    with Crib.open(":memory:", settings=settings, models={use: model}) as crib:
+        crib.index_tools([ToolSpec(name="send_mail"), ToolSpec(name="send_sms")])
+        ask(crib)
+    assert asked
+    assert {each.use for each in model.meter.usage} == {use}

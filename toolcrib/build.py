@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.base import DenseEncoder, Reranker
-from toolcrib.errors import QueryError, SettingsError, StoreError
+from toolcrib.errors import SettingsError, StoreError
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
@@ -25,7 +26,7 @@ from toolcrib.settings import EncoderSettings, Settings, load_settings
 from toolcrib.store.base import Layout, Store
 from toolcrib.store.folder import holds_store
 from toolcrib.store.lazy import LazyStore, open_folder
-from toolcrib.store.namespaced import DEFAULT, check_name
+from toolcrib.store.namespaced import DEFAULT, check_shards
 from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
 
@@ -37,13 +38,16 @@ if TYPE_CHECKING:
     from toolcrib.router.capabilities.registry import CapabilityRegistry
     from toolcrib.router.capabilities.selector import CapabilitySelector
     from toolcrib.router.context.by_model import ContextReader
+    from toolcrib.router.conversation import ConversationReader
     from toolcrib.router.questions.classifier import QuestionClassifier
     from toolcrib.router.questions.question import QuestionConfig
     from toolcrib.store.records_db.base import RecordsDb
 
 __all__ = [
     "MEMORY",
+    "NO_MODELS",
     "TENANTS",
+    "Models",
     "Parts",
     "capability_selector",
     "has_index",
@@ -70,12 +74,18 @@ logger = logging.getLogger(__name__)
 
 Made = TypeVar("Made")
 
+Models: TypeAlias = "Mapping[ModelUse, LanguageModel]"
+"""Language models in place of those that the settings name, by use."""
+
+NO_MODELS: Models = MappingProxyType({})
+
 Parts: TypeAlias = tuple[ToolIndex, KnowledgeBase, TurnRouter]
 """What a crib holds."""
 
 MEMORY = ":memory:"
 LIBRARY = "library"
 TENANTS = "tenants"
+"""All namespaces but the default one, which share a store."""
 RECORDS = "ledger"
 
 
@@ -89,6 +99,7 @@ def open_parts(
     dense: DenseEncoder | None = None,
     reranker: ToolRerankers | None = None,
     log: DecisionLog | None = None,
+    models: Models = NO_MODELS,
     rebuild: bool = False,
     progress: Listener | None = None,
 ) -> Parts:
@@ -104,7 +115,7 @@ def open_parts(
         lambda: has_passages(location, settings),
     )
     try:
-        second = loaded(reranker or make_reranker(settings), settings.rerank)
+        second = loaded(reranker or make_reranker(settings, models), settings.rerank)
         tools = ToolIndex(store, dense, settings, reranker=second)
         tools.claim(rebuild=rebuild, progress=progress)
         knowledge = KnowledgeBase(passages, dense, settings, rebuild=rebuild)
@@ -114,14 +125,7 @@ def open_parts(
         learner = None
         if settings.learning.enabled:
             learner = make_learner(tools, lambda: open_records_db(location, settings), DEFAULT)
-        turns = TurnRouter(
-            tools,
-            knowledge,
-            log=log,
-            learner=learner,
-            agents=_agents(settings),
-            reader=make_reader(settings),
-        )
+        turns = _turns(tools, knowledge, models, log=log, learner=learner)
     except BaseException:
         passages.close()
         store.close()
@@ -146,23 +150,20 @@ def make_parts(
     learner = None
     if records is not None and settings.learning.enabled:
         learner = make_learner(tools, lambda: records[0], records[1], owns=False)
-    turns = TurnRouter(
-        tools,
-        knowledge,
-        clock=clock,
-        log=log,
-        learner=learner,
-        agents=_agents(settings),
-        reader=make_reader(settings),
-    )
+    turns = _turns(tools, knowledge, {}, clock=clock, log=log, learner=learner)
     return tools, knowledge, turns
 
 
-def _agents(settings: Settings) -> Callable[[], AgentRouter] | None:
-    return None if settings.agents.targets is None else partial(make_agents, settings)
+def _turns(tools: ToolIndex, knowledge: KnowledgeBase, models: Models, **given: Any) -> TurnRouter:
+    settings = tools.settings
+    given["reader"] = make_reader(settings, models)
+    given["conversation"] = _conversation(settings, models)
+    if settings.agents.targets is not None:
+        given["agents"] = partial(make_agents, settings, models)
+    return TurnRouter(tools, knowledge, **given)
 
 
-def make_agents(settings: Settings) -> AgentRouter:
+def make_agents(settings: Settings, models: Models = NO_MODELS) -> AgentRouter:
     """What chooses the target of an agent, without any index; those of the package where none is.
 
     Raises:
@@ -183,16 +184,13 @@ def make_agents(settings: Settings) -> AgentRouter:
     allowlist = load_allowlist(Path(own.allowlist) if own.allowlist else EMBEDDED)
     cues = load_cues(Path(settings.context.cues) if settings.context.cues else None)
     reader = EvidenceReader(targets, allowlist, cues)
-    model = language_model(settings, "agents")
+    model = language_model(settings, "agents", models)
     if model is None:
         return AgentRouter(reader, targets, own)
-    from toolcrib.language_models.model import TIMEOUTS_S
-
     size, ttl_s, near = own.cache_size, own.cache_ttl_s, own.cache_similarity
     cache = DecisionCache(SystemClock(), size=size, ttl_s=ttl_s, similarity=near) if size else None
     classifier = AgentClassifier(model, targets, allowlist, own)
-    time_s = model.timeouts_s.get("agents", TIMEOUTS_S["agents"])
-    return AgentRouter(reader, targets, own, classifier, cache, time_s)
+    return AgentRouter(reader, targets, own, classifier, cache, model.time_s("agents"))
 
 
 def make_learner(
@@ -311,7 +309,7 @@ def open_store(location: str, layout: Layout, settings: Settings, *, shared: boo
         from toolcrib.store.qdrant_server import CollectionPlan, ServerStore
 
         server = settings.server
-        _check_tenants(server.tenant_shards or ())
+        check_shards(server.tenant_shards or ())
         plan = CollectionPlan(**{f.name: getattr(server, f.name) for f in fields(CollectionPlan)})
         return ServerStore.open(
             location,
@@ -329,15 +327,6 @@ def open_store(location: str, layout: Layout, settings: Settings, *, shared: boo
             Path(passing.name), layout, survives_power_cut=False, on_close=passing.cleanup
         )
     return open_folder(Path(location), layout, survives_power_cut=settings.durability == "disk")
-
-
-def _check_tenants(names: Iterable[str]) -> None:
-    try:
-        checked = [check_name(name) for name in names]
-    except QueryError as error:
-        raise SettingsError(f"server.tenant_shards: {error}") from None
-    if DEFAULT in checked:
-        raise SettingsError(f"server.tenant_shards: {DEFAULT!r} has collections of its own already")
 
 
 # -- models ----------------------------------------------------------------------------------
@@ -371,7 +360,7 @@ def make_ray_encoder(settings: Settings, actors: RayActors) -> DenseEncoder:
     return RayEncoder(partial(_dense_of, alone), actors)
 
 
-def make_reranker(settings: Settings) -> ToolRerankers | None:
+def make_reranker(settings: Settings, models: Models = NO_MODELS) -> ToolRerankers | None:
     """The reranker that the settings name, if they name one; `llm` is the language model.
 
     Raises:
@@ -381,15 +370,13 @@ def make_reranker(settings: Settings) -> ToolRerankers | None:
     if settings.encoder.reranker is None:
         return None
     if settings.encoder.reranker == "llm":
-        asked = language_model(settings, "rerank")
-        if asked is None:
-            raise SettingsError("encoder.reranker is llm, and there is none: set llm.model")
+        asked = _wanted(settings, "rerank", models, "encoder.reranker is llm")
         return ModelReranker(asked, settings.rerank)
     kind, _, model = settings.encoder.reranker.partition(":")
     return _choose("encoder.reranker", kind, _RERANKERS)(model, settings.encoder.threads)
 
 
-def make_reader(settings: Settings) -> ContextReader | None:
+def make_reader(settings: Settings, models: Models = NO_MODELS) -> ContextReader | None:
     """What reads turns by a language model, where the settings want that.
 
     Raises:
@@ -397,28 +384,41 @@ def make_reader(settings: Settings) -> ContextReader | None:
     """
     if settings.context.detector != "llm":
         return None
-    model = language_model(settings, "context")
-    if model is None:
-        raise SettingsError("context.detector is llm, and there is none: set llm.model")
     from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.context.labels import label_sets
 
     files = {name: Path(file) for name, file in settings.context.labels.items()}
+    model = _wanted(settings, "context", models, "context.detector is llm")
     return ContextReader(model, label_sets(files))
+
+
+def _conversation(settings: Settings, models: Models) -> ConversationReader | None:
+    """What reads conversations by a language model, where one is named for that use."""
+    if "conversation" not in {*models, *settings.llm.uses}:
+        return None
+    from toolcrib.router.conversation import ConversationReader
+
+    return ConversationReader(_wanted(settings, "conversation", models, "llm.uses names it"))
 
 
 # -- language models ------------------------------------------------------------------------
 
 
 def language_model(
-    settings: Settings, use: ModelUse, *, max_tokens: int | None = None
+    settings: Settings,
+    use: ModelUse,
+    models: Models = NO_MODELS,
+    *,
+    max_tokens: int | None = None,
 ) -> LanguageModel | None:
-    """The language model that the settings have for a use, if they have one.
+    """The language model for a use: of `models`, else the one that the settings have, if any.
 
     Raises:
         SettingsError: there is a server, and no model; or the file of the key cannot be read.
         MissingExtraError: the extra `llm` is not installed.
     """
+    if use in models:
+        return models[use]
     llm = settings.llm
     own = llm.uses.get(use)
     model = (own.model if own else None) or llm.model
@@ -435,11 +435,7 @@ def language_model(
         chat = AnthropicChatModel(model, base_url=url, api_key=key, max_tokens=max_tokens)
     else:
         chat = OpenAIChatModel(
-            model,
-            base_url=url,
-            api_key=key,
-            temperature=llm.temperature,
-            max_tokens=max_tokens,
+            model, base_url=url, api_key=key, temperature=llm.temperature, max_tokens=max_tokens
         )
     price = llm.prices.get(model)
     return LanguageModel(
@@ -452,6 +448,13 @@ def language_model(
     )
 
 
+def _wanted(settings: Settings, use: ModelUse, models: Models, why: str) -> LanguageModel:
+    model = language_model(settings, use, models)
+    if model is None:
+        raise SettingsError(f"{why}, and there is none: set llm.model")
+    return model
+
+
 # -- choices ---------------------------------------------------------------------------------
 
 
@@ -460,6 +463,7 @@ def question_classifier(
     settings: Settings | None = None,
     *,
     dense: DenseEncoder | None = None,
+    models: Models = NO_MODELS,
 ) -> QuestionClassifier:
     """What classifies turns by a question: that of a file, of a mapping, or one that is made.
 
@@ -472,7 +476,7 @@ def question_classifier(
 
     question = load_question(source)
     settings = settings or load_settings()
-    model = _model_of(question, settings)
+    model = models.get("questions") or _model_of(question, settings)
     return QuestionClassifier(question, dense or make_dense(settings), model)
 
 
@@ -481,11 +485,9 @@ def capability_selector(
     settings: Settings | None = None,
     *,
     dense: DenseEncoder | None = None,
+    models: Models = NO_MODELS,
 ) -> CapabilitySelector:
-    """What selects capabilities for turns.
-
-    They are those of a file or a registry; by default those of `capabilities.file`, and without
-    that those of installed packages.
+    """What selects capabilities: of a source, of `capabilities.file`, or of installed packages.
 
     Raises:
         CapabilityError: something in them is wrong.
@@ -498,9 +500,10 @@ def capability_selector(
     return CapabilitySelector(
         CapabilityRegistry.of(settings.capabilities.file if source is None else source),
         dense or make_dense(settings),
-        language_model(settings, "capabilities"),
+        language_model(settings, "capabilities", models),
         settings=settings.capabilities,
         limits=settings.recovery,
+        mode=settings.orchestration_mode,
     )
 
 

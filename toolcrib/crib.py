@@ -33,7 +33,7 @@ from toolcrib.records import (
     ToolSpec,
     Turn,
 )
-from toolcrib.records.choices import Classification
+from toolcrib.records.choices import CapabilitySelection, Classification
 from toolcrib.records.reports import ToolReadiness
 from toolcrib.retrieval.options import KnowledgeOptions, SearchKeywords, SearchOptions
 from toolcrib.retrieval.rerank import ToolRerankers
@@ -46,8 +46,11 @@ from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
 
 if TYPE_CHECKING:
+    from toolcrib.indexers.enrichment import Enrichments
     from toolcrib.indexers.readers.registry import ToolSource
     from toolcrib.indexers.sync import Screen
+    from toolcrib.router.capabilities.selector import CapabilitySelector
+    from toolcrib.router.flow import LoopState
     from toolcrib.router.questions.classifier import QuestionClassifier
     from toolcrib.router.recovery import RecoveryPolicy
     from toolcrib.store.records_db.base import RecordsDb
@@ -77,12 +80,19 @@ class Crib:
         return super().__new__(cls)
 
     def __init__(  # pyright: ignore[reportInconsistentConstructor] -- __new__ takes all to say no
-        self, tools: ToolIndex, knowledge: KnowledgeBase, turns: TurnRouter
+        self,
+        tools: ToolIndex,
+        knowledge: KnowledgeBase,
+        turns: TurnRouter,
+        *,
+        models: build.Models = build.NO_MODELS,
     ) -> None:
         self.tools = tools
         self.knowledge = knowledge
         self.turns = turns
+        self._models = models
         self._classifiers: dict[str, QuestionClassifier] = {}
+        self._selector: CapabilitySelector | None = None
 
     @classmethod
     def open(
@@ -93,13 +103,15 @@ class Crib:
         dense: DenseEncoder | None = None,
         reranker: ToolRerankers | None = None,
         log: DecisionLog | None = None,
+        models: build.Models = build.NO_MODELS,
         rebuild: bool = False,
         progress: Listener | None = None,
     ) -> Self:
         """Open a folder (made if missing), a Qdrant server's URL, or `:memory:`.
 
         `location` defaults to the settings' `store`; `dense`, `reranker` and `log` to what they
-        name. `rebuild` renews the index beside the old one and swaps them at the end;
+        name. `models` are language models in place of theirs, by use; where one is asked is up to
+        the settings. `rebuild` renews the index beside the old one and swaps them at the end;
         `progress` hears how far that is.
 
         Raises:
@@ -115,10 +127,11 @@ class Crib:
             dense=dense,
             reranker=reranker,
             log=log,
+            models=models,
             rebuild=rebuild,
             progress=progress,
         )
-        return cls(*parts)
+        return cls(*parts, models=models)
 
     @classmethod
     def over(
@@ -159,7 +172,7 @@ class Crib:
         prune: bool = False,
         screen: Screen | None = None,
         overlays: Sequence[str | Path] = (),
-        enrichments: Sequence[str | Path] = (),
+        enrichments: Sequence[str | Path | Enrichments] = (),
         progress: Listener | None = None,
     ) -> IndexReport:
         """Bring the index up to date with the sources; what is unchanged is not encoded again.
@@ -406,11 +419,31 @@ class Crib:
             if question not in known:
                 raise UnknownQuestionError(question, nearest(question, known))
             made = build.question_classifier(
-                known[question], self.tools.settings, dense=self.tools.dense
+                known[question],
+                self.tools.settings,
+                dense=self.tools.dense,
+                models=self._models,
             )
             self._classifiers[question] = made
         chosen = self._classifiers[question]
         return chosen.classify(_turn(turn), variables=variables, outputs=outputs)
+
+    def select_capabilities(
+        self, turn: Turn | str, *, bypass: bool | None = None, state: LoopState | None = None
+    ) -> CapabilitySelection:
+        """The capabilities that a turn needs, of those that the settings name (`capabilities`).
+
+        `bypass`: whether all are active, in place of what the conversation or the settings say.
+        `state`: of an agent's loop; where it says what failed, they are selected anew.
+
+        Raises:
+            CapabilityError: something in their descriptions is wrong.
+        """
+        if self._selector is None:
+            self._selector = build.capability_selector(
+                settings=self.tools.settings, dense=self.tools.dense, models=self._models
+            )
+        return self._selector.select(_turn(turn), bypass=bypass, state=state)
 
     def alternates(
         self, failed_tool: str, turn: Turn | str, *, decision_id: str | None = None, k: int = 3
@@ -514,6 +547,7 @@ class Crib:
     alearn_labels = in_thread(learn_labels)
     aroute = in_thread(route)
     aclassify = in_thread(classify)
+    aselect_capabilities = in_thread(select_capabilities)
     aalternates = in_thread(alternates)
     aguidance = in_thread(guidance)
     areport_outcome = in_thread(report_outcome)

@@ -164,8 +164,8 @@ class LanguageModelSettings(BaseModel):
 
     `protocol`: that of OpenAI, which most servers speak, or Anthropic's. `base_url`: null for
     the provider's own. The key comes from the environment, or from the file `api_key_file`.
-    `uses`: by use, a model and a time of its own. At most `parallel` requests at once for each
-    use; each is made up to `attempts` times. `temperature`: null leaves it to the server.
+    `uses`: by use, a model and a time of its own. At most `parallel` requests to a server at once,
+    over all uses; each is made up to `attempts` times. `temperature`: null leaves it to the server.
     `prices`: by model, for the accounting. `log_text`: prompts and answers may be logged.
     """
 
@@ -316,9 +316,10 @@ class Settings(BaseSettings):
     text is dangerous to a model, and what a server behind the gateway changes after it was met.
     `durability`: what a write to a folder survives once it is acknowledged: with `disk` also a
     power cut, with `system` the end of the process alone. `questions`: files of questions that
-    turns are classified by, by name. `orchestration_mode`: how `router.flow` leads an agent's
-    loop. With `url` the commands work through
-    the service there, by `api_key` and in `namespace`.
+    turns are classified by, by name. `enrichments`: where `toolcrib enrich` keeps what a model
+    wrote, in a file beside the sources or in the database of records beside the index.
+    `orchestration_mode`: how `router.flow` leads an agent's loop. With `url` the commands work
+    through the service there, by `api_key` and in `namespace`.
     """
 
     model_config = SettingsConfigDict(
@@ -356,6 +357,7 @@ class Settings(BaseSettings):
     recovery: RecoverySettings = RecoverySettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     learning: LearningSettings = LearningSettings()
+    enrichments: Literal["file", "database"] = "file"
     llm: LanguageModelSettings = LanguageModelSettings()
     server: ServerSettings = ServerSettings()
     service: ServiceSettings = ServiceSettings()

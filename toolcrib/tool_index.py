@@ -45,6 +45,7 @@ from toolcrib.store.filters import Filter, all_of, by_lack, from_scope, matches,
 from toolcrib.store.payload import FACETS, count_facets, read_tool, tool_payload
 
 if TYPE_CHECKING:
+    from toolcrib.indexers.enrichment import Enrichments
     from toolcrib.indexers.readers.registry import ToolSource
 
 __all__ = ["ToolIndex", "copy_tools"]
@@ -92,7 +93,7 @@ class ToolIndex:
         prune: bool = False,
         screen: Screen | None = None,
         overlays: Sequence[str | Path] = (),
-        enrichments: Sequence[str | Path] = (),
+        enrichments: Sequence[str | Path | Enrichments] = (),
         progress: Listener | None = None,
     ) -> IndexReport:
         """Bring the index up to date with the sources, as `Crib.index_tools`."""

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from toolcrib.router.agents.router import AgentRouter
     from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.context.model import ContextModel, Detector
+    from toolcrib.router.conversation import ConversationReader
     from toolcrib.router.knowledge import KnowledgeRouter
     from toolcrib.router.router import Router
     from toolcrib.settings import ContextSettings
@@ -99,9 +100,11 @@ class TurnRouter:
         learner: UsageLearner | None = None,
         agents: Callable[[], AgentRouter] | None = None,
         reader: ContextReader | None = None,
+        conversation: ConversationReader | None = None,
     ) -> None:
         self.learner = learner
         self._reader = reader
+        self._conversation = conversation
         self._tools = tools
         self._knowledge = knowledge
         self._settings = tools.settings
@@ -123,8 +126,8 @@ class TurnRouter:
 
         # Without limits, and apart: how long loading takes is not what a stage costs. Nor is
         # there anything to load of what asks language models.
-        apart = {"limits": Limits(), "costs": Costs(), "agents": None, "reader": None}
-        router = replace(self._router(), **apart)
+        apart = {"limits": Limits(), "costs": Costs(), "agents": None}
+        router = replace(self._router(), **apart, reader=None, conversation=None)
         router.route(Turn(text=EVERYTHING))
 
     def detect(self, turn: Turn) -> Context:
@@ -357,6 +360,7 @@ class TurnRouter:
             costs=self._made[1].costs if self._made else Costs(),
             agents=self._agent_router(),
             reader=self._reader,
+            conversation=self._conversation,
         )
 
     def _agent_router(self) -> AgentRouter | None:

@@ -1,4 +1,4 @@
-"""`toolcrib classify` and `eval questions`: one line a text, and what many are worth."""
+"""`toolcrib classify`, `capabilities` and `eval`: one line a text, and what many are worth."""
 
 from __future__ import annotations
 
@@ -55,6 +55,23 @@ class TestClassify:
         assert "q.yaml: classes: there must be at least two" in done.stderr
         for wrong in (["--var", "x"], ["--outputs", "["], ["--outputs", "[]"], ["--batch", "-"]):
             assert shell("classify", SUPPORT, "hello", *wrong).returncode == 2
+
+
+class TestCapabilities:
+    """A text in, the capabilities that it needs out."""
+
+    FILE = ("--config", str(DATA.parent / "capabilities" / "capabilities.yaml"))
+
+    def test_what_is_selected_is_told_to_programs_and_people(self, shell: Shell):
+        told = shell.json("capabilities", "plot the signups of this year", *self.FILE, **BUNDLED)
+        assert (told["active"], told["next"]) == (["safety", "figures", "charts"], "plan")
+        shown = shell("capabilities", "/caps:off", *self.FILE).stdout
+        assert shown.startswith("safety, ")
+
+    def test_a_batch_has_a_line_for_each_text(self, shell: Shell):
+        asked = ("capabilities", "--batch", "-", *self.FILE)
+        assert len(shell(*asked, stdin="hello\nbye\n").stdout.splitlines()) == 2
+        assert shell("capabilities", *self.FILE).returncode == 2
 
 
 class TestEval:

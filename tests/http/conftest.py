@@ -85,7 +85,7 @@ def running(
     provider: Any = None,
     audit: bool = True,
     learning: bool = False,
-    questions: dict[str, str] | None = None,
+    more: dict[str, Any] | None = None,
     **service: Any,
 ) -> Iterator[Service]:
     """A service with these settings, for the time of the block."""
@@ -96,7 +96,7 @@ def running(
         recovery=RecoverySettings(likeness=0),
         audit=audit,
         learning=LearningSettings(enabled=learning),
-        questions=questions or {},
+        **(more or {}),
     )
     log = io.BytesIO()
     telemetry = Telemetry.of(settings.service, provider=provider, logs=Logs("json", log))

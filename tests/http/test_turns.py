@@ -95,7 +95,10 @@ class TestClassify:
             "{model: m, question: '{{ topic }} {{ text }}', classes: [{id: a}, {id: b}],"
             " run_if: {from: triage, exists: true}}"
         )
-        with start(questions={"support": str(file)}) as service, service.client() as client:
+        with (
+            start(more={"questions": {"support": str(file)}}) as service,
+            service.client() as client,
+        ):
             yield client
 
     def test_the_class_is_told_with_how_it_was_found(self, client):
@@ -124,3 +127,31 @@ class TestClassify:
         reply = client.post("/v1/classify", json=body)
         assert reply.status_code == 422
         assert "'topic' is undefined" in reply.json()["detail"]
+
+
+class TestCapabilities:
+    """A turn in, the capabilities that it needs out."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def client(cls, start):
+        file = "data/capabilities/capabilities.yaml"
+        more = {"capabilities": {"file": file}, "orchestration_mode": "reactive"}
+        with start(more=more) as service, service.client() as client:
+            yield client
+
+    def test_those_of_the_settings_are_selected_and_it_says_what_comes_next(self, client):
+        sent = {"text": "hello", "bypass": True}
+        found = client.post("/v1/capabilities", json=sent).json()
+        assert (found["bypassed"], found["active"][0]) == (True, "safety")
+        assert (len(found["active"]), found["next"]) == (11, "orchestrator")
+
+    def test_the_state_of_a_loop_is_taken_into_account(self, client):
+        state = {"capabilities": ["mail"], "failure": "no access", "reclassifications": 1}
+        found = client.post("/v1/capabilities", json={"text": "mail", "state": state}).json()
+        assert (found["active"], found["signals"]) == (["mail"], ["reclassification_limit"])
+
+    def test_a_state_that_there_is_not_is_refused_with_its_place(self, client):
+        reply = client.post("/v1/capabilities", json={"text": "a", "state": {"stap": 1}})
+        assert reply.status_code == 422
+        assert reply.json()["errors"][0]["place"] == "state.stap"

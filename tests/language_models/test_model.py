@@ -155,7 +155,8 @@ async def test_it_answers_with_a_loop_without_one_and_in_many_at_once():
     assert {each.label for each in answers} == {"billing"}
 
 
-def test_no_more_requests_than_allowed_are_under_way():
+@pytest.mark.parametrize("uses", [("judge",), ("judge", "rerank", "agents")])
+def test_no_more_requests_to_a_server_than_allowed_are_under_way_over_all_uses(uses):
     under_way, most, lock = 0, 0, threading.Lock()
 
     def reply(_):
@@ -168,11 +169,13 @@ def test_no_more_requests_than_allowed_are_under_way():
             under_way -= 1
         return ANSWER
 
-    async def ask_all(model):
-        await asyncio.gather(*(model.ask("judge", ASKED, Label) for _ in range(12)))
+    async def ask_all(models):
+        await asyncio.gather(
+            *(each.ask(use, ASKED, Label, timeout_s=60) for use, each in models for _ in range(12))
+        )
 
     with ChatServer(reply) as server:
-        asyncio.run(ask_all(model_of(server, parallel=3)))
+        asyncio.run(ask_all([(use, model_of(server, parallel=3)) for use in uses]))
     assert most == 3
 
 
@@ -252,7 +255,7 @@ def test_only_what_is_about_the_way_of_asking_is_asked_another_way(status, body,
 class Double:
     """A chat model that does as it is told."""
 
-    name, modes = "double", ("tool",)
+    name, server, modes = "double", "here", ("tool",)
 
     def __init__(self, complete):
         self.complete = complete

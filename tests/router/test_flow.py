@@ -39,6 +39,11 @@ PLAN_FIRST = [
     ("a turn that is finished", replace(NEW, finished=True), "end", ""),
     ("a plan without an end", replace(CHOSEN, plan=("figures",)), "plan", ""),
     ("an empty plan", replace(CHOSEN, plan=()), "plan", ""),
+    ("a planner that fails", CHOSEN.planned(()), "plan", ""),
+    ("and fails again", CHOSEN.planned(()).planned(()), "error", ""),
+    ("never a plan", replace(CHOSEN, replans=2), "error", ""),
+    ("a planner that goes round", CHOSEN.planned(("figures", "mail") * 51), "plan", ""),
+    ("a loop that goes round", replace(PLANNED, iterations=MAX_ITERATIONS), "error", ""),
     ("again a plan without an end", replace(CHOSEN, plan=("figures",), replans=1), "error", ""),
     ("may work later", failed(PLANNED, "retriable", attempts=1), "retry", "figures"),
     ("before there is a plan", failed(TASK, "retriable", attempts=1), "retry", ""),
@@ -93,6 +98,27 @@ def test_limits_are_settings():
     again = failed(PLANNED, "reclassify", reclassifications=1)
     assert next_node(again, limits=limits).node == "capabilities"
     assert next_node(failed(PLANNED, "replan"), limits=limits).node == "error"
+
+
+def test_a_plan_begins_anew_and_all_but_the_first_are_counted():
+    first = failed(CHOSEN, "retriable", attempts=2).planned(PLANNED.plan)
+    assert first == PLANNED
+    second = failed(replace(first, step=1), "replan").planned(["clarify"])
+    assert second == replace(CHOSEN, plan=("clarify",), replans=1)
+    assert next_node(failed(second, "replan")).node == "error"
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        ((), "the planner gave no plan"),
+        (("figures",) * 101, "the plan has more than 100 steps"),
+        (("figures",), "the plan ends in no answer and no question"),
+    ],
+)
+def test_a_plan_of_no_use_says_why(plan, reason):
+    once = CHOSEN.planned(plan)
+    assert (next_node(once).reason, next_node(once.planned(plan)).reason) == (reason, reason)
 
 
 def test_a_selection_begins_the_plan_anew():

@@ -189,3 +189,23 @@ def test_a_tool_that_is_more_likely_right_is_never_dropped_for_it(sure, better, 
         for p in (less, more)
     ]
     assert given_with[0] <= given_with[1]
+
+
+@pytest.mark.parametrize(
+    ("need", "kind"),
+    [("act", "tools"), ("know", "knowledge"), ("both", "both"), ("neither", "general")],
+)
+def test_what_a_turn_likely_needs_decides_where_what_was_found_does_not(need, kind):
+    needs = {**dict.fromkeys(("act", "know", "both", "neither"), 0.01), need: 0.97}
+    context = Context("", domain="product", need=need, needs=needs)
+    found_both = replace(SURE_TOOLS, confidence=0.5), replace(SURE_PASSAGES, fit=0.5)
+    likely = _likely(RouteEvidence(context, *found_both))
+    even = _likely(RouteEvidence(replace(context, needs={}, need=None), *found_both))
+    assert max(likely, key=lambda each: likely[each] / even[each]) == kind
+
+
+def test_needs_that_a_users_own_labels_lack_count_as_seldom_wanted():
+    told = Context("", need="act", needs={"act": 0.9, "know": 0.1})
+    stated = Context("", need="act", confidences={"need": 0.9})
+    one, other = (RouteEvidence(each, SURE_TOOLS, SURE_PASSAGES).known() for each in (told, stated))
+    assert one == pytest.approx(other)

@@ -16,8 +16,7 @@ from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import CalibrationError, QueryError
 from toolcrib.records.codec import as_json
 from toolcrib.router.context.rules import HeuristicDetector
-from toolcrib.router.route import WEIGHTS
-from toolcrib.router.router import (
+from toolcrib.router.conversation import (
     HEAD,
     MAX_ATTACHMENTS,
     MAX_JOINED,
@@ -25,8 +24,9 @@ from toolcrib.router.router import (
     by_itself,
     gist,
     search_text,
-    text_signals,
 )
+from toolcrib.router.route import WEIGHTS
+from toolcrib.router.router import text_signals
 
 MAIL = "send a mail to somebody"
 GLASS = "How is glass wrapped in a parcel?"
@@ -88,7 +88,7 @@ def test_needs_of_a_turn_are_searched_one_by_one(crib):
 
 def test_a_turn_may_need_both(crib, monkeypatch):
     # Whatever was fitted: here every turn that can have both gets both.
-    monkeypatch.setitem(WEIGHTS, "both", (0.0, 0.0, 0.0, 0.0, 100.0))
+    monkeypatch.setitem(WEIGHTS, "both", (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 100.0))
     decision = crib.route("where is my parcel now")
     assert decision.route.kind == "both"
     assert (decision.tools.verdict, decision.knowledge.verdict) == ("accept", "accept")

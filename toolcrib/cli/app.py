@@ -29,6 +29,7 @@ COMMANDS = {
     "collections": ".index:collections",
     "route": ".search:route",
     "classify": ".choices:classify",
+    "capabilities": ".choices:select",
     "allowlist": ".choices:allowlist",
     "report": ".evaluate:report",
     "learn": ".learn:learn",

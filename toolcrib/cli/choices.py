@@ -1,4 +1,4 @@
-"""`toolcrib classify`, `allowlist`, and `eval` of what is chosen other than tools."""
+"""Commands for choices other than of tools: `classify`, `capabilities`, `allowlist`, `eval`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:
     from toolcrib.evaluation.choices import Choice, ChoiceResult, LabelledTurn
-    from toolcrib.records.choices import Classification
+    from toolcrib.records.choices import CapabilitySelection, Classification
     from toolcrib.router.questions.classifier import QuestionClassifier
 
-__all__ = ["agents", "allowlist", "capabilities", "classify", "questions", "routing"]
+__all__ = ["agents", "allowlist", "capabilities", "classify", "questions", "routing", "select"]
 
 LabelledFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="FILE", help="Labelled turns, JSON Lines.")
@@ -107,6 +107,42 @@ def _print(found: Classification, *, json: bool, of: str = "") -> None:
         parts.append(f"{found.confidence:.2f}")
     if not found.matched and not found.skipped:
         parts.append("[yellow]no class fits[/]")
+    if found.degraded:
+        parts.append(f"[dim]without: {', '.join(found.degraded)}[/]")
+    if of:
+        parts.append(f"[dim]{escape(of)}[/]")
+    out.print("  ".join(parts))
+
+
+# -- capabilities --------------------------------------------------------------------------
+
+
+def select(
+    context: typer.Context,
+    text: Annotated[str | None, typer.Argument(help="What a user says.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="The capabilities; default: capabilities.file.")
+    ] = None,
+    batch: Annotated[
+        str | None, typer.Option(metavar="FILE|-", help="Select for each line of this file.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say which capabilities a text needs: by a language model, or without one."""
+    from toolcrib import build
+
+    if (text is None) == (batch is None):
+        raise typer.BadParameter("give a text or --batch", param_hint="TEXT")
+    selector = build.capability_selector(config, load_settings(context.obj))
+    for line in lines_of(batch or "") if text is None else [text]:
+        _print_selected(selector.select(line), json=json, of="" if text else line)
+
+
+def _print_selected(found: CapabilitySelection, *, json: bool, of: str) -> None:
+    if json:
+        print_json(as_json(found))
+        return
+    parts = [f"[bold]{escape(', '.join(found.active) or '(none)')}[/]"]
     if found.degraded:
         parts.append(f"[dim]without: {', '.join(found.degraded)}[/]")
     if of:

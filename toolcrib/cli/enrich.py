@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +24,8 @@ from toolcrib.indexers.enricher import (
     Enricher,
     EnrichmentFile,
     EnrichmentReport,
+    EnrichmentTable,
+    KeptEnrichments,
     Question,
     questions,
     up_to_date,
@@ -54,7 +56,7 @@ def enrich(
         typer.Option(
             "--out",
             help="What is written; what it holds already stays. "
-            "Default: enrichment.jsonl beside the first source.",
+            "Default: enrichment.jsonl beside the first source, or what `enrichments` says.",
         ),
     ] = None,
     server: SourceServer = None,
@@ -75,34 +77,44 @@ def enrich(
         if isinstance(item, ToolSpec):
             found.setdefault(item.id, item.model_copy(update={"enrichment": None}))
     specs = list(found.values())
-    file = file or folder_of(sources[0]) / ENRICHMENT_NAME
-    kept, dense = EnrichmentFile(file), build.make_dense(settings)
+    dense = build.make_dense(settings)
     model = build.language_model(settings, "enrich")
     name = model.name if model else None
-    if dry_run:
-        current = up_to_date(specs, kept.read(), name)
-        _say_dry(questions(specs, dense, current), len(current), model, json=json)
-        return
-    with kept.locked():
-        held = kept.read()
-        current = up_to_date(specs, held, name)
-        asked = questions(specs, dense, current)
-        report, usage = _asked(Enricher(specs, kept, model) if model else None, asked)
+    with _kept(file or folder_of(sources[0]) / ENRICHMENT_NAME, settings, file) as kept:
+        if dry_run:
+            current = up_to_date(specs, kept.read(), name)
+            _say_dry(questions(specs, dense, current), len(current), model, json=json)
+            return
+        with kept.locked():
+            held = kept.read()
+            current = up_to_date(specs, held, name)
+            asked = questions(specs, dense, current)
+            report, usage = _asked(Enricher(specs, kept, model) if model else None, asked)
     left = len(asked) - len(report.written)
     summary = {"written": len(report.written), "up_to_date": len(current), "left": left}
     refused = [*(item for _, item in entries if isinstance(item, Refusal)), *held.refused]
     changes = _changes(specs, held, report.written or current) if review else []
     if json:
         told = {"dropped": list(map(as_json, report.dropped)), "usage": usage}
-        told |= {"failed": list(map(as_json, report.failed)), "file": str(file)}
+        told |= {"failed": list(map(as_json, report.failed)), "file": kept.source}
         told |= {"refused": list(map(as_json, refused))}
         print_json({**summary, **told, **({"review": changes} if review else {})})
     else:
-        _say(summary, report, file)
+        _say(summary, report, kept.source)
         _say_all("refused", refused)
         _show(changes)
     if left:
         raise typer.Exit(EXIT_NOT_CLEAN)
+
+
+@contextmanager
+def _kept(beside: Path, settings: Settings, named: Path | None) -> Generator[KeptEnrichments]:
+    """Where enrichments are kept: in a file that is named or beside the sources, or as set."""
+    if named is not None or settings.enrichments == "file":
+        yield EnrichmentFile(beside)
+        return
+    with closing(build.open_records_db(settings.store, settings)) as records_db:
+        yield EnrichmentTable(records_db, DEFAULT)
 
 
 def _screened(entries: Sequence[Entry], settings: Settings) -> Sequence[Entry]:
@@ -174,10 +186,10 @@ def _say_dry(
     )
 
 
-def _say(summary: dict[str, int], report: EnrichmentReport, file: Path) -> None:
+def _say(summary: dict[str, int], report: EnrichmentReport, where: str) -> None:
     out.print(
         f"[bold]{summary['written']} written, {summary['up_to_date']} up to date[/] in "
-        f"{escape(str(file))}"
+        f"{escape(where)}"
     )
     _say_all("dropped", report.dropped)
     _say_all("failed", report.failed)

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
     from toolcrib.encoders.base import DenseEncoder
+    from toolcrib.indexers.enrichment import Enrichments
     from toolcrib.indexers.ray_data import RayActors
 
 __all__ = ["check_tools", "collections", "index", "index_docs", "list_tools", "remove", "show"]
@@ -118,7 +119,8 @@ def index(
                     _renew_shared(store or settings.store, settings, dense, listener)
                 more: dict[str, Any] = {"prune": prune, "screen": screen, "progress": listener}
                 more["overlays"] = overlay or beside(sources or (), OVERLAY_NAME)
-                more["enrichments"] = enrichment or beside(sources or (), ENRICHMENT_NAME)
+                files = enrichment or beside(sources or (), ENRICHMENT_NAME)
+                more["enrichments"] = [*_written(settings, store, url, read), *files]
                 report = crib.index_tools(read, server=server, **more)
     _finish(report, time.perf_counter() - started, strict=strict, json=json)
 
@@ -129,6 +131,20 @@ def _renew_shared(
     from toolcrib.tenants import rebuild_shared
 
     rebuild_shared(location, settings, dense, listener)
+
+
+def _written(
+    settings: Settings, store: str | None, url: str | None, read: ReadSources
+) -> list[Enrichments]:
+    """What models wrote of these tools, where the database of records keeps it."""
+    from toolcrib.indexers.enricher import EnrichmentTable
+
+    if settings.enrichments == "file" or service_of(settings, store, url) is not None:
+        return []
+    ids = {item.id for _, item in read.entries if isinstance(item, ToolSpec)}
+    with closing(build.open_records_db(store or settings.store, settings)) as records_db:
+        found = EnrichmentTable(records_db, DEFAULT).read(ids)
+    return [found] if found.lines else []
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from pydantic import ValidationError
 
@@ -40,7 +40,7 @@ from toolcrib.records import (
     ToolSpec,
     Turn,
 )
-from toolcrib.records.choices import Classification
+from toolcrib.records.choices import CapabilitySelection, Classification
 from toolcrib.records.codec import as_json
 from toolcrib.records.reports import CheckedTools, ToolReadiness
 from toolcrib.records.validation import in_words
@@ -49,10 +49,14 @@ from toolcrib.retrieval.needs import check_search
 from toolcrib.retrieval.options import KnowledgeOptions, SearchKeywords, SearchOptions
 from toolcrib.router.collections import preset
 from toolcrib.router.decision_log import Feedback, FeedbackKeywords
+from toolcrib.router.flow import LoopState
 from toolcrib.router.recovery import RecoveryPolicy
 from toolcrib.store.base import Identity, StoreInfo
 from toolcrib.store.filters import Equals, Filter, filter_to_json, validate
 from toolcrib.store.payload import FACETS, count_facets
+
+if TYPE_CHECKING:
+    from toolcrib.indexers.enrichment import Enrichments
 
 __all__ = ["RemoteCrib"]
 
@@ -100,7 +104,7 @@ class RemoteCrib:
         prune: bool = False,
         screen: Screen | None = None,
         overlays: Sequence[str | Path] = (),
-        enrichments: Sequence[str | Path] = (),
+        enrichments: Sequence[str | Path | Enrichments] = (),
         progress: Listener | None = None,
     ) -> IndexReport:
         """As `Crib.index_tools`; what the service holds back for approval is refused, too."""
@@ -320,6 +324,14 @@ class RemoteCrib:
         body = _turn_json(turn) | _given(named)
         return self._transport.ask(Classification, "POST", "/v1/classify", body, about=question)
 
+    def select_capabilities(
+        self, turn: Turn | str, *, bypass: bool | None = None, state: LoopState | None = None
+    ) -> CapabilitySelection:
+        """As `Crib.select_capabilities`, of the capabilities of the service's settings."""
+        named = {"bypass": bypass, "state": None if state is None else asdict(state)}
+        body = _turn_json(turn) | _given(named)
+        return self._transport.ask(CapabilitySelection, "POST", "/v1/capabilities", body)
+
     def alternates(
         self, failed_tool: str, turn: Turn | str, *, decision_id: str | None = None, k: int = 3
     ) -> tuple[ToolHit, ...]:
@@ -376,6 +388,7 @@ class RemoteCrib:
     adetect = in_thread(detect, _run)
     aroute = in_thread(route, _run)
     aclassify = in_thread(classify, _run)
+    aselect_capabilities = in_thread(select_capabilities, _run)
     aalternates = in_thread(alternates, _run)
     aguidance = in_thread(guidance, _run)
     areport_outcome = in_thread(report_outcome, _run)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Protocol, TypeAlias
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -26,6 +27,7 @@ from toolcrib.indexers.enrichment import EnrichmentLine, Enrichments, identifier
 from toolcrib.indexers.points import dense_text
 from toolcrib.language_models import LanguageModel
 from toolcrib.records import Message, Refusal, ToolSpec
+from toolcrib.store.records_db.base import DbRow, RecordsDb
 
 __all__ = [
     "PROMPT_VERSION",
@@ -33,6 +35,8 @@ __all__ = [
     "EnrichmentAnswer",
     "EnrichmentFile",
     "EnrichmentReport",
+    "EnrichmentTable",
+    "KeptEnrichments",
     "Question",
     "questions",
     "up_to_date",
@@ -145,6 +149,57 @@ def _messages(spec: ToolSpec, siblings: Iterable[ToolSpec]) -> tuple[Message, ..
 # -- what was written ------------------------------------------------------------------------------
 
 
+class KeptEnrichments(Protocol):
+    """Where a run keeps what was written; `source` says where that is."""
+
+    source: str
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other runs away, where they would be in the way."""
+        ...
+
+    def read(self) -> Enrichments:
+        """What is there."""
+        ...
+
+    def add(self, line: EnrichmentLine) -> None:
+        """Keep a line; it is durable when this returns."""
+        ...
+
+
+class EnrichmentTable:
+    """Lines in the records database, one for each version of a tool; several runs may write it."""
+
+    def __init__(self, records_db: RecordsDb, namespace: str) -> None:
+        self._records = records_db
+        self._table = f"enrichments/{namespace}"
+        self.source = "the records database"
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        """Nobody is in the way."""
+        yield
+
+    def read(self, only: Container[str] | None = None) -> Enrichments:
+        """What is there, or what is there for these tools."""
+        lines: dict[str, list[EnrichmentLine]] = {}
+        for row in self._records.read(self._table):
+            line = EnrichmentLine.model_validate(row.body)
+            if only is None or line.id in only:
+                lines.setdefault(line.id, []).append(line)
+        return Enrichments(self.source, lines)
+
+    def add(self, line: EnrichmentLine) -> None:
+        """Keep a line, in place of one for the same version of the tool.
+
+        Raises:
+            StoreError: it cannot be kept.
+        """
+        row_id = f"{line.id} {line.digest or ''}"
+        body = {"id": line.id, **line.model_dump(mode="json")}
+        self._records.put(self._table, DbRow(row_id, time.time(), body))
+
+
 class EnrichmentFile:
     """The file that a run writes: lines are added as they come, what stands there stays.
 
@@ -153,6 +208,7 @@ class EnrichmentFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.source = str(path)
 
     @contextmanager
     def locked(self) -> Generator[None]:
@@ -238,12 +294,12 @@ RATE_WAITS, LONGEST_WAIT_S = 10, 300.0
 
 
 class Enricher:
-    """Asks a model for what is missing of some tools, and writes it to a file as it comes."""
+    """Asks a model for what is missing of some tools, and keeps it as it comes."""
 
     def __init__(
-        self, specs: Sequence[ToolSpec], file: EnrichmentFile, model: LanguageModel
+        self, specs: Sequence[ToolSpec], kept: KeptEnrichments, model: LanguageModel
     ) -> None:
-        self._file = file
+        self._kept = kept
         self._model = model
         self._names = identifiers(specs)
         self._in_a_row = 0
@@ -284,7 +340,7 @@ class Enricher:
             return
         self._in_a_row = 0
         line = self._judged(spec, answer)
-        self._file.add(line)
+        self._kept.add(line)
         self.report.written[spec.id] = line
 
     async def _answer(self, question: Question) -> EnrichmentAnswer:
@@ -310,8 +366,7 @@ class Enricher:
         about = {"digest": spec.digest, "model": self._model.name, "prompt": PROMPT_VERSION}
         line = EnrichmentLine.model_validate({"id": spec.id, **answer.model_dump(), **about})
         kept, reasons = judged(spec, line, self._names)
-        source = str(self._file.path)
-        self.report.dropped += (Refusal(source, spec.id, reason) for reason in reasons)
+        self.report.dropped += (Refusal(self._kept.source, spec.id, each) for each in reasons)
         return EnrichmentLine.model_validate({"id": spec.id, **kept.model_dump()})
 
 

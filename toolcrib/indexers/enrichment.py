@@ -166,7 +166,7 @@ def prepared(
     entries: Sequence[Entry],
     screen: Screen | None = None,
     overlays: Iterable[str | Path] = (),
-    enrichments: Iterable[str | Path] = (),
+    enrichments: Iterable[str | Path | Enrichments] = (),
 ) -> tuple[Sequence[Entry], tuple[Refusal, ...]]:
     """Entries as they are indexed, and what of overlays and enrichments was dropped.
 
@@ -176,7 +176,9 @@ def prepared(
         SourceError: a file cannot be read.
     """
     laid = [ToolOverlay.read(path) for path in overlays]
-    written = [Enrichments.read(path) for path in enrichments]
+    written = [
+        each if isinstance(each, Enrichments) else Enrichments.read(each) for each in enrichments
+    ]
     found = entries if screen is None else screen(entries)
     digests = {item.id: _digest(item) for _, item in found if isinstance(item, ToolSpec)}
     dropped: list[Refusal] = []

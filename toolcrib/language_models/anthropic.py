@@ -45,12 +45,13 @@ class AnthropicChatModel:
         max_tokens: int | None = None,
     ) -> None:
         self.name = model
+        self.server = (base_url or HOSTED).rstrip("/").removesuffix("/v1")
         self._max_tokens = max_tokens or MAX_TOKENS
         library = import_extra("anthropic", "a language model", "llm")
         # Named, so that the SDK looks for neither in the environment; it adds the version itself.
         self._client: Any = unconfigured(
             library.AsyncAnthropic(
-                base_url=(base_url or HOSTED).rstrip("/").removesuffix("/v1"),
+                base_url=self.server,
                 api_key=api_key or "none",
                 max_retries=0,
             )

@@ -114,6 +114,11 @@ class ChatModel(Protocol):
         ...
 
     @property
+    def server(self) -> str:
+        """Where its requests go: all of one server share a limit."""
+        ...
+
+    @property
     def modes(self) -> Sequence[Mode]:
         """The ways of asking that it knows, the best first."""
         ...

@@ -33,6 +33,7 @@ class LangChainChatModel:
         self._chat = chat
         named = getattr(chat, "model_name", None) or getattr(chat, "model", None)
         self.name = named if isinstance(named, str) else type(chat).__name__
+        self.server = f"{type(chat).__name__}:{getattr(chat, 'openai_api_base', None) or self.name}"
 
     async def complete(
         self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode

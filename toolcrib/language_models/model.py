@@ -108,8 +108,9 @@ class LanguageModel:
     """A chat model that is asked for answers of a given shape.
 
     Calls of all callers, awaited or not, run in one event loop in a thread of its own: so they
-    share connections and the limit of `parallel` requests at once. `timeouts_s` hold where a
-    caller names no time. With `log_text` prompts and answers are logged, otherwise never.
+    share connections, and all models of one server the limit of `parallel` requests at once (that
+    of the first of them). `timeouts_s` hold where a caller names no time. With `log_text` prompts
+    and answers are logged, otherwise never.
     """
 
     chat: ChatModel
@@ -121,7 +122,7 @@ class LanguageModel:
     meter: UsageMeter = field(default_factory=UsageMeter)
 
     def __post_init__(self) -> None:
-        self._free = _EVENT_LOOP.process, asyncio.Semaphore(self.parallel)
+        self._free: tuple[int, asyncio.Semaphore] | None = None
         self.retries = Retries(self.attempts, first_s=0.1, longest_s=8.0, spread_s=0.1)
         self._mode: Mode = self.chat.modes[0]
         self.close = weakref.finalize(self, _close, self.chat)
@@ -135,9 +136,15 @@ class LanguageModel:
 
     @property
     def free(self) -> asyncio.Semaphore:
-        """Limits requests at once; a forked child has another event loop, and needs its own."""
-        if self._free[0] != _EVENT_LOOP.process:
-            self._free = _EVENT_LOOP.process, asyncio.Semaphore(self.parallel)
+        """Limits requests to the server at once; only the event loop of all models asks for it.
+
+        A forked child has another event loop, and needs its own.
+        """
+        process = _EVENT_LOOP.process
+        if self._free is None or self._free[0] != process:
+            place = process, self.chat.server
+            # Held here as well: of a server without models nothing is kept.
+            self._free = process, _FREE.setdefault(place, asyncio.Semaphore(self.parallel))
         return self._free[1]
 
     async def ask(
@@ -187,6 +194,26 @@ class LanguageModel:
             raise self._late(call, time_s) from None
         except CancelledError:
             raise LanguageModelRefusedError(f"{self.name} was closed while asked") from None
+
+    def told(
+        self,
+        use: ModelUse,
+        messages: Sequence[Message],
+        shape: type[_Shape],
+        room_s: float = float("inf"),
+    ) -> tuple[_Shape | None, tuple[str, ...]]:
+        """As `ask_sync`, for who does without where it fails: None, and what is lacking then.
+
+        It takes no longer than `room_s`, nor than the time of the use.
+        """
+        timeout_s = max(0.001, min(room_s, self.time_s(use)))
+        try:
+            return self.ask_sync(use, messages, shape, timeout_s=timeout_s), ()
+        except LanguageModelLateError:
+            return None, (f"{use}-llm-late",)
+        except LanguageModelError as error:
+            logger.warning("%s does without a language model: %s", use, error)
+            return None, (f"{use}-llm",)
 
     def time_s(self, use: ModelUse) -> float:
         """How long an answer is waited for, where the caller does not say."""
@@ -456,6 +483,9 @@ class _EventLoop:
 
 
 _EVENT_LOOP = _EventLoop()
+
+_FREE = weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore]()
+"""By process and server."""
 
 
 def _close(chat: ChatModel) -> None:

@@ -43,14 +43,13 @@ class OpenAIChatModel:
         max_tokens: int | None = None,
     ) -> None:
         self.name = model
+        self.server = (base_url or HOSTED).rstrip("/")
         self._temperature = temperature
         self._max_tokens = max_tokens
         library = import_extra("openai", "a language model", "llm")
         # Named, so that the SDK looks for neither in the environment; local servers want no key.
         self._client: Any = unconfigured(
-            library.AsyncOpenAI(
-                base_url=base_url or HOSTED, api_key=api_key or "none", max_retries=0
-            )
+            library.AsyncOpenAI(base_url=self.server, api_key=api_key or "none", max_retries=0)
         )
         # Imports most of the SDK, which would otherwise take the time of the first question.
         self._completions = self._client.chat.completions

@@ -43,7 +43,8 @@ class CapabilitySelection:
     `probabilities`: of being needed, where no language model decided. `bypassed`: all are active,
     and nothing was asked. `reclassifications`: how often the turn was selected for anew after a
     failure. `signals`: `bypassed`, `nothing_selected`, `reclassified`, `reclassification_limit`.
-    `degraded` names what was asked for and did without: `llm`, `encoder`.
+    `degraded` names what was asked for and did without: `llm`, `encoder`. `next`: where the loop
+    goes from there (`router.flow`), by `orchestration_mode`.
     """
 
     active: tuple[str, ...]
@@ -53,6 +54,7 @@ class CapabilitySelection:
     reclassifications: int = 0
     signals: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
+    next: str = ""
 
     @property
     def update(self) -> dict[str, Any]:

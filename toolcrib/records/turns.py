@@ -159,7 +159,8 @@ class Context:
     """What was detected of a turn; nothing was called or written for it.
 
     `intent` and `domain` are None where no label fits (out of scope). `smalltalk` names what
-    kind it is, None for a real request. `need` is what answers the turn best, `act` or `know`.
+    kind it is, None for a real request. `need` is what answers the turn best (`act`, `know`,
+    `both`, `neither`); `needs` says how likely each does, where a classifier told.
     `confidences` are probabilities by field; `confidence` is the least of those of intent and
     domain. `signals` say in short words what was noticed. JSON lacks the text.
     """
@@ -176,6 +177,7 @@ class Context:
     confidences: dict[str, Score] = field(default_factory=dict[str, float])
     confidence: Score = 0.0
     signals: tuple[str, ...] = ()
+    needs: Annotated[dict[str, Score], UNLESS_EMPTY] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)

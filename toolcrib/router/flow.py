@@ -7,7 +7,8 @@ hands in what it knows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from toolcrib.router.recovery import ErrorClass
@@ -35,7 +36,7 @@ LAST_STEPS = frozenset({"respond", "clarify"})
 """A plan ends in an answer, or in a question to the user."""
 
 MAX_ITERATIONS = 100
-"""Of a reactive loop."""
+"""Of a loop, in either mode; a plan of more steps is a planner that repeats itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,15 @@ class LoopState:
     iterations: int = 0
     finished: bool = False
 
+    def planned(self, plan: Sequence[str]) -> LoopState:
+        """The state after a planner was asked; a plan after the first one counts as a replan.
+
+        `plan` is empty where the planner failed.
+        """
+        again = self.replans + (self.plan is not None)
+        begun = replace(self, plan=tuple(plan), step=0, replans=again)
+        return replace(begun, error=None, failure="", attempts=0)
+
 
 @dataclass(frozen=True, slots=True)
 class FlowStep:
@@ -78,35 +88,40 @@ def next_node(
 ) -> FlowStep:
     """The next step of a loop; `limits`: how often things are tried again."""
     limits = limits or RecoverySettings()
-    return _reactive(state, limits) if mode == "reactive" else _plan_first(state, limits)
+    found = _ended(state) or _tried_again(state, limits)
+    if found is not None:
+        return found
+    return _reactive(state) if mode == "reactive" else _plan_first(state, limits)
+
+
+def _ended(state: LoopState) -> FlowStep | None:
+    if state.direct_chat:
+        return FlowStep("direct_chat", reason="the user only talks")
+    if state.finished:
+        return FlowStep("end", reason="it is finished")
+    if state.iterations >= MAX_ITERATIONS:
+        return FlowStep("error", reason=f"it took {MAX_ITERATIONS} iterations")
+    return None
+
+
+def _tried_again(state: LoopState, limits: RecoverySettings) -> FlowStep | None:
+    if state.error == "fatal":
+        return FlowStep("abort", reason="a fatal error")
+    if state.error == "retriable" and state.attempts < limits.max_attempts:
+        plan = state.plan or ()
+        name = plan[state.step] if state.step < len(plan) else ""
+        return FlowStep("retry", name, "it may work later")
+    return None
 
 
 def _plan_first(state: LoopState, limits: RecoverySettings) -> FlowStep:
-    if state.direct_chat:
-        return FlowStep("direct_chat", reason="the user only talks")
-    if state.error is not None:
-        return _after_error(state, state.error, limits)
-    if state.finished:
-        return FlowStep("end", reason="it is finished")
-    return _before_plan(state) or _of_plan(state, limits)
-
-
-def _after_error(state: LoopState, error: ErrorClass, limits: RecoverySettings) -> FlowStep:
-    if error == "fatal":
-        return FlowStep("abort", reason="a fatal error")
-    if error == "retriable" and state.attempts < limits.max_attempts:
-        return _retry(state)
-    if error == "reclassify" and state.reclassifications < limits.reclassifications:
+    if state.error is None:
+        return _before_plan(state) or _of_plan(state, limits)
+    if state.error == "reclassify" and state.reclassifications < limits.reclassifications:
         return FlowStep("capabilities", reason="other capabilities are needed")
-    if error == "replan" and state.replans < limits.replans:
+    if state.error == "replan" and state.replans < limits.replans:
         return FlowStep("plan", reason="another plan is needed")
-    return FlowStep("error", reason=f"{error}, and nothing is left to try")
-
-
-def _retry(state: LoopState) -> FlowStep:
-    plan = state.plan or ()
-    name = plan[state.step] if state.step < len(plan) else ""
-    return FlowStep("retry", name, "it may work later")
+    return FlowStep("error", reason=f"{state.error}, and nothing is left to try")
 
 
 def _before_plan(state: LoopState) -> FlowStep | None:
@@ -118,38 +133,32 @@ def _before_plan(state: LoopState) -> FlowStep | None:
 
 
 def _of_plan(state: LoopState, limits: RecoverySettings) -> FlowStep:
-    if state.plan is None:
+    """The next step of a plan; a planner that gives none of use is asked again, so often."""
+    if state.plan is None and state.replans <= limits.replans:
         return FlowStep("plan", reason="there is no plan")
-    if not state.plan or state.plan[-1] not in LAST_STEPS:
-        if state.replans < limits.replans:
-            return FlowStep("plan", reason="the plan ends in no answer and no question")
-        return FlowStep("error", reason="no plan ends in an answer or a question")
-    if state.step >= len(state.plan):
+    plan = state.plan or ()
+    fault = _fault_of(plan)
+    if fault:
+        again = state.replans < limits.replans
+        return FlowStep("plan" if again else "error", reason=fault)
+    if state.step >= len(plan):
         return FlowStep("end", reason="every step of the plan is done")
-    return FlowStep("step", state.plan[state.step], "the next step of the plan")
+    return FlowStep("step", plan[state.step], "the next step of the plan")
 
 
-def _reactive(state: LoopState, limits: RecoverySettings) -> FlowStep:
-    if state.finished:
-        return FlowStep("end", reason="it is finished")
-    if state.iterations >= MAX_ITERATIONS:
-        return FlowStep("error", reason=f"it took {MAX_ITERATIONS} iterations")
-    if state.direct_chat:
-        return FlowStep("direct_chat", reason="the user only talks")
+def _fault_of(plan: Sequence[str]) -> str:
+    if not plan:
+        return "the planner gave no plan"
+    if len(plan) > MAX_ITERATIONS:
+        return f"the plan has more than {MAX_ITERATIONS} steps"
+    return "" if plan[-1] in LAST_STEPS else "the plan ends in no answer and no question"
+
+
+def _reactive(state: LoopState) -> FlowStep:
     if state.error is not None:
-        return _to_orchestrator(state, state.error, limits)
-    return _before_plan(state) or _chosen(state)
-
-
-def _to_orchestrator(state: LoopState, error: ErrorClass, limits: RecoverySettings) -> FlowStep:
-    if error == "fatal":
-        return FlowStep("abort", reason="a fatal error")
-    if error == "retriable" and state.attempts < limits.max_attempts:
-        return _retry(state)
-    return FlowStep("orchestrator", reason=f"{error}: it decides what to do")
-
-
-def _chosen(state: LoopState) -> FlowStep:
+        return FlowStep("orchestrator", reason=f"{state.error}: it decides what to do")
+    if (before := _before_plan(state)) is not None:
+        return before
     if state.plan is not None and state.step < len(state.plan):
         return FlowStep("step", state.plan[state.step], "the step that was chosen")
     return FlowStep("orchestrator", reason="the next step is to be chosen")

@@ -13,29 +13,29 @@ from toolcrib.retrieval.calibration import softmax
 __all__ = ["CLAUSES", "GROUNDS", "REASONS", "WEIGHTS", "Reason", "RouteEvidence", "choose_route"]
 
 WEIGHTS: Mapping[RouteKind, tuple[float, ...]] = {
-    "tools": (0.65, -0.36, -0.39, 0.11, 1.08),
-    "knowledge": (-0.37, 0.46, 0.33, -0.27, 0.42),
-    "both": (0.09, 0.37, -0.16, -0.87, 0.41),
-    "general": (-0.37, -0.47, 0.23, 1.03, -1.91),
+    "tools": (0.64, -0.4, -0.39, -0.37, 0.03, 0.04, 0.22),
+    "knowledge": (-0.36, 0.43, 0.31, 0.07, -0.08, -0.11, 0.73),
+    "both": (0.03, 0.35, -0.15, 1.09, -0.8, -0.13, 0.27),
+    "general": (-0.32, -0.38, 0.22, -0.79, 0.84, 0.2, -1.23),
 }
 """Logits of where a turn goes, of `RouteEvidence.known`: a multinomial regression, fitted on turns
 whose routes are labelled, as if they went there as often as the project's training turns do
 (benchmarks/turns.py --fit)."""
 
 CLAUSES: Mapping[RouteKind, tuple[float, float]] = {
-    "tools": (-0.11, -0.11),
-    "knowledge": (-0.21, 0.16),
-    "both": (-0.04, 0.16),
-    "general": (0.36, -0.2),
+    "tools": (-0.1, -0.2),
+    "knowledge": (-0.22, 0.11),
+    "both": (0.04, 0.2),
+    "general": (0.28, -0.11),
 }
 """What is added of `RouteEvidence.apart` for a turn of several clauses, fitted with `WEIGHTS` held:
 a turn of one clause is routed by those alone."""
 
 GROUNDS: Mapping[RouteKind, float] = {
-    "tools": -0.98,
-    "knowledge": -0.3,
-    "both": 2.12,
-    "general": -0.84,
+    "tools": -0.53,
+    "knowledge": -0.37,
+    "both": 1.26,
+    "general": -0.36,
 }
 """What is added of `RouteEvidence.grounded`, fitted with the others held."""
 
@@ -90,6 +90,12 @@ REASONS: Mapping[Reason, str] = {
 LEAST, MOST = 0.01, 0.99
 EVEN = 0.5
 
+SELDOM = 0.05
+"""How likely both is wanted, or neither, where nobody has said: with it most development turns
+go right without an encoder."""
+
+GUESSES: Mapping[str, RouteKind] = {"know": "knowledge", "both": "both", "neither": "general"}
+
 
 @dataclass(frozen=True, slots=True)
 class RouteEvidence:
@@ -133,13 +139,15 @@ class RouteEvidence:
     def known(self) -> tuple[float, ...]:
         """What the regressions weigh.
 
-        Log-odds that the first tool is right, that any collection fits, and that reading rather
-        than doing is wanted; whether the turn is of no domain; and a constant.
+        Log-odds that the first tool is right, that any collection fits, that reading rather than
+        doing is wanted, both, and neither; whether the turn is of no domain; and a constant.
         """
         return (
             _log_odds(self._first_is_right()),
             _log_odds(self.knowledge.fit),
             _reading(self.context),
+            _wanting(self.context, "both"),
+            _wanting(self.context, "neither"),
             float(self.context.domain is None),
             1.0,
         )
@@ -182,7 +190,7 @@ def choose_route(evidence: RouteEvidence) -> Route:
     doubted = kind in ("tools", "both") and tools.verdict != "accept"
     if doubted and evidence.gate_decides:
         kind = "both" if evidence.knowledge.passages else "general"
-    guess: RouteKind = "knowledge" if context.need == "know" else "tools"
+    guess = GUESSES.get(context.need or "", "tools")
     reason = _why_general(evidence) if kind == "general" else Reason(kind).said()
     if doubted and kind != "general":
         reason = f"{reason}, and perhaps none fits: {evidence.tools.reason}"
@@ -240,8 +248,18 @@ def _why_general(evidence: RouteEvidence) -> str:
     return f"{said}: {'; '.join(known)}" if known else said
 
 
+def _wanting(context: Context, need: str) -> float:
+    """Log-odds that this is wanted; where no classifier told, its label says all there is."""
+    if need in context.needs:
+        return _log_odds(context.needs[need])
+    return _log_odds(context.confidences.get("need") if context.need == need else SELDOM)
+
+
 def _reading(context: Context) -> float:
     """Log-odds that reading rather than doing is wanted."""
+    if {"act", "know"} <= context.needs.keys():
+        act, know = context.needs["act"], context.needs["know"]
+        return _log_odds(know / (act + know) if act + know else None)
     sure = context.confidences.get("need", EVEN)
     return _log_odds({"know": sure, "act": 1 - sure}.get(context.need or "", EVEN))
 

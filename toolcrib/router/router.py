@@ -11,10 +11,10 @@ import logging
 import re
 import threading
 import uuid
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from toolcrib.encoders.onnx import clauses
 from toolcrib.errors import QueryError, ToolcribError, did_you_mean, nearest
 from toolcrib.records import (
     AgentDecision,
-    Attachment,
     Collection,
     Context,
     Decision,
@@ -40,146 +39,25 @@ from toolcrib.router.agents.router import AgentRouter, Pending
 from toolcrib.router.budget import Budget, Costs
 from toolcrib.router.context.by_model import ContextReader
 from toolcrib.router.context.model import Detector
+from toolcrib.router.conversation import (
+    MAX_ATTACHMENTS,
+    ConversationReader,
+    SearchText,
+    by_itself,
+    gist,
+    search_text,
+)
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.route import Reason, RouteEvidence, choose_route
 from toolcrib.router.settings import Limits
-from toolcrib.router.sql import find_sql
 from toolcrib.router.tools import Selection, ToolStage
 from toolcrib.store.filters import from_scope
 
-__all__ = [
-    "FollowUp",
-    "Router",
-    "SearchText",
-    "by_itself",
-    "gist",
-    "search_text",
-    "text_signals",
-]
+__all__ = ["Router", "text_signals"]
 
 logger = logging.getLogger(__name__)
 
-FollowUp: TypeAlias = Literal["joined", "shifted", "first"]
-"""Joined with what it leans on; a topic of its own; or there is nothing before it."""
-
-LONG = 2_000
-HEAD, TAIL = 700, 500
-"""Who pastes a log asks before or after it: those ends of a long text are searched with."""
-
-MAX_JOINED = 400
-"""Characters taken of what is leant on: the new words must not drown."""
-
-RECENT = 0.1
-"""How much nearer, as a cosine, an older message must be to be taken before the last one."""
-
-SHIFT = 0.05
-"""Below this cosine to everything said before, a text that might lean starts a new topic."""
-
-Leans = Callable[[str], float]
-Encode = Callable[[Sequence[str]], FloatArray]
-
-
-@dataclass(frozen=True, slots=True)
-class SearchText:
-    """What to search with, how it came about, and signals in words."""
-
-    text: str
-    follow_up: FollowUp
-    signals: tuple[str, ...] = ()
-
-
-RUN = "run"
-SQL_WORDS = {"select": "a SQL query on the database", "ddl": "a SQL statement on the database"}
-SQL_STATEMENT = "a SQL {} statement on the database"
-"""What is searched for in place of a statement: it is data, and its words name no tool."""
-
-ATTACHED = "attached file:"
-FILE_WORDS = {
-    "PDF document": ("pdf",),
-    "Word document": ("docx", "doc", "odt", "rtf", "wordprocessing", "msword"),
-    "spreadsheet": ("xlsx", "xls", "ods", "spreadsheet", "ms-excel"),
-    "CSV table": ("csv", "tsv"),
-    "presentation": ("pptx", "ppt", "odp", "presentation", "powerpoint"),
-    "image": ("png", "jpg", "jpeg", "heic", "webp", "gif", "tif", "tiff", "svg", "image"),
-    "audio recording": ("mp3", "wav", "m4a", "ogg", "flac", "audio"),
-    "video recording": ("mp4", "mov", "mkv", "webm", "avi", "video"),
-    "text document": ("txt", "md", "markdown", "html"),
-}
-"""What a tool that takes such a file calls it."""
-
-SHORT_KIND = 2
-
-
-def gist(text: str) -> str:
-    """The text, or the two ends of a very long one."""
-    if len(text) <= LONG:
-        return text
-    return f"{text[:HEAD]}\n{text[-TAIL:]}"
-
-
-def by_itself(turn: Turn) -> SearchText:
-    """The text to search with where nothing was said before."""
-    own = gist(turn.text)
-    signals = () if own == turn.text else ("long-text",)
-    return SearchText(_with_files(turn, _without_sql(own)), "first", signals)
-
-
-def _without_sql(text: str) -> str:
-    """The text with its SQL named: `UPDATE prices ...` wants a query run, and no price updated."""
-    found = find_sql(text)
-    if found is None:
-        return text
-    before, after = text[: found.start].rstrip(), text[found.end :].strip(" \n;`")
-    words = SQL_WORDS.get(found.kind, SQL_STATEMENT.format(found.kind.upper()))
-    return " ".join(filter(None, (before or RUN, words, after)))
-
-
-def _with_files(turn: Turn, text: str) -> str:
-    """The text with the kinds of the files that came with it."""
-    kinds = dict.fromkeys(_file_words(each) for each in turn.attachments[:MAX_ATTACHMENTS])
-    named = ", ".join(filter(None, kinds))
-    return f"{text} ({ATTACHED} {named})" if named else text
-
-
-def _file_words(attachment: Attachment) -> str | None:
-    suffix = PurePosixPath(attachment.name.replace("\\", "/")).suffix.lstrip(".").casefold()
-    mime = attachment.mime.casefold()
-    for words, kinds in FILE_WORDS.items():
-        if suffix in kinds or any(kind in mime for kind in kinds if len(kind) > SHORT_KIND):
-            return words
-    return None
-
-
-def search_text(turn: Turn, leans: Leans, encode: Encode) -> SearchText:
-    """Build the text to search with.
-
-    `leans` says how much a text leans on what was said, 0 to 1. `encode` gives unit vectors of
-    texts, float32 [n, d]; it is asked only when there is a choice to make.
-    """
-    alone = by_itself(turn)
-    own, signals = alone.text, alone.signals
-    said = [m.content for m in turn.history if m.role == "user" and m.content.strip()]
-    if not said:
-        return alone
-    leaning = leans(gist(turn.text))
-    if leaning < 0.5:  # noqa: PLR2004 -- more likely than not
-        return SearchText(own, "shifted", (*signals, "topic-shift"))
-    if leaning < 1 or len(said) > 1:
-        vectors = encode([own, *said])
-        near = vectors[1:] @ vectors[0]
-        best = int(np.argmax(near))
-        if leaning < 1 and near[best] < SHIFT:
-            return SearchText(own, "shifted", (*signals, "topic-shift"))
-        chosen = best if near[best] > near[-1] + RECENT else len(said) - 1
-    else:
-        chosen = 0
-    ground = " ".join(gist(said[chosen])[:MAX_JOINED].split())
-    back = len(said) - chosen
-    return SearchText(f"{ground}\n{own}", "joined", (*signals, f"follow-up:{back}"))
-
-
 LOOKED_AT = 8_000
-MAX_ATTACHMENTS = 20
 
 _SQL = re.compile(
     r"\b(?:select\b[^;]{1,400}?\bfrom|insert\s+into|update\s+\w+\s+set|delete\s+from)\s+\w",
@@ -228,6 +106,9 @@ none of those that were fitted on."""
 NO_WORDS = SparseVector(np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.float32))
 """Stands for the words of what is only read, and not searched with."""
 
+PROBES = 0.1
+"""Of the time that a turn has left, what looking for facts in it may take."""
+
 REMEMBERED = 512
 """Vectors of earlier messages that are kept: a conversation sends the same ones every turn."""
 
@@ -236,7 +117,8 @@ REMEMBERED = 512
 class Router:
     """Decides turns; reads stores, writes none. `knowledge` is None where there are no collections.
 
-    `agents` is None where no targets are configured, `reader` where no language model reads turns.
+    `agents` is None where no targets are configured, `reader` where no language model reads turns,
+    `conversation` where none tells what they refer to.
     `version` is that of tools and collections.
 
     `stranger` reads turns like `detector`, but knows no names of the registry: it is for callers
@@ -256,6 +138,7 @@ class Router:
     agents: AgentRouter | None = None
     version: Hashable = None
     reader: ContextReader | None = None
+    conversation: ConversationReader | None = None
 
     def __post_init__(self) -> None:
         self._known: dict[str, FloatArray] = {}
@@ -392,7 +275,10 @@ class Router:
         elif budget.admitted("llm"):
             time_s = min(agents.time_s, budget.left_ms("llm") / 1000)
         vector = None if query is None else query.dense
-        pending = agents.begin(turn, time_s=time_s, version=self.version, vector=vector)
+        probes_s = PROBES * budget.left_ms("probes") / 1000
+        pending = agents.begin(
+            turn, time_s=time_s, probes_s=probes_s, version=self.version, vector=vector
+        )
         return replace(pending, began_ms=budget.spent_ms)
 
     def _agent(
@@ -464,7 +350,23 @@ class Router:
                 budget.degraded.append("follow_up")
                 return alone
 
-        return budget.run("follow_up", join, alone)
+        known = budget.run("follow_up", join, alone)
+        reader = self.conversation
+        if reader is None or not self._may_be_told(turn) or not budget.admitted("llm"):
+            return known
+        room_s = budget.room_ms("llm") / 1000
+        searched, lacking = budget.timed("llm", lambda: reader.read(turn, known, room_s))
+        budget.degraded += lacking
+        return searched
+
+    def _may_be_told(self, turn: Turn) -> bool:
+        """Whether a language model may be shown a turn before its context is known."""
+        if turn.max_sensitivity is None:
+            return True
+        said = "\n".join((*(each.content for each in turn.history), turn.text))
+        query = self.tools.encode(gist(turn.text)) if has_words(turn.text) else None
+        known = (self._detector(turn).detect(text, query) for text in (turn.text, said))
+        return not any(is_above(each.sensitivity, turn.max_sensitivity) for each in known)
 
     def _vectors(self, texts: Sequence[str]) -> FloatArray:
         """The vectors of messages, each encoded once as long as it is remembered."""

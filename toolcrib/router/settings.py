@@ -200,7 +200,7 @@ class AgentSettings:
     calibration: tuple[tuple[_Probability, _Probability], ...] = ()
     cache_size: Annotated[int, Field(ge=0)] = 1_000
     cache_ttl_s: _Above0 = 3_600.0
-    cache_similarity: _Probability = 0.95
+    cache_similarity: _Probability = 0.9
 
     def __post_init__(self) -> None:
         points = self.calibration

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from toolcrib.encoders.base import FloatArray, SparseVector
-from toolcrib.errors import BadPointError, QueryError, StoreError
+from toolcrib.errors import BadPointError, QueryError, SettingsError, StoreError
 from toolcrib.store.base import (
     MAX_POINT_ID,
     Layout,
@@ -32,7 +32,7 @@ from toolcrib.store.base import (
 )
 from toolcrib.store.filters import TENANT_FIELD, And, Equals, Filter, HasId, Not, Or, all_of
 
-__all__ = ["DEFAULT", "NamespacedStore", "check_name", "namespaces_of"]
+__all__ = ["DEFAULT", "NamespacedStore", "check_name", "check_shards", "namespaces_of"]
 
 DEFAULT = "default"
 """The namespace that has a store of its own."""
@@ -55,6 +55,20 @@ def check_name(name: str) -> str:
             "and '-', and begins with a letter or digit",
         )
     return name
+
+
+def check_shards(names: Iterable[str]) -> None:
+    """Namespaces that get a shard of their own among those that share a store.
+
+    Raises:
+        SettingsError: one of them is no name, or has collections of its own already.
+    """
+    try:
+        checked = [check_name(name) for name in names]
+    except QueryError as error:
+        raise SettingsError(f"server.tenant_shards: {error}") from None
+    if DEFAULT in checked:
+        raise SettingsError(f"server.tenant_shards: {DEFAULT!r} has collections of its own already")
 
 
 class NamespacedStore(Store):

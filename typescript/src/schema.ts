@@ -52,6 +52,32 @@ export interface Bounds {
   lte?: number | null;
 }
 
+export interface CapabilitiesBody {
+  text?: string;
+  history?: readonly MessageBody[];
+  attachments?: readonly unknown[] | null;
+  metadata?: Readonly<Record<string, unknown>>;
+  scope?: ScopeInput | null;
+  max_sensitivity?: "public" | "internal" | "pii" | "safety_critical" | null;
+  needs?: readonly string[];
+  trajectory?: readonly (Readonly<Record<string, unknown>>)[];
+  thread_id?: string | null;
+  unreadable?: number;
+  bypass?: boolean | null;
+  state?: LoopState | null;
+}
+
+export interface CapabilitySelection {
+  active: readonly string[];
+  probabilities: Readonly<Record<string, number>>;
+  failed: readonly FailedCapability[];
+  bypassed: boolean;
+  reclassifications: number;
+  signals: readonly string[];
+  degraded: readonly string[];
+  next: string;
+}
+
 export interface CheckBody {
   ids: readonly string[];
   scope?: ScopeInput | null;
@@ -120,6 +146,7 @@ export interface Context {
   confidences: Readonly<Record<string, number>>;
   confidence: number;
   signals: readonly string[];
+  needs?: Readonly<Record<string, number>>;
 }
 
 export interface ContextRecord {
@@ -216,6 +243,11 @@ export interface Facets {
   categories: Readonly<Record<string, number>>;
   tags: Readonly<Record<string, number>>;
   sensitivities: Readonly<Record<string, number>>;
+}
+
+export interface FailedCapability {
+  name: string;
+  reason: string;
 }
 
 export interface Fault {
@@ -400,6 +432,21 @@ export interface ListBody {
   cursor?: string | null;
   where?: EqualsJson | AnyOfJson | RangeJson | NotJson | AllJson | AnyJson | null;
   scope?: ScopeInput | null;
+}
+
+export interface LoopState {
+  task?: string | null;
+  capabilities?: readonly string[] | null;
+  plan?: readonly string[] | null;
+  step?: number;
+  direct_chat?: boolean;
+  error?: "retriable" | "critical" | "reclassify" | "replan" | "fatal" | null;
+  failure?: string;
+  attempts?: number;
+  reclassifications?: number;
+  replans?: number;
+  iterations?: number;
+  finished?: boolean;
 }
 
 export interface Me {
@@ -831,6 +878,9 @@ export interface paths {
   };
   "/v1/classify": {
     post: { parameters: {}; requestBody: { content: { "application/json": ClassifyBody } }; responses: { 200: { content: { "application/json": Classification } } } };
+  };
+  "/v1/capabilities": {
+    post: { parameters: {}; requestBody: { content: { "application/json": CapabilitiesBody } }; responses: { 200: { content: { "application/json": CapabilitySelection } } } };
   };
   "/v1/alternates": {
     post: { parameters: {}; requestBody: { content: { "application/json": AlternatesBody } }; responses: { 200: { content: { "application/json": Alternates } } } };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -9,7 +10,11 @@ import pytest
 
 from toolcrib.build import make_agents
 from toolcrib.records import KnowledgeResult, Message, PassageHit, Turn
-from toolcrib.router.agents.router import AgentRouter
+from toolcrib.router.agents.allowlist import load_allowlist
+from toolcrib.router.agents.evidence import EvidenceReader
+from toolcrib.router.agents.router import AgentRouter, Pending
+from toolcrib.router.agents.targets import load_targets
+from toolcrib.router.context.cues import load_cues
 from toolcrib.router.settings import AgentSettings
 from toolcrib.settings import Settings
 
@@ -79,3 +84,19 @@ def test_passages_found_are_evidence(router):
     assert made.target == "knowledge"
     assert made.thread_id == "t1"
     assert {"rag_probe_hit", "rag_hits:5"} <= set(made.signals)
+
+
+@pytest.mark.parametrize(
+    ("time_s", "read", "late"),
+    [(9.0, {"sql", "follow_up"}, False), (1.5, {"sql"}, True), (0.0, set(), True)],
+)
+def test_probes_that_there_is_no_time_for_are_left_out_and_it_says_so(time_s, read, late):
+    ticks = itertools.count()
+    given = load_targets(), load_allowlist(), load_cues()
+    reader = EvidenceReader(*given, now=lambda: float(next(ticks)))
+    before = (Message(content="Total sales in May please"),)
+    evidence = reader.read(Turn(text="SELECT id FROM orders;", history=before), time_s)
+    assert evidence.facts & {"sql", "follow_up"} == read
+    assert evidence.late is late
+    _, failed = AgentRouter(reader, given[0], AgentSettings()).finish(Pending(Turn(), evidence))
+    assert failed == (("probes",) if late else ())

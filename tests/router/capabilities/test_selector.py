@@ -141,6 +141,15 @@ def test_bypass_activates_all_by_call_conversation_or_setting(dense, turn, bypas
     assert (len(found.active) == 11) is bool(all_)
 
 
+# -- what comes next -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mode", "node"), [("plan_first", "plan"), ("reactive", "orchestrator")])
+def test_the_orchestration_mode_says_where_the_loop_goes_next(dense, mode, node):
+    settings = Settings.model_validate({"orchestration_mode": mode})
+    assert capability_selector(FILE, settings, dense=dense).select(PLOT).next == node
+
+
 # -- with a model ----------------------------------------------------------------------------
 
 
@@ -227,5 +236,6 @@ def test_after_a_failure_it_is_told_and_counted_and_limited(dense):
         again = LoopState(capabilities=("mail",), failure="no", reclassifications=1)
         limited = selector.select(PLOT, state=again)
         assert len(server.requests) == 10
-    assert (found.reclassifications, found.signals) == (1, ("reclassified",))
+    assert (found.reclassifications, found.signals, found.next) == (1, ("reclassified",), "plan")
+    assert limited.next == "error"
     assert (limited.active, limited.signals) == (("mail",), ("reclassification_limit",))

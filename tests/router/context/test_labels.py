@@ -61,7 +61,7 @@ def test_the_shipped_labels_are_those_that_cues_and_records_know(shipped):
     assert set(shipped["smalltalk"].labels) == set(cues.smalltalk.labels)
     assert tuple(shipped["sensitivity"].labels) == SENSITIVITIES
     assert set(shipped["urgency"].labels) == {"low", "medium", "high"}
-    assert set(shipped["need"].labels) == {"act", "know"}
+    assert set(shipped["need"].labels) == {"act", "know", "both", "neither"}
 
 
 def test_an_alias_stands_for_one_intent(shipped):

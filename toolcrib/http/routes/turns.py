@@ -44,12 +44,13 @@ from toolcrib.records import (
     ToolSelection,
     Turn,
 )
-from toolcrib.records.choices import Classification
+from toolcrib.records.choices import CapabilitySelection, Classification
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
 from toolcrib.records.turns import HISTORY, MAX_TRAJECTORY
 from toolcrib.retrieval.needs import MAX_NEEDS
 from toolcrib.retrieval.options import KnowledgeOptions
 from toolcrib.router.decision_log import Feedback
+from toolcrib.router.flow import LoopState
 
 __all__ = ["ENDPOINTS"]
 
@@ -160,6 +161,19 @@ class ClassifyBody(TurnBody):
     outputs: dict[str, Any] = Field(default={})
 
 
+class CapabilitiesBody(TurnBody):
+    """A turn to select capabilities for, of those of the service's settings.
+
+    `bypass`: whether all are active, in place of what the conversation or the settings say.
+    `state`: of an agent's loop; where it says what failed, they are selected anew.
+    """
+
+    model_config = documented(examples=[{"text": "plot the revenue of March as bars"}])
+
+    bypass: bool | None = None
+    state: LoopState | None = None
+
+
 class AlternatesBody(Body):
     """A tool that failed in a turn, given whole or as its text."""
 
@@ -237,6 +251,16 @@ async def classify_turn(context: RequestContext, body: ClassifyBody) -> Response
         return crib.classify(body.question, turn, variables=body.variables, outputs=body.outputs)
 
     found = await context.read(work)
+    context.answered({}, degraded=found.degraded, text=body.text)
+    return answer(found)
+
+
+async def select_capabilities(context: RequestContext, body: CapabilitiesBody) -> Response:
+    """Say which capabilities a turn needs, each judged by itself."""
+    turn = body.as_turn(context)
+    found = await context.read(
+        lambda crib: crib.select_capabilities(turn, bypass=body.bypass, state=body.state)
+    )
     context.answered({}, degraded=found.degraded, text=body.text)
     return answer(found)
 
@@ -396,6 +420,7 @@ ENDPOINTS = (
         Classification,
         (UnknownQuestionError, QuestionRenderError),
     ),
+    Endpoint("POST", "/v1/capabilities", select_capabilities, "turns", CapabilitySelection),
     Endpoint("POST", "/v1/alternates", find_alternates, "turns", Alternates, NO_ALTERNATES),
     Endpoint("POST", "/v1/guidance", give_guidance, "turns", Guidance),
     Endpoint("GET", "/v1/decisions", list_decisions, "decisions", DecisionPage),

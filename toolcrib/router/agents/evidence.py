@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from toolcrib.records import Attachment, Message, Turn
+from toolcrib.records import Attachment, Turn
 from toolcrib.router.agents.allowlist import Allowlist
 from toolcrib.router.agents.targets import Targets
 from toolcrib.router.context.cues import CueIndexes, Cues
@@ -71,7 +73,7 @@ class AgentEvidence:
     """What is known of one turn.
 
     `facts` are those that rules speak of, `signals` the probes' findings in short words; `tables`
-    and `columns` are all allowed. `heard`: the names of the lists whose phrases were found.
+    and `columns` are all allowed. `late`: there was no time for some probes.
     """
 
     facts: frozenset[str]
@@ -80,6 +82,7 @@ class AgentEvidence:
     signals: tuple[str, ...] = ()
     before: AgentEvidence | None = None
     leans: float = 0.0
+    late: bool = False
 
     def with_hits(self, probe: RetrievalProbe, least: float) -> AgentEvidence:
         """The same with what a look at the documents found."""
@@ -99,35 +102,45 @@ class AgentEvidence:
 
 
 class EvidenceReader:
-    """Reads turns: looks nothing up, and takes less than a millisecond."""
+    """Reads turns: looks nothing up, and mostly takes less than a millisecond."""
 
-    def __init__(self, targets: Targets, allowlist: Allowlist, cues: Cues) -> None:
+    def __init__(
+        self,
+        targets: Targets,
+        allowlist: Allowlist,
+        cues: Cues,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._now = now
         self._targets = targets
         self._allowlist = allowlist
         self._cues = cues
 
-    def read(self, turn: Turn) -> AgentEvidence:
-        """What is known of a turn, and of the last one before it that says something itself."""
-        own = self._of(turn.text, turn.attachments)
-        before = self._before(turn.history)
-        if before is None:
-            return own
-        leans = follow_up_score(split_words(_ends(turn.text)), self._cues.indexes)
-        return replace(own, facts=own.facts | {"follow_up"}, before=before, leans=leans)
+    def read(self, turn: Turn, time_s: float = math.inf) -> AgentEvidence:
+        """What is known of a turn, and of the last one before it that says something itself.
 
-    def _before(self, history: Sequence[Message]) -> AgentEvidence | None:
-        """What the user said before; small talk alone carries nothing on."""
-        for message in reversed(history):
-            if message.role == "user" and message.content.strip():
-                found = self._of(message.content, ())
-                if "smalltalk" not in found.facts and found.facts:
-                    return found
-        return None
+        After `time_s` no further probe is begun: neither SQL is looked for, nor at what was said.
+        """
+        until = self._now() + time_s
+        own = self._of(turn.text, turn.attachments, until)
+        for message in reversed(turn.history):
+            if message.role != "user" or not message.content.strip():
+                continue
+            if self._now() >= until:
+                return replace(own, late=True)
+            before = self._of(message.content, (), until)
+            # Small talk alone carries nothing on.
+            if "smalltalk" not in before.facts and before.facts:
+                leans = follow_up_score(split_words(_ends(turn.text)), self._cues.indexes)
+                known = {"facts": own.facts | {"follow_up"}, "late": own.late or before.late}
+                return replace(own, before=before, leans=leans, **known)
+        return own
 
-    def _of(self, text: str, attachments: Sequence[Attachment]) -> AgentEvidence:
+    def _of(self, text: str, attachments: Sequence[Attachment], until: float) -> AgentEvidence:
         text = _ends(text)
         words = split_words(text)
-        sql = find_sql(text)
+        late = self._now() >= until
+        sql = None if late else find_sql(text)
         tables, columns = self._allowlist.named_in(words)
         if sql is not None:
             spoken = self._allowlist.kept(sql.tables, sql.columns)
@@ -154,7 +167,7 @@ class EvidenceReader:
             *(f"allowlist:{name}" for name in tables[:3]),
             *(signal for name in said for signal in said[name]),
         )
-        return AgentEvidence(frozenset(facts), tables, columns, signals)
+        return AgentEvidence(frozenset(facts), tables, columns, signals, late=late)
 
     def _said(self, words: TextWords) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The small talk of a text, and whether it asks about the assistant; with signals."""

@@ -24,7 +24,7 @@ from toolcrib.router.agents.supervisor import supervise
 from toolcrib.router.agents.targets import Targets
 from toolcrib.router.settings import AgentSettings
 
-__all__ = ["AgentRouter", "Pending", "by_heuristics", "weigh"]
+__all__ = ["AgentRouter", "Pending", "by_heuristics", "cache_key", "weigh"]
 
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Pending:
     began_ms: float = 0.0
 
 
-def _key(pending: Pending, evidence: AgentEvidence) -> Hashable:
+def cache_key(pending: Pending, evidence: AgentEvidence) -> Hashable:
     """What must be the same for a decision to be another turn's as well."""
     known = evidence.facts, evidence.tables, evidence.columns, evidence.signals
     turn = pending.turn
@@ -92,16 +92,18 @@ class AgentRouter:
         turn: Turn,
         *,
         time_s: float | None = None,
+        probes_s: float = math.inf,
         version: Hashable = None,
         vector: FloatArray | None = None,
     ) -> Pending:
         """Read a turn, and ask the model, which may take `time_s` seconds, without waiting for it.
 
-        With no time it is not asked, nor for small talk. `version` is that of all that decisions
-        rest on, `vector` float32 [dimensions] the turn's, for the cache.
+        With no time it is not asked, nor for small talk. After `probes_s` no further probe is
+        begun. `version` is that of all that decisions rest on, `vector` float32 [dimensions] the
+        turn's, for the cache.
         """
         time_s = self.time_s if time_s is None else time_s
-        evidence = self.reader.read(turn)
+        evidence = self.reader.read(turn, probes_s)
         pending = Pending(turn, evidence, time.monotonic() + time_s, None, version, vector)
         if self.classifier is None or time_s <= 0 or evidence.facts & {"smalltalk", "empty"}:
             return pending
@@ -110,15 +112,24 @@ class AgentRouter:
     def finish(
         self, pending: Pending, knowledge: KnowledgeResult | None = None
     ) -> tuple[AgentDecision, tuple[str, ...]]:
-        """The supervised decision, and what failed: `agents`, the model, or `agents-ensemble`.
+        """The supervised decision, and what failed.
 
+        That is `agents`, the model; `agents-ensemble`, some of its prompts; `probes`, for lack of
+        time.
         Where the model was sure of nothing and the documents have something, it is asked once more.
         """
         evidence = pending.evidence
         if knowledge is not None:
             evidence = evidence.with_hits(self._probe(knowledge), self.settings.least_hit)
+        made, failed = self._chosen(pending, evidence)
+        late = ("probes",) if evidence.late else ()
+        return self._supervised(made, evidence, pending), (*late, *failed)
+
+    def _chosen(
+        self, pending: Pending, evidence: AgentEvidence
+    ) -> tuple[AgentDecision, tuple[str, ...]]:
         if pending.answer is None:
-            return self._supervised(by_heuristics(evidence, self.targets), evidence, pending), ()
+            return by_heuristics(evidence, self.targets), ()
         got = _waited(pending.answer, pending.until)
         made, signals = got.decision, ()
         if made is not None and made.target == self.targets.fallback and "hits" in evidence.facts:
@@ -126,23 +137,19 @@ class AgentRouter:
             if again.decision is not None:
                 made, signals = again.decision, (RECLASSIFIED,)
         if made is None:
-            return (
-                self._supervised(by_heuristics(evidence, self.targets), evidence, pending),
-                ("agents",),
-            )
+            return by_heuristics(evidence, self.targets), ("agents",)
         made = replace(
             made,
             tables=made.tables or evidence.tables,
             columns=made.columns or evidence.columns,
             signals=(*signals, *made.signals, *evidence.signals),
         )
-        degraded = ("agents-ensemble",) if got.failed else ()
-        return self._supervised(self._overridden(made, evidence), evidence, pending), degraded
+        return self._overridden(made, evidence), ("agents-ensemble",) if got.failed else ()
 
     def _asked(self, pending: Pending, evidence: AgentEvidence) -> Future[Classified]:
         """The model's answer, or the cache's for a turn like it with the same evidence."""
         answer: Future[Classified] = Future()
-        key = _key(pending, evidence)
+        key = cache_key(pending, evidence)
         if self.cache is not None and pending.vector is not None:
             known = self.cache.get(key, pending.vector)
             if known is not None:
@@ -167,7 +174,7 @@ class AgentRouter:
             got = Classified(None, 1, 1)
         made, cache, vector = got.decision, self.cache, pending.vector
         if made is not None and not got.failed and cache is not None and vector is not None:
-            cache.put(_key(pending, evidence), vector, made)
+            cache.put(cache_key(pending, evidence), vector, made)
         answer.set_result(got)
 
     def _overridden(self, made: AgentDecision, evidence: AgentEvidence) -> AgentDecision:

@@ -7,6 +7,7 @@ import contextvars
 import re
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,8 @@ from toolcrib.records.choices import CapabilitySelection, FailedCapability
 from toolcrib.retrieval.examples import few
 from toolcrib.retrieval.legs import has_words
 from toolcrib.router.capabilities.registry import Capability, CapabilityRegistry
-from toolcrib.router.flow import LoopState
-from toolcrib.router.settings import CapabilitySettings, RecoverySettings
+from toolcrib.router.flow import LoopState, next_node
+from toolcrib.router.settings import CapabilitySettings, OrchestrationMode, RecoverySettings
 
 if TYPE_CHECKING:
     from toolcrib.language_models import LanguageModel
@@ -74,6 +75,7 @@ class CapabilitySelector:
         *,
         settings: CapabilitySettings | None = None,
         limits: RecoverySettings | None = None,
+        mode: OrchestrationMode = "plan_first",
     ) -> None:
         registry.check()
         self._registry = registry
@@ -81,6 +83,7 @@ class CapabilitySelector:
         self._model = model
         self._settings = settings or CapabilitySettings()
         self._limits = limits or RecoverySettings()
+        self._mode: OrchestrationMode = mode
         self._asked = [each for each in registry if not each.always_active]
         self.always = frozenset(each.name for each in registry if each.always_active)
         self._rows = self._encoded([each.texts for each in self._asked])
@@ -117,6 +120,19 @@ class CapabilitySelector:
         """As `select`, while a model is waited for."""
         turn = Turn(text=turn) if isinstance(turn, str) else turn
         state = state or LoopState()
+        made = await self._selected(turn, bypass, state)
+        if "reclassification_limit" in made.signals:
+            after = replace(state, error=state.error or "reclassify")
+        else:
+            after = replace(state, task=state.task or turn.text, **made.update)
+        return replace(made, next=next_node(after, self._mode, self._limits).node)
+
+    async def _selected(
+        self,
+        turn: Turn,
+        bypass: bool | None,  # noqa: FBT001 -- private
+        state: LoopState,
+    ) -> CapabilitySelection:
         count = state.reclassifications + bool(state.failure)
         if state.failure and count > self._limits.reclassifications:
             return CapabilitySelection(

@@ -7,14 +7,12 @@ data stay theirs in any case.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, create_model
 
-from toolcrib.errors import LanguageModelError, LanguageModelLateError
 from toolcrib.language_models import LanguageModel
 from toolcrib.records import Context, Message, Turn
 from toolcrib.records.scope import is_above
@@ -22,8 +20,6 @@ from toolcrib.router.context.labels import FIELDS, LabelSet
 from toolcrib.router.context.pii import graded
 
 __all__ = ["BY_MODEL", "ContextReader"]
-
-logger = logging.getLogger(__name__)
 
 BY_MODEL = "context-by-model"
 """The signal of a context that a language model read."""
@@ -61,16 +57,9 @@ class ContextReader:
         `known` is what was told without the model; where that fails, it is what is returned,
         lacking `context-llm`, or `context-llm-late`.
         """
-        timeout_s = max(0.001, min(room_s, self._model.time_s("context")))
         messages = (self._prompt, Message(content=_told(turn)))
-        try:
-            said = self._model.ask_sync("context", messages, self._shape, timeout_s=timeout_s)
-        except LanguageModelLateError:
-            return known, ("context-llm-late",)
-        except LanguageModelError as error:
-            logger.warning("the context is read without a language model: %s", error)
-            return known, ("context-llm",)
-        return _context(known, said.model_dump()), ()
+        said, lacking = self._model.told("context", messages, self._shape, room_s)
+        return (known if said is None else _context(known, said.model_dump())), lacking
 
 
 def _shape(sets: Mapping[str, LabelSet]) -> type[BaseModel]:
@@ -126,6 +115,7 @@ def _context(known: Context, said: Mapping[str, Any]) -> Context:
         sensitivity=level,
         smalltalk=labels["smalltalk"],
         need=labels["need"],
+        needs={},
         confidences=confidences,
         confidence=min(confidences.get("intent", stated), confidences.get("domain", stated)),
         signals=(*signals, *(f"out-of-scope:{name}" for name in outside), BY_MODEL),

@@ -445,10 +445,14 @@ class SemanticDetector:
             language=language_of(head_of(text)),
             smalltalk=said["smalltalk"],
             need=said["need"],
+            needs=self._needs(told["need"].shares) if said["smalltalk"] is None else {},
             confidences=confidences,
             confidence=min(confidences["intent"], confidences["domain"]),
             signals=signals,
         )
+
+    def _needs(self, shares: Sequence[float]) -> dict[str, float]:
+        return dict(zip(self._model.classifiers["need"].labels, shares, strict=True))
 
     def _smalltalk(self, shares: Sequence[float]) -> str | None:
         """The likeliest kind of small talk; None where a request is likelier than any."""
