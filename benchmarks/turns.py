@@ -1,7 +1,8 @@
 """Whole turns, measured: how the project's own labelled turns are read and routed.
 
     python benchmarks/turns.py --out benchmarks/results/turns.json
-    python benchmarks/turns.py --fit        # the route's constants, on train and dev
+    python scripts/fit_turns.py --halves FOLDER
+    python benchmarks/turns.py --fit FOLDER     # the route's constants, on train and dev
 
 The registry and the collections of data/ are indexed as a user would; data/turns.jsonl is asked.
 """
@@ -14,6 +15,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,17 +26,13 @@ from rich.console import Console
 from rich.table import Table
 
 from toolcrib import Crib, Decision, Route, Turn
-from toolcrib.build import make_dense
 from toolcrib.router import router
-from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.labels import LabelSet, label_sets
-from toolcrib.router.context.model import fit_context
+from toolcrib.router.context import classifier
+from toolcrib.router.context.classifier import TurnClassifier
 from toolcrib.router.route import RouteEvidence, choose_route
 from toolcrib.settings import load_settings
 
 DATA = Path(__file__).parent.parent / "data"
-FOLDS = 5
 FIELDS = ("intent", "domain", "urgency", "sensitivity", "smalltalk")
 
 
@@ -144,16 +143,16 @@ def entities(asked: Sequence[Asked]) -> dict[str, Any]:
     return {"labelled": len(right), "recall": hits / len(right), "precision": hits / len(told)}
 
 
-def fit() -> None:
+def fit(halves: Path) -> None:
     """Fit the regression of the route, then what clauses add to it; print both.
 
-    On data/routes.jsonl, the training and the development turns, read by context models that have
-    not seen their texts: of those that they were fitted on they would be too sure.
+    On data/routes.jsonl, the training and the development turns, read by classifiers that have
+    not seen their texts: of those that they were trained on they would be too sure.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold
 
-    pairs = [pair for pair in _evidence() if pair[0] != "none"]
+    pairs = [pair for pair in _evidence(halves) if pair[0] != "none"]
     right = np.array([route for route, _ in pairs])
     known = np.array([evidence.known() for _, evidence in pairs])
     apart = np.array([(*evidence.apart(), evidence.grounded) for _, evidence in pairs])
@@ -197,14 +196,13 @@ def _added(
     )
 
 
-def _evidence() -> list[tuple[str, RouteEvidence]]:
+def _evidence(halves: Path) -> list[tuple[str, RouteEvidence]]:
     """The right route of each turn to fit on, and what is known of it.
 
-    Needs are told in folds: few utterances say `both` or `neither`, and all of them are here.
+    Each turn is read by the classifier of a half that has not seen its text.
     """
     lines = (DATA / "routes.jsonl").read_text().splitlines()
     rows = [*map(json.loads, lines), *_rows(("train", "dev"))]
-    shipped, cues, dense = label_sets({}), load_cues(), make_dense(load_settings())
     pairs: list[tuple[str, RouteEvidence]] = []
     seen: list[RouteEvidence] = []
 
@@ -213,38 +211,19 @@ def _evidence() -> list[tuple[str, RouteEvidence]]:
         return choose_route(evidence)
 
     router.choose_route = watched
-    base = fit_context(_without(shipped, rows), cues, EntityFinder(), dense)
     with _own() as crib:
-        for fold in range(FOLDS):
-            own = [row for at, row in enumerate(rows) if at % FOLDS == fold]
-            needs = _without({"need": shipped["need"]}, own)
-            known = {**_without(shipped, rows), **needs}
-            crib.turns._fitted = None, fit_context(known, cues, EntityFinder(), dense, base)  # noqa: SLF001
+        for folder in sorted(halves.iterdir()):
+            trained_on = set(json.loads((folder / "texts.json").read_text(encoding="utf-8")))
+            told = TurnClassifier(folder)
+            classifier.shipped_turns = partial(next, repeat(told))
             crib.turns._made = None  # noqa: SLF001
-            for row in own:
+            for row in [row for row in rows if row["text"] not in trained_on]:
                 seen.clear()
                 crib.route(_turn(row))
                 # A turn that was not sure is chosen for once more, by its clauses too.
                 pairs += [(row["labels"]["route"], each) for each in seen[-1:]]
+            rows = [row for row in rows if row["text"] in trained_on]
     return pairs
-
-
-def _without(
-    sets: Mapping[str, LabelSet], rows: Iterable[Mapping[str, Any]]
-) -> dict[str, LabelSet]:
-    """Label sets without the texts of some turns."""
-    texts = {row["text"] for row in rows}
-    found: dict[str, LabelSet] = {}
-    for field, chosen in sets.items():
-        labels = {
-            name: label.model_copy(
-                update={"utterances": tuple(t for t in label.utterances if t not in texts)}
-            )
-            for name, label in chosen.labels.items()
-        }
-        outside = tuple(text for text in chosen.outside if text not in texts)
-        found[field] = LabelSet(labels=labels, outside=outside)
-    return found
 
 
 def search_texts() -> None:
@@ -286,11 +265,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--split", default="test")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--fit", type=Path, metavar="HALVES")
     parser.add_argument("--search-text", action="store_true", help="plain against glued labels")
     chosen = parser.parse_args()
     if chosen.fit or chosen.search_text:
-        (fit if chosen.fit else search_texts)()
+        fit(chosen.fit) if chosen.fit else search_texts()
         return
     found = measure(chosen.split)
     table = Table("what", "figure")

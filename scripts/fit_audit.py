@@ -15,7 +15,6 @@ import argparse
 import gzip
 import json
 import tempfile
-import time
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,13 +24,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers
+from network import Network
 from scipy.sparse import csr_matrix
+from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
-from tokenizers import Tokenizer
 
 from toolcrib import ToolSpec
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
+from toolcrib.encoders.onnx import DEFAULT_MODEL
 from toolcrib.indexers.audit.classifier import (
     BUCKETS,
     KINDS,
@@ -44,7 +43,7 @@ from toolcrib.indexers.audit.classifier import (
 )
 from toolcrib.indexers.audit.normalise import normalise
 from toolcrib.indexers.readers.registry import tool_entries
-from toolcrib.training.export import Weights, export, restore, write_for_training
+from toolcrib.training.export import export
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS, CASES = ROOT / "data" / "audit", ROOT / "data" / "cases"
@@ -164,90 +163,6 @@ def features(texts: Sequence[str]) -> Any:
     return csr_matrix((np.concatenate(values), np.concatenate(rows), ends), shape=shape)
 
 
-class Network:
-    """The first layers of the encoder that ships, and a softmax over the kinds."""
-
-    def __init__(self) -> None:
-        torch.manual_seed(0)
-        self._start = restore(MODELS / DEFAULT_MODEL)
-        with tempfile.TemporaryDirectory() as folder:
-            write_for_training(self._start, Path(folder))
-            self.bert: Any = transformers.BertModel.from_pretrained(folder, add_pooling_layer=False)
-        self.bert.encoder.layer = self.bert.encoder.layer[:LAYERS]
-        self.head = torch.nn.Linear(self.bert.config.hidden_size, len(KINDS))
-        self.tokenizer: Any = Tokenizer.from_str(self._start.tokenizer.decode())
-        self.tokenizer.no_padding()
-        self.tokenizer.enable_truncation(MAX_TOKENS)
-
-    def logits(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
-        """What the head says of texts, as tokens: float32 [texts, kinds]."""
-        ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
-        mask = torch.zeros(ids.shape)
-        for number, row in enumerate(rows):
-            ids[number, : len(row)], mask[number, : len(row)] = torch.tensor(row), 1.0
-        with torch.autocast("cpu", torch.bfloat16):
-            tokens = self.bert(ids, attention_mask=mask).last_hidden_state
-        pooled = (tokens.float() * mask[..., None]).sum(1)
-        return self.head(torch.nn.functional.normalize(pooled, dim=-1) * SCALE)
-
-    def train(self, texts: Sequence[str], kinds: Sequence[int], epochs: int, rate: float) -> None:
-        """Train on texts of these kinds, with a rate that rises and falls."""
-        rows = [self.tokenizer.encode(text).ids for text in texts]
-        rng = np.random.default_rng(0)
-        groups = [
-            {"params": self.bert.parameters(), "lr": rate},
-            {"params": self.head.parameters(), "lr": 30 * rate},
-        ]
-        optimizer = torch.optim.AdamW(groups, weight_decay=0.01)
-        steps, step, began = epochs * (-(-len(rows) // BATCH)), 0, time.monotonic()
-        wanted, weights = np.array(kinds), np.where(np.array(kinds) > 0, 1.5, 1.0)
-        self.bert.train()
-        for _ in range(epochs):
-            order = rng.permutation(len(rows))
-            # Texts of like length go together: less padding.
-            pools = np.array_split(order, max(1, len(rows) // (BATCH * 50)))
-            pools = [sorted(pool, key=lambda row: len(rows[row])) for pool in pools]
-            batches = [pool[at : at + BATCH] for pool in pools for at in range(0, len(pool), BATCH)]
-            for number in rng.permutation(len(batches)):
-                batch, step = batches[number], step + 1
-                for group in optimizer.param_groups:
-                    most = rate if group is optimizer.param_groups[0] else 30 * rate
-                    left = max(0.02, 1 - step / steps)
-                    group["lr"] = most * min(step / (0.06 * steps), left)
-                losses = torch.nn.functional.cross_entropy(
-                    self.logits([rows[row] for row in batch]),
-                    torch.tensor(wanted[batch]),
-                    reduction="none",
-                    label_smoothing=0.02,
-                )
-                loss = (losses * torch.tensor(weights[batch], dtype=torch.float32)).mean()
-                optimizer.zero_grad()
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(self.bert.parameters(), 1.0)
-                optimizer.step()
-                if step % 200 == 0:
-                    rested = (time.monotonic() - began) / step * (steps - step)
-                    print(f"step {step} of {steps}, loss {loss:.3f}, {rested:.0f} s", flush=True)
-        self.bert.eval()
-
-    def suspicion(self, texts: Sequence[str]) -> np.ndarray:
-        """How likely each text is no description."""
-        rows = [self.tokenizer.encode(text).ids for text in texts]
-        order, found = sorted(range(len(rows)), key=lambda row: len(rows[row])), np.zeros(len(rows))
-        with torch.inference_mode():
-            for at in range(0, len(order), 256):
-                batch = order[at : at + 256]
-                shares = torch.softmax(self.logits([rows[row] for row in batch]), -1)
-                found[batch] = 1 - shares[:, 0].numpy()
-        return found
-
-    def weights(self) -> Weights:
-        """The transformer as arrays, to be exported."""
-        tensors = {n: t.detach().numpy().copy() for n, t in self.bert.state_dict().items()}
-        kept = {n: t for n, t in tensors.items() if n in self._start.tensors}
-        return Weights(kept, self._start.heads, self._start.tokenizer)
-
-
 def fit(texts: Sequence[Written], honest: list[str], out: Path, epochs: int) -> None:
     """Train both steps and write the model folder, without thresholds yet."""
     seen = [each for each in texts for _ in range(TIMES.get(each.family, 1))]
@@ -261,16 +176,18 @@ def fit(texts: Sequence[Written], honest: list[str], out: Path, epochs: int) -> 
     scores = first.decision_function(features(honest))
     hardest = np.argsort(-scores)
     chosen = dict.fromkeys([*hardest[:HARD].tolist(), *order[:RANDOM].tolist()])
-    network = Network()
+    network = Network(
+        {"kind": len(KINDS)}, layers=LAYERS, max_tokens=MAX_TOKENS, batch=BATCH, scale=SCALE
+    )
     if epochs > 1:
-        plain = [honest[row] for row in chosen]
-        network.train([*said, *plain], [*kinds, *[0] * len(plain)], 1, 6e-5)
+        _train(network, said, kinds, [honest[row] for row in chosen], epochs=1, rate=6e-5)
         # What the second step takes for an attack although it is honest, it sees once more.
         rest = [row for row in hardest[HARD : HARD + 30_000].tolist() if row not in chosen]
-        worst = np.argsort(-network.suspicion([honest[row] for row in rest]))[:MINED]
+        told = network.told([honest[row] for row in rest])["kind"]
+        worst = np.argsort(softmax(told, axis=-1)[:, 0])[:MINED]
         chosen.update(dict.fromkeys(rest[row] for row in worst))
     plain = [honest[row] for row in chosen]
-    network.train([*said, *plain], [*kinds, *[0] * len(plain)], max(1, epochs - 1), 5e-5)
+    _train(network, said, kinds, plain, epochs=max(1, epochs - 1), rate=5e-5)
     name = {"name": "toolcrib-audit", "max_tokens": MAX_TOKENS, "base": DEFAULT_MODEL}
     export(network.weights(), out, name)
     np.savez_compressed(
@@ -278,11 +195,27 @@ def fit(texts: Sequence[Written], honest: list[str], out: Path, epochs: int) -> 
         words=first.coef_[0].astype(np.float16),
         offset=first.intercept_[0],
         least=np.quantile(scores, PASSED),
-        weights=network.head.weight.detach().numpy().T.copy(),
-        bias=network.head.bias.detach().numpy().copy(),
+        weights=network.heads["kind"].weight.detach().numpy().T.copy(),
+        bias=network.heads["kind"].bias.detach().numpy().copy(),
         warns=0.0,
         blocks=0.0,
     )
+
+
+def _train(
+    network: Network,
+    said: Sequence[str],
+    kinds: Sequence[int],
+    plain: Sequence[str],
+    *,
+    epochs: int,
+    rate: float,
+) -> None:
+    """Train on written statements of these kinds, and on plain ones; attacks count more."""
+    wanted = [*kinds, *[0] * len(plain)]
+    weights = [1.5 if kind else 1.0 for kind in wanted]
+    texts = [*said, *plain]
+    network.train(texts, {"kind": wanted}, epochs=epochs, rate=rate, weights=weights)
 
 
 def choose_thresholds(folder: Path, tools: Sequence[Sequence[str]]) -> dict[str, float]:

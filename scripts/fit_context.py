@@ -2,6 +2,7 @@
 
     python scripts/fit_context.py [--check]
 
+What the classifier of turns tells (scripts/fit_turns.py, first) is not fitted again.
 Run it whenever a file in toolcrib/router/context/presets or the bundled encoder changes; a test
 fails until then. `--check` only says whether it must be run.
 """
@@ -12,6 +13,7 @@ import argparse
 import sys
 
 from toolcrib.build import make_dense
+from toolcrib.router.context.classifier import shipped_turns
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.labels import label_sets
@@ -31,7 +33,7 @@ def main() -> None:
     dense, cues, sets = make_dense(Settings()), load_cues(), label_sets({})
     if parser.parse_args().check:
         sys.exit(shipped_context(cues).identity != identity_of(sets, cues, dense))
-    model = fit_context(sets, cues, EntityFinder(), dense)
+    model = fit_context(sets, cues, EntityFinder(), dense, told=shipped_turns().digests)
     SHIPPED.write_bytes(write_context(model))
     print(f"{SHIPPED.name}: {SHIPPED.stat().st_size / 2**20:.1f} MiB")
 

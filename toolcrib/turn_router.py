@@ -415,6 +415,7 @@ def make_context_model(
     Raises:
         SettingsError: labels or cues cannot be read.
     """
+    from toolcrib.router.context.classifier import shipped_turns
     from toolcrib.router.context.cues import load_cues
     from toolcrib.router.context.entities import EntityFinder
     from toolcrib.router.context.labels import label_sets
@@ -437,7 +438,8 @@ def make_context_model(
         own = read_context(kept, cues)
         if own.identity == identity_of(sets, cues, dense):
             return own
-    return fit_context(sets, cues, EntityFinder(settings.gazetteers), dense, shipped)
+    finder, told = EntityFinder(settings.gazetteers), shipped_turns().digests
+    return fit_context(sets, cues, finder, dense, shipped, told)
 
 
 def is_shipped(model: ContextModel) -> bool:
@@ -458,6 +460,7 @@ def make_detector(
 
     `names` are those of the registry's tools, `services` those of its servers.
     """
+    from toolcrib.router.context.classifier import shipped_turns
     from toolcrib.router.context.cues import load_cues
     from toolcrib.router.context.entities import EntityFinder
     from toolcrib.router.context.model import SemanticDetector
@@ -466,4 +469,4 @@ def make_detector(
     given = {"service": tuple(services), **settings.gazetteers}
     finder = EntityFinder(given, names, region=settings.region)
     by_cues = HeuristicDetector(load_cues(Path(settings.cues) if settings.cues else None), finder)
-    return by_cues if model is None else SemanticDetector(model, finder, by_cues)
+    return by_cues if model is None else SemanticDetector(model, finder, by_cues, shipped_turns())

@@ -13,28 +13,28 @@ from toolcrib.retrieval.calibration import softmax
 __all__ = ["CLAUSES", "GROUNDS", "REASONS", "WEIGHTS", "Reason", "RouteEvidence", "choose_route"]
 
 WEIGHTS: Mapping[RouteKind, tuple[float, ...]] = {
-    "tools": (0.64, -0.4, -0.39, -0.37, 0.03, 0.04, 0.22),
-    "knowledge": (-0.36, 0.43, 0.31, 0.07, -0.08, -0.11, 0.73),
-    "both": (0.03, 0.35, -0.15, 1.09, -0.8, -0.13, 0.27),
-    "general": (-0.32, -0.38, 0.22, -0.79, 0.84, 0.2, -1.23),
+    "tools": (0.56, -0.38, -0.36, -0.25, 0.27, -0.01, 1.5),
+    "knowledge": (-0.41, 0.41, 0.4, 0.04, -0.22, -0.09, -0.18),
+    "both": (0.09, 0.35, 0.06, 0.79, -0.7, -0.85, -0.82),
+    "general": (-0.24, -0.38, -0.1, -0.58, 0.65, 0.95, -0.5),
 }
 """Logits of where a turn goes, of `RouteEvidence.known`: a multinomial regression, fitted on turns
 whose routes are labelled, as if they went there as often as the project's training turns do
 (benchmarks/turns.py --fit)."""
 
 CLAUSES: Mapping[RouteKind, tuple[float, float]] = {
-    "tools": (-0.1, -0.2),
-    "knowledge": (-0.22, 0.11),
-    "both": (0.04, 0.2),
-    "general": (0.28, -0.11),
+    "tools": (-0.11, 0.0),
+    "knowledge": (-0.22, -0.09),
+    "both": (-0.15, 0.03),
+    "general": (0.48, 0.06),
 }
 """What is added of `RouteEvidence.apart` for a turn of several clauses, fitted with `WEIGHTS` held:
 a turn of one clause is routed by those alone."""
 
 GROUNDS: Mapping[RouteKind, float] = {
-    "tools": -0.53,
-    "knowledge": -0.37,
-    "both": 1.26,
+    "tools": -0.97,
+    "knowledge": -0.01,
+    "both": 1.34,
     "general": -0.36,
 }
 """What is added of `RouteEvidence.grounded`, fitted with the others held."""
@@ -90,9 +90,12 @@ REASONS: Mapping[Reason, str] = {
 LEAST, MOST = 0.01, 0.99
 EVEN = 0.5
 
-SELDOM = 0.05
-"""How likely both is wanted, or neither, where nobody has said: with it most development turns
-go right without an encoder."""
+SELDOM = 0.01
+"""How likely both is wanted, or neither, where nobody has said: of 0.01 to 0.2 development turns
+without an encoder go right alike, and with this most questions get their passages."""
+
+BY_CUES = 3.0
+"""What cues alone say of need counts so much more than their confidence: a classifier is surer."""
 
 GUESSES: Mapping[str, RouteKind] = {"know": "knowledge", "both": "both", "neither": "general"}
 
@@ -261,7 +264,8 @@ def _reading(context: Context) -> float:
         act, know = context.needs["act"], context.needs["know"]
         return _log_odds(know / (act + know) if act + know else None)
     sure = context.confidences.get("need", EVEN)
-    return _log_odds({"know": sure, "act": 1 - sure}.get(context.need or "", EVEN))
+    odds = BY_CUES * _log_odds({"know": sure, "act": 1 - sure}.get(context.need or "", EVEN))
+    return max(_log_odds(LEAST), min(_log_odds(MOST), odds))
 
 
 def _log_odds(probability: float | None) -> float:

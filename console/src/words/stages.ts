@@ -34,6 +34,8 @@ const STAGES: Readonly<Record<string, string>> = {
   fetch: "the specifications read",
   rerank: "the first ones looked at again",
   interleave: "a second ranking, to compare",
+  agents: "the agent that the turn is for",
+  llm: "a language model asked",
   gate: "probability and threshold",
 };
 
@@ -42,6 +44,14 @@ const DEGRADED: Readonly<Record<string, string>> = {
   rerank: "the reranker was left out or failed; the first ranking stands",
   interleave: "no second ranking was compared, for lack of time",
   "rerank-late": "the reranker ran out of time; the rest stands as it was",
+  llm: "the language model was not asked, for lack of time",
+  "context-llm": "the language model failed; the classifier's context stands",
+  "context-llm-late": "the language model ran out of time; the classifier's context stands",
+  "conversation-llm": "the language model failed; the rules read the conversation",
+  "conversation-llm-late": "the language model ran out of time; the rules read the conversation",
+  agents: "the language model chose no agent; the rules did",
+  "agents-ensemble": "some prompts of the language model failed; the others decided",
+  probes: "facts about the turn were not looked for, for lack of time",
   entities: "left out for lack of time",
   follow_up: "the history was left out",
   context: "not read, for lack of time",

@@ -1,4 +1,4 @@
-"""The classifier of one field: fitted on few texts, sure where it may be, and silent beyond."""
+"""Classifiers of a turn: fitted on few texts, sure where they may be; and the one that ships."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.router.context.classifier import MANY_LABELS, MOST_KEPT, OUTSIDE, fit_classifier
+from toolcrib.errors import EncoderError
+from toolcrib.router.context.classifier import (
+    MANY_LABELS,
+    MOST_KEPT,
+    OUTSIDE,
+    TurnClassifier,
+    fit_classifier,
+    shipped_turns,
+)
+from toolcrib.router.context.labels import label_sets
 
 WIDTH = 16
 SPREAD = 0.25
@@ -120,3 +129,35 @@ def test_however_few_texts_there_are_it_can_be_fitted_and_asked(sizes, outside, 
         assert 0 <= told.confidence <= 1
         assert all(0 <= share <= 1 for share in told.shares)
         assert sum(told.shares) <= 1 + 1e-5
+
+
+def test_the_shipped_classifier_of_turns_was_trained_with_the_shipped_labels():
+    sets = label_sets({})
+    assert shipped_turns().digests == {f: sets[f].digest for f in shipped_turns().labels}
+
+
+@pytest.mark.parametrize(
+    ("need", "text"),
+    [
+        ("act", "close ticket 4411, the customer has called back"),
+        ("know", "what do we say in the handbook about working from abroad?"),
+        ("both", "merge 77 please. And when may I squash, by our rules?"),
+        ("neither", "what rhymes with orange?"),
+    ],
+)
+def test_what_a_turn_needs_is_told_by_its_words_together(need, text):
+    assert shipped_turns().tell(text)["need"].label == need
+
+
+@pytest.mark.parametrize("text", ["", "?", "a", "word " * 900, "\u200b", "שלום, מה שלומך"])
+def test_every_field_of_any_text_is_told_with_shares_of_its_labels(text):
+    classifier = shipped_turns()
+    for field, told in classifier.tell(text).items():
+        assert len(told.shares) == len(classifier.labels[field])
+        assert 0 <= sum(told.shares) <= 1.001
+        assert told.label is None or told.confidence == max(told.shares)
+
+
+def test_a_folder_without_a_model_is_named(tmp_path):
+    with pytest.raises(EncoderError, match=r"card\.json"):
+        TurnClassifier(tmp_path)

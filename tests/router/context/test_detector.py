@@ -15,6 +15,7 @@ from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.records import SENSITIVITIES
 from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.router.context.classifier import shipped_turns
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.labels import label_sets
@@ -35,7 +36,7 @@ def query_of(text, dense):
 def shipped():
     """Detects with the shipped model."""
     dense = make_dense(Settings())
-    detector = SemanticDetector(shipped_context(CUES), FINDER, HEURISTIC)
+    detector = SemanticDetector(shipped_context(CUES), FINDER, HEURISTIC, shipped_turns())
     return lambda text, **how: detector.detect(text, query_of(text, dense), **how)
 
 
@@ -45,7 +46,8 @@ def own(tmp_path_factory):
     files = write_labels(tmp_path_factory.mktemp("labels"))
     dense = DeterministicEncoder()
     sets = label_sets({field: Path(file) for field, file in files.items()})
-    return SemanticDetector(fit_context(sets, CUES, FINDER, dense), FINDER, HEURISTIC), dense
+    model = fit_context(sets, CUES, FINDER, dense)
+    return SemanticDetector(model, FINDER, HEURISTIC, shipped_turns()), dense
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tests.router.conftest import LABELS, CountingEncoder, write_labels
 from toolcrib import Settings
 from toolcrib.build import make_dense
 from toolcrib.encoders.fake import DeterministicEncoder
+from toolcrib.router.context.classifier import shipped_turns
 from toolcrib.router.context.cues import Cues, IntentCues, load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.labels import label_sets
@@ -113,6 +114,12 @@ def test_what_was_fitted_alike_is_taken_over_and_the_rest_is_fitted_anew(own_set
     assert dict(again.identity) == identity_of(sets, CUES, DENSE)
 
 
+def test_a_field_that_another_tells_is_not_fitted(own_sets, fitted):
+    told = {"intent": own_sets["intent"].digest, "need": "of other labels"}
+    again = fit_context(own_sets, CUES, FINDER, DENSE, fitted, told)
+    assert fitted.classifiers.keys() - again.classifiers.keys() == {"intent"}
+
+
 @pytest.fixture(scope="module")
 def shipped():
     return shipped_context(CUES)
@@ -129,7 +136,9 @@ def test_the_shipped_model_was_fitted_with_what_ships(shipped, bundled):
 
 def test_the_shipped_model_knows_the_shipped_labels(shipped):
     sets = label_sets({})
-    assert {f: each.labels for f, each in shipped.classifiers.items()} == {
+    fitted = {field: each.labels for field, each in shipped.classifiers.items()}
+    assert fitted.keys().isdisjoint(shipped_turns().labels)
+    assert {**fitted, **shipped_turns().labels} == {
         field: tuple(chosen.labels) for field, chosen in sets.items()
     }
     aliases = {a: n for n, label in sets["intent"].labels.items() for a in label.aliases}

@@ -1,6 +1,8 @@
-"""The classifier of one field: a linear head and nearest neighbours over labelled utterances.
+"""Classifiers of a turn: of one field, over labelled utterances; of many, a small transformer.
 
-The head is a multinomial logistic regression on sentence vectors. How far its answer can be
+The one of a field has a linear head and nearest neighbours.
+
+Its head is a multinomial logistic regression on sentence vectors. How far its answer can be
 trusted, and whether the text belongs to any label at all, is told by a second, tiny regression
 on what head and neighbours say of texts that neither has seen (cross-validation).
 
@@ -11,16 +13,29 @@ and whoever names labels, cues or an encoder of their own is fitted for when a t
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.encoders.base import FloatArray
+from toolcrib.encoders.onnx import BundledEncoder
 
-__all__ = ["OUTSIDE", "Classifier", "Prediction", "fit_classifier"]
+__all__ = [
+    "OUTSIDE",
+    "STRETCH",
+    "TURNS",
+    "Classifier",
+    "Prediction",
+    "TurnClassifier",
+    "fit_classifier",
+    "shipped_turns",
+]
 
 Labels = NDArray[np.int64]
 
@@ -290,3 +305,60 @@ def _softmax(logits: FloatArray) -> FloatArray:
 
 def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return 1 / (1 + np.exp(-np.clip(values, -30, 30)))
+
+
+# -- many fields at once ---------------------------------------------------------------------------
+
+TURNS = Path(__file__).with_name("presets") / "turns"
+
+STRETCH = 12.0
+"""Unit vectors are stretched by this before the softmax."""
+
+
+class TurnClassifier:
+    """Tells fields of a turn by a small transformer; safe for several threads.
+
+    It was trained from the encoder that ships (`scripts/fit_turns.py`): the mean of its tokens'
+    vectors, then a softmax for each field. The folder holds the transformer as `BundledEncoder`
+    reads it, and `head.npz`: `fields`, as JSON the labels (null: outside of all) of each field
+    with the digest of its label set, and by field `weights` float32 [dimensions, classes] and
+    `bias` float32 [classes].
+
+    Raises:
+        EncoderError: the folder cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._encoder = BundledEncoder(folder)
+        with np.load(folder / "head.npz", allow_pickle=False) as head:
+            fields = json.loads(bytes(head["fields"]))
+            self._classes = {name: tuple(told["labels"]) for name, told in fields.items()}
+            self._ends = np.cumsum([len(each) for each in self._classes.values()])[:-1]
+            self._weights = np.hstack([head[f"{name}.weights"] for name in fields])
+            self._bias = np.concatenate([head[f"{name}.bias"] for name in fields])
+        self.digests: Mapping[str, str] = {name: told["digest"] for name, told in fields.items()}
+        self.labels = {
+            name: tuple(each for each in classes if each is not None)
+            for name, classes in self._classes.items()
+        }
+
+    def tell(self, text: str) -> dict[str, Prediction]:
+        """Each field of a text: the likeliest label, and how likely each is."""
+        logits = self._encoder.encode_query(text) * STRETCH @ self._weights + self._bias
+        parts = np.split(logits, self._ends)
+        return {
+            name: _likeliest(labels, _softmax(part[None, :])[0])
+            for (name, labels), part in zip(self._classes.items(), parts, strict=True)
+        }
+
+
+def _likeliest(labels: Sequence[str | None], shares: FloatArray) -> Prediction:
+    chosen = int(shares.argmax())
+    known = tuple(float(s) for s, label in zip(shares, labels, strict=True) if label is not None)
+    return Prediction(labels[chosen], float(shares[chosen]), known)
+
+
+@cache
+def shipped_turns() -> TurnClassifier:
+    """The classifier of turns that comes with the package."""
+    return TurnClassifier(TURNS)

@@ -5,22 +5,31 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.encoders.language import language_of
+from toolcrib.errors import EncoderError
 from toolcrib.records import SENSITIVITIES, Context, Entity, Sensitivity
 from toolcrib.records.scope import is_above
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.router.context.classifier import OUTSIDE, Classifier, Prediction, fit_classifier
+from toolcrib.router.context.classifier import (
+    OUTSIDE,
+    Classifier,
+    Prediction,
+    TurnClassifier,
+    fit_classifier,
+)
 from toolcrib.router.context.cues import Cues
 from toolcrib.router.context.entities import EntityFinder, head_of
 from toolcrib.router.context.labels import LabelSet
@@ -46,6 +55,8 @@ __all__ = [
     "shipped_context",
     "write_context",
 ]
+
+logger = logging.getLogger(__name__)
 
 LEAST_TEXTS = 3
 """A word or pair of words that fewer texts have is no feature."""
@@ -207,7 +218,7 @@ SHARED = ("format", "encoder", "cues")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContextModel:
-    """A classifier for every field, and the features that they share.
+    """A classifier for fields, and the features that they share.
 
     `identity` names the encoder, the label sets and the cues that it was fitted with. `aliases`
     are other words for intents.
@@ -241,15 +252,22 @@ def fit_context(
     finder: EntityFinder,
     dense: DenseEncoder,
     known: ContextModel | None = None,
+    told: Mapping[str, str] = MappingProxyType({}),
 ) -> ContextModel:
-    """Fit a classifier for every field on its utterances: a minute or two of work in all.
+    """Fit classifiers of fields on their utterances: a minute or two of work for all of them.
 
     What `known` was fitted with alike is taken from it; its features are, where encoder and
-    cues are the same.
+    cues are the same. A field whose digest is in `told` gets none: another tells it.
     """
     identity = identity_of(sets, cues, dense)
     base = known if known and all(known.identity[n] == identity[n] for n in SHARED) else None
-    stale = [f for f in sets if base is None or base.identity.get(f) != identity[f]]
+    wanted = [field for field in sets if told.get(field) != identity[field]]
+    kept = {
+        field: fitted
+        for field, fitted in (base.classifiers.items() if base else ())
+        if field in wanted and base and base.identity.get(field) == identity[field]
+    }
+    stale = [field for field in wanted if field not in kept]
     said = {field: _with_others(field, sets) for field in stale}
     texts = list(dict.fromkeys(text for pairs in said.values() for text, _ in pairs))
     rows = {text: row for row, text in enumerate(texts)}
@@ -257,7 +275,7 @@ def fit_context(
     features = base.features if base else fit_features(readings, cues)
     vectors = dense.encode_documents(texts)
     extra = [features.of(reading) for reading in readings]
-    classifiers = dict(base.classifiers) if base else {}
+    classifiers = dict(kept)
     for field, pairs in said.items():
         labels = tuple(sets[field].labels)
         places = [rows[text] for text, _ in pairs]
@@ -399,14 +417,25 @@ EVEN = 0.5
 
 
 class SemanticDetector:
-    """Tells a turn's kind by a fitted model; without a vector it falls back to the cues alone."""
+    """Tells a turn's kind by a fitted model; without a vector it falls back to the cues alone.
+
+    What that was not fitted for is told by `turns`.
+    """
 
     def __init__(
-        self, model: ContextModel, finder: EntityFinder, otherwise: HeuristicDetector
+        self,
+        model: ContextModel,
+        finder: EntityFinder,
+        otherwise: HeuristicDetector,
+        turns: TurnClassifier,
     ) -> None:
         self._model = model
         self._finder = finder
         self._otherwise = otherwise
+        self._turns = turns
+        self._is_told = not turns.digests.keys() <= model.classifiers.keys()
+        own = model.classifiers.get("need")
+        self._needs = turns.labels["need"] if own is None else own.labels
 
     @property
     def aliases(self) -> Mapping[str, str]:
@@ -420,7 +449,11 @@ class SemanticDetector:
         if query is None or query.dense is None:
             return self._otherwise.detect(text, query, entities=entities)
         found = self._finder.find(head_of(text)) if entities else ()
-        told = self._model.predict(query.dense, self._reading(text, query.text, found))
+        try:
+            told = self._predict(query.dense, self._reading(text, query.text, found))
+        except EncoderError as error:
+            logger.warning("the classifier of turns failed; cues are read instead: %s", error)
+            return self._otherwise.detect(text, query, entities=entities)
         said = {name: each.label for name, each in told.items()}
         confidences = {name: each.confidence for name, each in told.items()}
         held, holds, _ = graded(found, ())
@@ -445,14 +478,17 @@ class SemanticDetector:
             language=language_of(head_of(text)),
             smalltalk=said["smalltalk"],
             need=said["need"],
-            needs=self._needs(told["need"].shares) if said["smalltalk"] is None else {},
+            needs=dict(zip(self._needs, told["need"].shares, strict=True))
+            if said["smalltalk"] is None
+            else {},
             confidences=confidences,
             confidence=min(confidences["intent"], confidences["domain"]),
             signals=signals,
         )
 
-    def _needs(self, shares: Sequence[float]) -> dict[str, float]:
-        return dict(zip(self._model.classifiers["need"].labels, shares, strict=True))
+    def _predict(self, vector: FloatArray, reading: ReadText) -> dict[str, Prediction]:
+        told = self._turns.tell(reading.letters) if self._is_told else {}
+        return told | self._model.predict(vector, reading)
 
     def _smalltalk(self, shares: Sequence[float]) -> str | None:
         """The likeliest kind of small talk; None where a request is likelier than any."""

@@ -1,0 +1,128 @@
+"""Train the classifier of turns that ships with the package, on the shipped labels and encoder.
+
+    python scripts/fit_turns.py [--halves FOLDER]
+
+Run it whenever labels in toolcrib/router/context/presets change; a test fails until then. It takes
+the extra `train`. First it is trained on each half of the texts, to learn from the other half how
+sure it may be; then on all. `--halves` keeps those two, for `benchmarks/turns.py --fit`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from network import Network
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+
+from toolcrib.encoders.onnx import DEFAULT_MODEL
+from toolcrib.router.context.classifier import STRETCH, TURNS
+from toolcrib.router.context.labels import FIELDS, LabelSet, label_sets
+from toolcrib.training.export import export
+
+SEEN = "texts.json"
+"""Beside a half's classifier: the texts that it was trained on."""
+
+LAYERS, MAX_TOKENS, BATCH, EPOCHS, RATE = 4, 64, 32, 3, 8e-5
+KEPT = ("intent", "sensitivity", "need")
+"""The fields that are told; the others are only trained on. Of development turns the domain, which
+is what a text is about, was told better by vector and words, and urgency as well, in other
+languages better; small talk is left to a classifier that depends more on what else is said."""
+
+
+def half_of(text: str) -> int:
+    """0 or 1: which half a text is in."""
+    return zlib.crc32(text.encode()) % 2
+
+
+def classes(chosen: LabelSet) -> list[str | None]:
+    """The classes of a field: its labels, and None where some texts are outside of all."""
+    return [*chosen.labels, *([None] if chosen.outside else [])]
+
+
+def wanted(sets: Mapping[str, LabelSet], texts: Sequence[str]) -> dict[str, list[int]]:
+    """The class of each text in each field; -1 where nobody has said."""
+    found: dict[str, list[int]] = {}
+    for field, chosen in sets.items():
+        known = {label: at for at, label in enumerate(classes(chosen))}
+        told = {text: known[label] for text, label in chosen.texts()}
+        found[field] = [told.get(text, -1) for text in texts]
+    return found
+
+
+def fit(sets: Mapping[str, LabelSet], texts: Sequence[str]) -> Network:
+    """Train on texts."""
+    widths = {field: len(classes(chosen)) for field, chosen in sets.items()}
+    network = Network(widths, layers=LAYERS, max_tokens=MAX_TOKENS, batch=BATCH, scale=STRETCH)
+    network.train(texts, wanted(sets, texts), epochs=EPOCHS, rate=RATE)
+    return network
+
+
+def temperature(logits: Any, right: Sequence[int]) -> float:
+    """By what logits are divided to be as sure as they are right (Guo et al. 2017)."""
+    places = np.flatnonzero(np.array(right) >= 0)
+    held, labels = logits[places], np.array(right)[places]
+
+    def loss(scale: float) -> float:
+        return -float(np.mean(log_softmax(held / scale, axis=1)[np.arange(len(held)), labels]))
+
+    return float(minimize_scalar(loss, bounds=(0.3, 5.0), method="bounded").x)
+
+
+def write(
+    network: Network,
+    sets: Mapping[str, LabelSet],
+    temperatures: Mapping[str, float],
+    out: Path,
+) -> None:
+    """Write the model folder."""
+    card = {"name": "toolcrib-turns", "max_tokens": MAX_TOKENS, "base": DEFAULT_MODEL}
+    export(network.weights(), out, card)
+    told = {f: {"labels": classes(sets[f]), "digest": sets[f].digest} for f in KEPT}
+    arrays: dict[str, Any] = {}
+    for field in KEPT:
+        head, scale = network.heads[field], temperatures[field]
+        arrays[f"{field}.weights"] = head.weight.detach().numpy().T / scale
+        arrays[f"{field}.bias"] = head.bias.detach().numpy() / scale
+    fields = np.frombuffer(json.dumps(told, sort_keys=True).encode(), dtype=np.uint8)
+    np.savez_compressed(out / "head.npz", fields=fields, **arrays)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--halves", type=Path, help="a folder for the classifiers of the halves")
+    parser.add_argument("--out", type=Path, default=TURNS)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    found = label_sets({})
+    sets = {field: found[field] for field in FIELDS}
+    texts = list(dict.fromkeys(text for chosen in sets.values() for text, _ in chosen.texts()))
+    halves = [[text for text in texts if half_of(text) == half] for half in (0, 1)]
+    print(f"{len(texts)} texts", flush=True)
+    networks = [fit(sets, half) for half in halves]
+    parts = [network.told(half) for network, half in zip(networks, halves[::-1], strict=True)]
+    told = {field: np.concatenate([part[field] for part in parts]) for field in sets}
+    right = wanted(sets, [*halves[1], *halves[0]])
+    scales = {field: temperature(told[field], right[field]) for field in KEPT}
+    for field in KEPT:
+        places = np.flatnonzero(np.array(right[field]) >= 0)
+        hits = told[field].argmax(1)[places] == np.array(right[field])[places]
+        print(f"{field}: {hits.mean():.3f} of unseen texts, temperature {scales[field]:.2f}")
+    if options.halves:
+        for half, network in enumerate(networks):
+            folder = options.halves / str(half)
+            write(network, sets, scales, folder)
+            (folder / SEEN).write_text(json.dumps(halves[half]), encoding="utf-8")
+    write(fit(sets, texts), sets, scales, options.out)
+
+
+if __name__ == "__main__":
+    main()
