@@ -28,15 +28,7 @@ from toolcrib.records import Message, Refusal, ToolSpec
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.options import SearchOptions
 
-__all__ = [
-    "Agreement",
-    "Judge",
-    "JudgeReport",
-    "JudgedQuery",
-    "Pools",
-    "agreement",
-    "judged_before",
-]
+__all__ = ["Agreement", "Judge", "JudgeReport", "Pools", "agreement", "judged_before"]
 
 PROMPT_VERSION = "judge-1"
 

@@ -22,7 +22,7 @@ from toolcrib.settings import Settings
 from toolcrib.telemetry import Telemetry
 from toolcrib.tenants import Tenants
 
-__all__ = ["UPLOAD_FACTOR", "Readiness", "ServiceState", "SwitchInterval"]
+__all__ = ["UPLOAD_FACTOR", "ServiceState"]
 
 UPLOAD_FACTOR = 32
 """Times `service.max_body_bytes`: the most in a body of JSON Lines."""

@@ -41,7 +41,6 @@ __all__ = [
     "SEARCHES",
     "SearchTool",
     "ToolcribSearchTransform",
-    "VisibleTools",
     "definition",
     "failure",
     "found",

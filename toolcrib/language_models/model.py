@@ -31,7 +31,7 @@ from toolcrib.records.usage import ModelUsage, ModelUse, totals
 from toolcrib.records.validation import in_words
 from toolcrib.retries import Retries
 
-__all__ = ["TIMEOUTS_S", "LanguageModel", "Price", "UsageMeter", "metered"]
+__all__ = ["LanguageModel", "Price", "UsageMeter", "metered"]
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ __all__ = [
     "MCP_DEFAULTS",
     "Enrichment",
     "Mapping",
-    "Skill",
     "Text",
     "Texts",
     "ToolKind",

@@ -17,7 +17,7 @@ from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not, Or, all_of
 from toolcrib.store.payload import squeeze
 
-__all__ = ["Finder", "alternates", "effect", "schema_fit"]
+__all__ = ["alternates", "effect", "schema_fit"]
 
 DEPTH = 20
 """Candidates a search: they held an equal tool for 97 in 100 failures or more, where there was

@@ -31,12 +31,8 @@ __all__ = [
     "ALL",
     "FIRST",
     "MAPPED",
-    "MOST_PASSAGES",
     "SHARE_FLOOR",
     "KnowledgeRouter",
-    "collection_probabilities",
-    "fit_by_words",
-    "fit_probability",
     "passage_shares",
     "select_passages",
 ]

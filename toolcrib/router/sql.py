@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-__all__ = ["SqlStatement", "find_sql"]
+__all__ = ["find_sql"]
 
 LOOKED_AT = 8_000
 PARSED = 4_000

@@ -49,7 +49,7 @@ from toolcrib.records.codec import as_json
 from toolcrib.records.definitions import summary
 from toolcrib.router.recovery import Diagnosis, Step, diagnose
 
-__all__ = ["GRAVITY", "RoutingNodes"]
+__all__ = ["RoutingNodes"]
 
 GRAVITY = ("retry", "alternate", "replan", "reclassify", "stop")
 """Of the steps after several failures the last of these is taken."""

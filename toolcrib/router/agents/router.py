@@ -24,7 +24,7 @@ from toolcrib.router.agents.supervisor import supervise
 from toolcrib.router.agents.targets import Targets
 from toolcrib.router.settings import AgentSettings
 
-__all__ = ["AgentRouter", "Pending", "by_heuristics", "cache_key", "weigh"]
+__all__ = ["AgentRouter", "Pending", "cache_key", "weigh"]
 
 
 logger = logging.getLogger(__name__)

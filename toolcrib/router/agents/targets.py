@@ -12,19 +12,7 @@ from toolcrib.records.validation import read_yaml
 from toolcrib.router.agents.allowlist import fold
 from toolcrib.router.context.phrases import PhraseIndex
 
-__all__ = [
-    "CONFIDENT",
-    "FACTS",
-    "UNSURE",
-    "AgentRule",
-    "AgentTarget",
-    "Cap",
-    "EvidenceCondition",
-    "FewShot",
-    "Heuristic",
-    "Targets",
-    "load_targets",
-]
+__all__ = ["CONFIDENT", "FACTS", "UNSURE", "AgentRule", "Targets", "load_targets"]
 
 PRESET = Path(__file__).parent / "presets" / "targets.yaml"
 
