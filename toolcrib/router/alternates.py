@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from toolcrib.encoders.lexical import split_identifier
 from toolcrib.indexers.points import dense_text
@@ -65,12 +65,8 @@ MAX_TOOL_CHARS = 500
 _TOTAL = 1 + CATEGORY + PROVIDES + SCHEMA
 
 
-class Finder(Protocol):
-    """What alternates are looked for with; `ToolIndex.find` is such."""
-
-    def __call__(self, query: str, options: SearchOptions, /) -> FindResult:
-        """Rank the tools that fit a query."""
-        ...
+Finder: TypeAlias = Callable[[str, SearchOptions], FindResult]
+"""Ranks the tools that fit a query, as `ToolIndex.find` does."""
 
 
 def alternates(
