@@ -393,6 +393,11 @@ class Settings(BaseSettings):
                 raise SettingsError("; ".join(wrong))
         return self
 
+    def without_reranker(self) -> Settings:
+        """The same settings, by which nothing is looked at twice."""
+        encoder = self.encoder.model_copy(update={"reranker": None})
+        return self.model_copy(update={"encoder": encoder})
+
     @classmethod
     def settings_customise_sources(
         cls,

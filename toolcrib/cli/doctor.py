@@ -150,8 +150,7 @@ def _check_models(settings: Settings, health: Health) -> Settings | None:
             facts["reranker"] = reranker.name
     except ToolcribError as error:
         health.problem(str(error), _mending_model(error, "encoder.reranker: null"))
-        encoder = settings.encoder.model_copy(update={"reranker": None})
-        return settings.model_copy(update={"encoder": encoder})
+        return settings.without_reranker()
     return settings
 
 

@@ -91,8 +91,7 @@ def ask(
 
     `dense` defaults to the encoder of the settings.
     """
-    plain = settings.encoder.model_copy(update={"reranker": None})
-    settings = settings.model_copy(update={"encoder": plain})
+    settings = settings.without_reranker()
     bare = [tool.model_copy(update={"success_examples": ()}) for tool in tools]
     asked: dict[str, list[Asked]] = {}
     with Crib.open(build.MEMORY, settings=settings, dense=dense) as crib:
