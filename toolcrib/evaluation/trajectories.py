@@ -151,13 +151,14 @@ def evaluate_guidance(trajectories: Sequence[LabelledTrajectory], split: str) ->
             counts[label.pattern][0] += 1
             counts[label.pattern][1] += is_found
             if not is_found:
-                mistakes.append(_mistake(each, label.pattern, "missed", label.by))
+                missed = AlarmMistake(each.id, each.kind, label.pattern, "missed", label.by)
+                mistakes.append(missed)
         for name, at in alarms:
             is_right = any(label.pattern == name and label.begin <= at for label in each.alarms)
             counts[name][2] += 1
             counts[name][3] += is_right
             if not is_right:
-                mistakes.append(_mistake(each, name, "false", at))
+                mistakes.append(AlarmMistake(each.id, each.kind, name, "false", at))
         if not each.alarms:
             healthy_alarms += len(alarms)
             healthy_s += _seconds(each)
@@ -171,12 +172,6 @@ def evaluate_guidance(trajectories: Sequence[LabelledTrajectory], split: str) ->
         patterns={name: AlarmScores(*numbers) for name, numbers in counts.items()},
         mistakes=tuple(mistakes),
     )
-
-
-def _mistake(
-    each: LabelledTrajectory, pattern: str, mistake: Literal["missed", "false"], at: int
-) -> AlarmMistake:
-    return AlarmMistake(each.id, each.kind, pattern, mistake, at)
 
 
 def _seconds(each: LabelledTrajectory) -> float:
