@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -530,63 +531,39 @@ def _model_of(question: QuestionConfig, settings: Settings) -> LanguageModel | N
     return language_model(told, "questions", max_tokens=question.max_tokens)
 
 
-def _bundled(model: str, threads: int) -> DenseEncoder:
-    from toolcrib.encoders.onnx import BundledEncoder
-
-    return BundledEncoder(Path(model) if model else None, threads)
-
-
-def _deterministic(model: str, _threads: int) -> DenseEncoder:
-    from toolcrib.encoders.fake import DeterministicEncoder
-
-    return DeterministicEncoder(int(model)) if model else DeterministicEncoder()
-
-
-def _fastembed(model: str, threads: int) -> DenseEncoder:
-    from toolcrib.encoders.fastembed import FastEmbedEncoder
-
-    return FastEmbedEncoder(model, threads)
-
-
-def _sentence_transformers(model: str, _threads: int) -> DenseEncoder:
-    from toolcrib.encoders.sentence_transformers import SentenceTransformersEncoder
-
-    return SentenceTransformersEncoder(model)
+def _made(place: str, *given: Any) -> Any:
+    """An encoder of `module:Class` in `toolcrib.encoders`, imported only here: some are heavy."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"toolcrib.encoders.{module}"), name)(*given)
 
 
 def _bundled_reranker(model: str, threads: int) -> Reranker:
-    from toolcrib.encoders.onnx import BundledReranker
-
     if not model:
         raise SettingsError(
             "encoder.reranker: no reranker ships; name a folder, as in bundled:./my-reranker",
         )
-    return BundledReranker(Path(model), threads)
-
-
-def _fastembed_reranker(model: str, threads: int) -> Reranker:
-    from toolcrib.encoders.fastembed import FastEmbedReranker
-
-    return FastEmbedReranker(model, threads)
-
-
-def _sentence_transformers_reranker(model: str, _threads: int) -> Reranker:
-    from toolcrib.encoders.sentence_transformers import SentenceTransformersReranker
-
-    return SentenceTransformersReranker(model)
+    return _made("onnx:BundledReranker", Path(model), threads)
 
 
 _DENSE: dict[str, Callable[[str, int], DenseEncoder]] = {
-    "bundled": _bundled,
-    "deterministic": _deterministic,
-    "fastembed": _fastembed,
-    "sentence-transformers": _sentence_transformers,
+    "bundled": lambda model, threads: _made(
+        "onnx:BundledEncoder", Path(model) if model else None, threads
+    ),
+    "deterministic": lambda model, _: _made(
+        "fake:DeterministicEncoder", *([int(model)] if model else ())
+    ),
+    "fastembed": partial(_made, "fastembed:FastEmbedEncoder"),
+    "sentence-transformers": lambda model, _: _made(
+        "sentence_transformers:SentenceTransformersEncoder", model
+    ),
 }
 
 _RERANKERS: dict[str, Callable[[str, int], Reranker]] = {
     "bundled": _bundled_reranker,
-    "fastembed": _fastembed_reranker,
-    "sentence-transformers": _sentence_transformers_reranker,
+    "fastembed": partial(_made, "fastembed:FastEmbedReranker"),
+    "sentence-transformers": lambda model, _: _made(
+        "sentence_transformers:SentenceTransformersReranker", model
+    ),
 }
 
 

@@ -213,9 +213,8 @@ class Router:
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
-        unasked = frozenset(budget.degraded)
         withholds = self.tools.retriever.withholds
-        seen = (context, found, knowledge, self.gate_decides, unasked, withholds)
+        seen = (context, found, knowledge, self.gate_decides, frozenset(budget.degraded), withholds)
         evidence = RouteEvidence(*seen, grounds=grounds)
         route = choose_route(evidence)
         wishes: tuple[Context, ...] = ()
