@@ -42,9 +42,9 @@ UNMATCHED = "unmatched"
 """The route of what no endpoint takes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestSummary:
-    """A request that was answered.
+    """A request, and how it was answered.
 
     `route` is the template, also of what was turned away, never the path: that may name a tool.
     `stages` are milliseconds by stage, in their order. `turned_away` says why it was not worked on.
@@ -54,9 +54,9 @@ class RequestSummary:
 
     request_id: str
     method: str
-    route: str
-    status: int
-    took_ms: float
+    route: str = UNMATCHED
+    status: int = SERVER_ERROR
+    took_ms: float = 0.0
     key_id: str = ""
     namespace: str = ""
     stages: Mapping[str, float] = field(default_factory=dict[str, float])
