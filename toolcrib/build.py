@@ -427,7 +427,7 @@ def language_model(
         if llm.base_url is not None and not llm.uses:
             raise SettingsError("llm.base_url is set, and llm.model is not: which model is it?")
         return None
-    from toolcrib.language_models import LanguageModel, Price
+    from toolcrib.language_models import LanguageModel
     from toolcrib.language_models.anthropic import AnthropicChatModel
     from toolcrib.language_models.openai import OpenAIChatModel
 
@@ -438,13 +438,12 @@ def language_model(
         chat = OpenAIChatModel(
             model, base_url=url, api_key=key, temperature=llm.temperature, max_tokens=max_tokens
         )
-    price = llm.prices.get(model)
     return LanguageModel(
         chat,
         timeouts_s={use: own.timeout_s} if own and own.timeout_s else {},
         parallel=llm.parallel,
         attempts=llm.attempts,
-        price=Price(price.input, price.output) if price else None,
+        price=llm.prices.get(model),
         log_text=llm.log_text,
     )
 
