@@ -303,10 +303,7 @@ def _cited(state: RoutingState, said: BaseMessage) -> Update:
     citations = [
         {
             "number": number,
-            "id": each["id"],
-            "citation": each["citation"],
-            "collection": each["collection"],
-            "source": each["source"],
+            **{key: each[key] for key in ("id", "citation", "collection", "source")},
             "cited": number in named,
         }
         for number, each in enumerate(state.get("passages", ()), start=1)
