@@ -180,11 +180,9 @@ def make_agents(settings: Settings, models: Models = NO_MODELS) -> AgentRouter:
     from toolcrib.router.context.cues import load_cues
 
     own = settings.agents
-    named = None if own.targets in (None, PRESET) else Path(own.targets)
-    targets = load_targets(named)
-    allowlist = load_allowlist(Path(own.allowlist) if own.allowlist else EMBEDDED)
-    cues = load_cues(Path(settings.context.cues) if settings.context.cues else None)
-    reader = EvidenceReader(targets, allowlist, cues)
+    targets = load_targets(None if own.targets == PRESET else own.targets)
+    allowlist = load_allowlist(own.allowlist or EMBEDDED)
+    reader = EvidenceReader(targets, allowlist, load_cues(settings.context.cues))
     model = language_model(settings, "agents", models)
     if model is None:
         return AgentRouter(reader, targets, own)
@@ -388,9 +386,8 @@ def make_reader(settings: Settings, models: Models = NO_MODELS) -> ContextReader
     from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.context.labels import label_sets
 
-    files = {name: Path(file) for name, file in settings.context.labels.items()}
     model = _wanted(settings, "context", models, "context.detector is llm")
-    return ContextReader(model, label_sets(files))
+    return ContextReader(model, label_sets(settings.context.labels))
 
 
 def _conversation(settings: Settings, models: Models) -> ConversationReader | None:

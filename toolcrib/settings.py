@@ -376,10 +376,8 @@ class Settings(BaseSettings):
             # Only here, since labels are read from files.
             from toolcrib.router.context.labels import map_labels, unknown_labels
 
-            labels = {field: Path(file) for field, file in self.context.labels.items()}
-            cues = Path(self.context.cues) if self.context.cues else None
-            wrong = [what for what, _ in unknown_labels(pairs, map_labels(labels, cues))]
-            if wrong:
+            labels = map_labels(self.context.labels, self.context.cues)
+            if wrong := [what for what, _ in unknown_labels(pairs, labels)]:
                 raise SettingsError("; ".join(wrong))
         return self
 

@@ -143,7 +143,7 @@ def nouns() -> dict[str, tuple[str, ...]]:
     return {fold(name): tuple(words) for name, words in told.items()}
 
 
-def load_allowlist(file: Path = EMBEDDED) -> Allowlist:
+def load_allowlist(file: str | Path = EMBEDDED) -> Allowlist:
     """Read an allowlist from YAML or JSON.
 
     Raises:
