@@ -82,40 +82,17 @@ _HOMES = {
     **dict.fromkeys(("And", "AnyOf", "Equals", "Not", "Or", "Range"), "toolcrib.store.filters"),
     "RecoveryPolicy": "toolcrib.router.recovery",
     "SearchOptions": "toolcrib.retrieval.options",
-    **dict.fromkeys(
-        (
-            "Attachment",
-            "Collection",
-            "Context",
-            "Decision",
-            "Entity",
-            "FindResult",
-            "IndexProgress",
-            "IndexReport",
-            "KnowledgeResult",
-            "Message",
-            "NeedResult",
-            "Passage",
-            "PassageHit",
-            "Refusal",
-            "Route",
-            "Scope",
-            "ToolHit",
-            "ToolSpec",
-            "Turn",
-        ),
-        "toolcrib.records",
-    ),
 }
+"""Where public names stand that are no records."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: `import toolcrib` itself stays cheap."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(_HOMES.get(name, "toolcrib.records")), name)
     globals()[name] = value
     return value
 

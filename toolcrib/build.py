@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -179,11 +180,9 @@ def make_agents(settings: Settings, models: Models = NO_MODELS) -> AgentRouter:
     from toolcrib.router.context.cues import load_cues
 
     own = settings.agents
-    named = None if own.targets in (None, PRESET) else Path(own.targets)
-    targets = load_targets(named)
-    allowlist = load_allowlist(Path(own.allowlist) if own.allowlist else EMBEDDED)
-    cues = load_cues(Path(settings.context.cues) if settings.context.cues else None)
-    reader = EvidenceReader(targets, allowlist, cues)
+    targets = load_targets(None if own.targets == PRESET else own.targets)
+    allowlist = load_allowlist(own.allowlist or EMBEDDED)
+    reader = EvidenceReader(targets, allowlist, load_cues(settings.context.cues))
     model = language_model(settings, "agents", models)
     if model is None:
         return AgentRouter(reader, targets, own)
@@ -387,9 +386,8 @@ def make_reader(settings: Settings, models: Models = NO_MODELS) -> ContextReader
     from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.context.labels import label_sets
 
-    files = {name: Path(file) for name, file in settings.context.labels.items()}
     model = _wanted(settings, "context", models, "context.detector is llm")
-    return ContextReader(model, label_sets(files))
+    return ContextReader(model, label_sets(settings.context.labels))
 
 
 def _conversation(settings: Settings, models: Models) -> ConversationReader | None:
@@ -426,7 +424,7 @@ def language_model(
         if llm.base_url is not None and not llm.uses:
             raise SettingsError("llm.base_url is set, and llm.model is not: which model is it?")
         return None
-    from toolcrib.language_models import LanguageModel, Price
+    from toolcrib.language_models import LanguageModel
     from toolcrib.language_models.anthropic import AnthropicChatModel
     from toolcrib.language_models.openai import OpenAIChatModel
 
@@ -437,13 +435,12 @@ def language_model(
         chat = OpenAIChatModel(
             model, base_url=url, api_key=key, temperature=llm.temperature, max_tokens=max_tokens
         )
-    price = llm.prices.get(model)
     return LanguageModel(
         chat,
         timeouts_s={use: own.timeout_s} if own and own.timeout_s else {},
         parallel=llm.parallel,
         attempts=llm.attempts,
-        price=Price(price.input, price.output) if price else None,
+        price=llm.prices.get(model),
         log_text=llm.log_text,
     )
 
@@ -530,63 +527,39 @@ def _model_of(question: QuestionConfig, settings: Settings) -> LanguageModel | N
     return language_model(told, "questions", max_tokens=question.max_tokens)
 
 
-def _bundled(model: str, threads: int) -> DenseEncoder:
-    from toolcrib.encoders.onnx import BundledEncoder
-
-    return BundledEncoder(Path(model) if model else None, threads)
-
-
-def _deterministic(model: str, _threads: int) -> DenseEncoder:
-    from toolcrib.encoders.fake import DeterministicEncoder
-
-    return DeterministicEncoder(int(model)) if model else DeterministicEncoder()
-
-
-def _fastembed(model: str, threads: int) -> DenseEncoder:
-    from toolcrib.encoders.fastembed import FastEmbedEncoder
-
-    return FastEmbedEncoder(model, threads)
-
-
-def _sentence_transformers(model: str, _threads: int) -> DenseEncoder:
-    from toolcrib.encoders.sentence_transformers import SentenceTransformersEncoder
-
-    return SentenceTransformersEncoder(model)
+def _made(place: str, *given: Any) -> Any:
+    """An encoder of `module:Class` in `toolcrib.encoders`, imported only here: some are heavy."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"toolcrib.encoders.{module}"), name)(*given)
 
 
 def _bundled_reranker(model: str, threads: int) -> Reranker:
-    from toolcrib.encoders.onnx import BundledReranker
-
     if not model:
         raise SettingsError(
             "encoder.reranker: no reranker ships; name a folder, as in bundled:./my-reranker",
         )
-    return BundledReranker(Path(model), threads)
-
-
-def _fastembed_reranker(model: str, threads: int) -> Reranker:
-    from toolcrib.encoders.fastembed import FastEmbedReranker
-
-    return FastEmbedReranker(model, threads)
-
-
-def _sentence_transformers_reranker(model: str, _threads: int) -> Reranker:
-    from toolcrib.encoders.sentence_transformers import SentenceTransformersReranker
-
-    return SentenceTransformersReranker(model)
+    return _made("onnx:BundledReranker", Path(model), threads)
 
 
 _DENSE: dict[str, Callable[[str, int], DenseEncoder]] = {
-    "bundled": _bundled,
-    "deterministic": _deterministic,
-    "fastembed": _fastembed,
-    "sentence-transformers": _sentence_transformers,
+    "bundled": lambda model, threads: _made(
+        "onnx:BundledEncoder", Path(model) if model else None, threads
+    ),
+    "deterministic": lambda model, _: _made(
+        "fake:DeterministicEncoder", *([int(model)] if model else ())
+    ),
+    "fastembed": partial(_made, "fastembed:FastEmbedEncoder"),
+    "sentence-transformers": lambda model, _: _made(
+        "sentence_transformers:SentenceTransformersEncoder", model
+    ),
 }
 
 _RERANKERS: dict[str, Callable[[str, int], Reranker]] = {
     "bundled": _bundled_reranker,
-    "fastembed": _fastembed_reranker,
-    "sentence-transformers": _sentence_transformers_reranker,
+    "fastembed": partial(_made, "fastembed:FastEmbedReranker"),
+    "sentence-transformers": lambda model, _: _made(
+        "sentence_transformers:SentenceTransformersReranker", model
+    ),
 }
 
 

@@ -12,7 +12,6 @@ __all__ = [
     "EXIT_NOT_CLEAN",
     "INTERNAL",
     "PROBLEMS",
-    "Problem",
     "exit_code",
     "problem_of",
     "retry_after",

@@ -25,7 +25,7 @@ from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.indexers.points import FieldWeights
 from toolcrib.records import Collection
-from toolcrib.records.usage import ModelUse
+from toolcrib.records.usage import ModelUse, Price
 from toolcrib.records.validation import faults
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import GateSettings
@@ -54,7 +54,6 @@ __all__ = [
     "LanguageModelSettings",
     "LearningSettings",
     "ModelUseSettings",
-    "PriceSettings",
     "ServerSettings",
     "ServiceSettings",
     "Settings",
@@ -150,15 +149,6 @@ class ModelUseSettings(BaseModel):
     timeout_s: float | None = Field(default=None, gt=0)
 
 
-class PriceSettings(BaseModel):
-    """What a million tokens of a model cost, in any currency."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    input: float = Field(default=0.0, ge=0)
-    output: float = Field(default=0.0, ge=0)
-
-
 class LanguageModelSettings(BaseModel):
     """Which language model is asked where one helps; none without a `model`.
 
@@ -180,7 +170,7 @@ class LanguageModelSettings(BaseModel):
     parallel: int = Field(default=5, ge=1)
     attempts: int = Field(default=3, ge=1)
     temperature: float | None = Field(default=0.0, ge=0)
-    prices: dict[str, PriceSettings] = Field(default_factory=dict[str, PriceSettings])
+    prices: dict[str, Price] = Field(default_factory=dict[str, Price])
     log_text: bool = False
 
     def key(self) -> str | None:
@@ -386,12 +376,15 @@ class Settings(BaseSettings):
             # Only here, since labels are read from files.
             from toolcrib.router.context.labels import map_labels, unknown_labels
 
-            labels = {field: Path(file) for field, file in self.context.labels.items()}
-            cues = Path(self.context.cues) if self.context.cues else None
-            wrong = [what for what, _ in unknown_labels(pairs, map_labels(labels, cues))]
-            if wrong:
+            labels = map_labels(self.context.labels, self.context.cues)
+            if wrong := [what for what, _ in unknown_labels(pairs, labels)]:
                 raise SettingsError("; ".join(wrong))
         return self
+
+    def without_reranker(self) -> Settings:
+        """The same settings, by which nothing is looked at twice."""
+        encoder = self.encoder.model_copy(update={"reranker": None})
+        return self.model_copy(update={"encoder": encoder})
 
     @classmethod
     def settings_customise_sources(

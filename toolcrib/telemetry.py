@@ -6,6 +6,7 @@ They are made of a request's summary alone, and never hold a word of a user's un
 from __future__ import annotations
 
 import logging
+import operator
 import os
 import sys
 import time
@@ -13,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, BinaryIO, Literal
 
 from pydantic_core import to_json
@@ -42,9 +44,9 @@ UNMATCHED = "unmatched"
 """The route of what no endpoint takes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestSummary:
-    """A request that was answered.
+    """A request, and how it was answered.
 
     `route` is the template, also of what was turned away, never the path: that may name a tool.
     `stages` are milliseconds by stage, in their order. `turned_away` says why it was not worked on.
@@ -54,9 +56,9 @@ class RequestSummary:
 
     request_id: str
     method: str
-    route: str
-    status: int
-    took_ms: float
+    route: str = UNMATCHED
+    status: int = SERVER_ERROR
+    took_ms: float = 0.0
     key_id: str = ""
     namespace: str = ""
     stages: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -166,40 +168,21 @@ def merged(texts: Sequence[bytes]) -> bytes:
     library = import_extra("prometheus_client", FEATURE, EXTRA)
     parser = import_extra("prometheus_client.parser", FEATURE, EXTRA)
     families: dict[str, Any] = {}
-    values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
+    samples: dict[str, dict[tuple[Any, ...], Any]] = {}
     for text in texts:
         for family in parser.text_string_to_metric_families(text.decode()):
             families.setdefault(family.name, family)
-            known = values.setdefault(family.name, {})
+            known = samples.setdefault(family.name, {})
             for sample in family.samples:
-                key = sample.name, tuple(sample.labels.items())
-                before = known.get(key)
-                if before is None:
-                    known[key] = sample.value
-                else:
-                    is_same = sample.name.endswith(SAME)
-                    known[key] = max(before, sample.value) if is_same else before + sample.value
-    registry = library.CollectorRegistry()
-    registry.register(_Merged(families, values))
-    return library.generate_latest(registry)
-
-
-class _Merged:
-    """A collector of families whose samples are given apart."""
-
-    def __init__(
-        self, families: Mapping[str, Any], values: Mapping[str, Mapping[Any, float]]
-    ) -> None:
-        self._families = families
-        self._values = values
-
-    def collect(self) -> Iterator[Any]:
-        """Each family, with the values."""
-        for name, family in self._families.items():
-            family.samples = []
-            for (sample, labels), value in self._values[name].items():
-                family.add_sample(sample, dict(labels), value)
-            yield family
+                key = sample.name, *sample.labels.items()
+                value = sample.value
+                if before := known.get(key):
+                    together = max if sample.name.endswith(SAME) else operator.add
+                    value = together(before.value, value)
+                known[key] = sample._replace(value=value)
+    for name, family in families.items():
+        family.samples = list(samples[name].values())
+    return library.generate_latest(SimpleNamespace(collect=families.values))
 
 
 class _Family:

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
@@ -301,8 +300,7 @@ class TurnRouter:
         kept = self._tools.store.read_meta().get(META_KEY)
         if kept is None:
             return False
-        cues = load_cues(Path(settings.cues) if settings.cues else None)
-        sets = label_sets({field: Path(file) for field, file in settings.labels.items()})
+        cues, sets = load_cues(settings.cues), label_sets(settings.labels)
         return read_context(base64.b64decode(kept), cues).identity == identity_of(sets, cues, dense)
 
     def learn_labels(self) -> None:
@@ -428,12 +426,12 @@ def make_context_model(
 
     if settings.detector == "heuristic":
         return None
-    cues = load_cues(Path(settings.cues) if settings.cues else None)
+    cues = load_cues(settings.cues)
     shipped = shipped_context(cues)
     is_default = not settings.labels and not settings.cues
     if is_default and shipped.identity["encoder"] == dense.name:
         return shipped
-    sets = label_sets({field: Path(file) for field, file in settings.labels.items()})
+    sets = label_sets(settings.labels)
     if kept is not None:
         own = read_context(kept, cues)
         if own.identity == identity_of(sets, cues, dense):
@@ -468,5 +466,5 @@ def make_detector(
 
     given = {"service": tuple(services), **settings.gazetteers}
     finder = EntityFinder(given, names, region=settings.region)
-    by_cues = HeuristicDetector(load_cues(Path(settings.cues) if settings.cues else None), finder)
+    by_cues = HeuristicDetector(load_cues(settings.cues), finder)
     return by_cues if model is None else SemanticDetector(model, finder, by_cues, shipped_turns())

@@ -30,9 +30,8 @@ from toolcrib.evaluation.calibrate import (
     server_thresholds,
 )
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.evidence import LabelledEvidence
+from toolcrib.evaluation.evidence import LabelledEvidence, fit_head
 from toolcrib.evaluation.gate_measures import gate_measures, reliability_bins
-from toolcrib.evaluation.head import fit_head
 from toolcrib.retrieval.answerability import QUERY_FEATURES, Answerability, Floats
 from toolcrib.retrieval.calibration import (
     FEATURES,

@@ -19,7 +19,9 @@ RECORD = {"kind": "decision", "id": "d1", "at": "2026-01-02T03:04:05+00:00"}
 def context(service, monkeypatch):
     """A request of a service that is one of several over a store."""
     monkeypatch.setattr(service.namespaces, "is_alone", False)
-    return RequestContext(service.state, "r", ANYONE, service.namespace())
+    return RequestContext(
+        "r", "GET", namespace=service.namespace(), caller=ANYONE, state=service.state
+    )
 
 
 async def test_a_decision_that_another_process_is_about_to_write_is_waited_for(

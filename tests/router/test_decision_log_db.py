@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -416,25 +415,3 @@ def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path):
         with pytest.raises(StoreDamagedError, match="file is not a database"):
             use()
     assert path.read_text() == "These are notes, not a database."
-
-
-def test_a_file_of_an_earlier_version_is_read_whole_and_written_on(tmp_path):
-    path = tmp_path / "decisions.db"
-    ended = {"kind": "outcome", "decision": "a-1", "at": "", "outcome": "failure"}
-    old = [entry("a", 1), ended, ended, entry("b", 2) | {"at": "2026-03-01T00:00:01.000+00:00"}]
-    with closing(sqlite3.connect(path)) as other, other:
-        other.execute(
-            "CREATE TABLE records (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, "
-            "decision TEXT NOT NULL, at TEXT NOT NULL, record TEXT NOT NULL)"
-        )
-        other.execute("CREATE INDEX by_decision ON records (decision, kind)")
-        other.executemany(
-            "INSERT INTO records (kind, decision, at, record) VALUES (?, ?, ?, ?)",
-            [(r["kind"], r.get("id", r.get("decision")), r["at"], json.dumps(r)) for r in old],
-        )
-    with closing(SqliteLog(path)) as log, closing(SqliteLog(path)) as other:
-        assert log.find("a-1") == old[0]
-        other.write(entry("z", 9))
-        found = list(log.read())
-    assert sorted(map(str, found)) == sorted(map(str, [*old, entry("z", 9)]))
-    assert found[-2:] == [old[-1], entry("z", 9)]

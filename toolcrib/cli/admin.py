@@ -46,7 +46,7 @@ from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.namespaced import DEFAULT
 
-__all__ = ["app", "approve", "audit", "print_findings"]
+__all__ = ["app", "approve", "audit"]
 
 DAY_S = 86_400
 MAX_DAYS = 36_500
@@ -98,7 +98,7 @@ def create(
 ) -> None:
     """Make a key; its text is shown this once and kept nowhere."""
     given = {
-        "namespaces": _unique(namespace),
+        "namespaces": tuple(dict.fromkeys(namespace or ())),
         "servers": server,
         "tags": tag,
         "collections": collection,
@@ -162,10 +162,6 @@ def _grant(given: dict[str, Any]) -> Grant:
         fault = error.errors()[0]
         place = str(fault["loc"][0]).replace("_", "-").removesuffix("s")
         raise QueryError(f"--{place} {fault['input']!r}: {fault['msg']}") from error
-
-
-def _unique(values: list[str] | None) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(values or ()))
 
 
 def _print_keys(keys: list[dict[str, Any]]) -> None:

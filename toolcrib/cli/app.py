@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -18,7 +17,7 @@ from toolcrib.cli.output import notes, print_error
 from toolcrib.errors import ToolcribError
 from toolcrib.problems import exit_code
 
-__all__ = ["COMMANDS", "SHARED", "app", "documentation", "load", "report"]
+__all__ = ["COMMANDS", "SHARED", "app", "load", "report"]
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +81,7 @@ def load(name: str) -> Any:
     made.name = name
     for path, each in _leaves(made, name):
         each.params += [param for param in _shared().params if param.name in SHARED]
-        each.epilog = f"More: {documentation()}#toolcrib-{path}"
+        each.epilog = f"More: {PAGE}#toolcrib-{path}"
     return made
 
 
@@ -102,19 +101,7 @@ def _leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 PAGE = "docs/reference/commands.md"
-"""The same in the sources, for who has no more than those."""
-
-
-@cache
-def documentation() -> str:
-    """The page of the commands, where the package says that its documentation is."""
-    try:
-        told = metadata("toolcrib").get_all("Project-URL") or ()
-    except PackageNotFoundError:
-        told = ()
-    urls = {name.strip(): url.strip() for name, _, url in (each.partition(",") for each in told)}
-    place = urls.get("Documentation")
-    return f"{place.rstrip('/')}/reference/commands.html" if place else PAGE
+"""Where more is said of each command."""
 
 
 # -- how much is said ------------------------------------------------------------------------

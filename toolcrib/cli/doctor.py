@@ -6,7 +6,6 @@ import platform
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -38,7 +37,6 @@ from toolcrib.errors import (
 )
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.retrieval.rerank import ModelReranker
-from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.labels import label_sets, map_labels, unknown_labels
 from toolcrib.settings import Settings, load_settings
 
@@ -150,8 +148,7 @@ def _check_models(settings: Settings, health: Health) -> Settings | None:
             facts["reranker"] = reranker.name
     except ToolcribError as error:
         health.problem(str(error), _mending_model(error, "encoder.reranker: null"))
-        encoder = settings.encoder.model_copy(update={"reranker": None})
-        return settings.model_copy(update={"encoder": encoder})
+        return settings.without_reranker()
     return settings
 
 
@@ -224,20 +221,17 @@ def _check_settings(crib: Crib, settings: Settings, health: Health) -> None:
     for what in crib.knowledge.misnamed():
         mend = "toolcrib index-docs PATH... --collection NAME, or correct knowledge.map"
         health.problem(what, mend)
-    files = {name: Path(file) for name, file in settings.context.labels.items()}
-    cues = Path(settings.context.cues) if settings.context.cues else None
+    own = settings.context
     try:
-        label_sets(files)
-        load_cues(cues)
-        labels = map_labels(files, cues)
+        label_sets(own.labels)
+        labels = map_labels(own.labels, own.cues)
     except ToolcribError as error:
         health.problem(str(error), "correct that file, or take it out of the settings (context)")
         return
     pairs = [(f"the collection {c.name!r}", pair) for c in known.collections for pair in c.answers]
     for what, kind in unknown_labels(pairs, labels):
         health.problem(what, f"correct its `answers`, or add to context.labels.{kind}")
-    own = settings.context.labels or settings.context.cues
-    if own and not crib.turns.has_fitted_labels():
+    if (own.labels or own.cues) and not crib.turns.has_fitted_labels():
         what = "the labels or cues of the settings are not fitted yet: first turns wait for that"
         health.problem(what, "toolcrib calibrate --labels")
 

@@ -32,7 +32,7 @@ from toolcrib.indexers.enricher import (
 )
 from toolcrib.indexers.enrichment import ENRICHMENT_NAME, EnrichmentLine, Enrichments, folder_of
 from toolcrib.indexers.sync import Entry, readable
-from toolcrib.language_models import ChatReply, LanguageModel, metered
+from toolcrib.language_models import LanguageModel, metered
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import as_json
@@ -173,7 +173,7 @@ def _say_dry(
     model = chat.name if chat else None
     tokens = sum(question.chars for question in asked) // CHARS_PER_TOKEN
     answers = ANSWER_TOKENS * len(asked)
-    cost = chat.price.of(ChatReply("", tokens, answers)) if chat and chat.price else None
+    cost = chat.price.of(tokens, answers) if chat and chat.price else None
     if json:
         counted = {"calls": len(asked), "up_to_date": current, "model": model}
         spent = {"input_tokens": tokens, "output_tokens": answers, "cost": cost}

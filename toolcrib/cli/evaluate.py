@@ -366,6 +366,8 @@ def calibrate(
     json: Json = False,
 ) -> None:
     """Fit the confidence to your own tools and queries, and keep it beside the index."""
+    from toolcrib.evaluation.loaders import with_tools
+
     _require_one((queries is not None, from_feedback, reset, labels), log)
     with writing_crib(context, store, ranks=queries is not None or from_feedback) as crib:
         if labels:
@@ -376,7 +378,11 @@ def calibrate(
             crib.tools.save_calibration(None)
             _say({"method": "default", "saved": True}, json=json)
             return
-        data = _from_feedback(crib, context, log) if queries is None else _from_file(crib, queries)
+        data = (
+            _from_feedback(crib, context, log)
+            if queries is None
+            else with_tools(queries.name, list(crib.list_tools()), queries)
+        )
         learned = _fit(crib, data, split, seed)
         if not dry_run:
             crib.tools.save_calibration(learned.calibration)
@@ -394,12 +400,6 @@ def _require_one(given: tuple[bool, ...], log: Path | None) -> None:
         raise typer.BadParameter(reason, param_hint="--queries")
     if log is not None and not given[1]:
         raise typer.BadParameter("it goes with --from-feedback", param_hint="LOG")
-
-
-def _from_file(crib: Crib, queries: Path) -> DataSet:
-    from toolcrib.evaluation.loaders import with_tools
-
-    return with_tools(queries.name, list(crib.list_tools()), queries)
 
 
 def _from_feedback(crib: Crib, context: typer.Context, log: Path | None) -> DataSet:

@@ -49,19 +49,17 @@ from toolcrib.cli.output import (
 )
 from toolcrib.cli.progress import index_progress
 from toolcrib.indexers.sync import ReadSources, Screen
-from toolcrib.indexers.writer import Listener
 from toolcrib.integrations.formats import export
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Collection, IndexReport, Scope, ToolSpec
 from toolcrib.records.codec import as_json
 from toolcrib.router.collections import preset
 from toolcrib.settings import Settings, load_settings
-from toolcrib.tenants import DEFAULT
+from toolcrib.tenants import DEFAULT, rebuild_shared
 
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
-    from toolcrib.encoders.base import DenseEncoder
     from toolcrib.indexers.enrichment import Enrichments
     from toolcrib.indexers.ray_data import RayActors
 
@@ -116,21 +114,13 @@ def index(
                 _screening(settings, store, url, off=no_audit) as screen,
             ):
                 if rebuild:
-                    _renew_shared(store or settings.store, settings, dense, listener)
+                    rebuild_shared(store or settings.store, settings, dense, listener)
                 more: dict[str, Any] = {"prune": prune, "screen": screen, "progress": listener}
                 more["overlays"] = overlay or beside(sources or (), OVERLAY_NAME)
                 files = enrichment or beside(sources or (), ENRICHMENT_NAME)
                 more["enrichments"] = [*_written(settings, store, url, read), *files]
                 report = crib.index_tools(read, server=server, **more)
     _finish(report, time.perf_counter() - started, strict=strict, json=json)
-
-
-def _renew_shared(
-    location: str, settings: Settings, dense: DenseEncoder | None, listener: Listener
-) -> None:
-    from toolcrib.tenants import rebuild_shared
-
-    rebuild_shared(location, settings, dense, listener)
 
 
 def _written(

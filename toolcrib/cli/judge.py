@@ -99,14 +99,13 @@ def _crib(
         with open_crib(context, store, ranks=False) as crib:
             yield crib
         return
-    plain = settings.encoder.model_copy(update={"reranker": None})
-    with Crib.open(build.MEMORY, settings=settings.model_copy(update={"encoder": plain})) as crib:
+    with Crib.open(build.MEMORY, settings=settings.without_reranker()) as crib:
         crib.index_tools([item for _, item in read_tools([tools]) if not isinstance(item, Refusal)])
         yield crib
 
 
 def _say(report: JudgeReport, before: int, agreed: Agreement | None, file: Path) -> None:
-    fitting = sum(one.answerable for one in report.judged)
+    fitting = sum(bool(one.relevant) for one in report.judged)
     out.print(
         f"[bold]{count_of(len(report.judged), 'request')} judged[/] into {escape(str(file))}: "
         f"{fitting} with tools that help, {len(report.judged) - fitting} without; "

@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, Unpack
 
 import typer
 
 from toolcrib.cli.completion import complete_formats, complete_servers, complete_tags
 from toolcrib.errors import SettingsError, SourceError, StoreError
-from toolcrib.records import IndexProgress, Refusal
+from toolcrib.records import Refusal
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.filters import AnyOf, Filter, all_of
 from toolcrib.store.namespaced import DEFAULT
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from toolcrib.evaluation.dataset import DataSet
     from toolcrib.indexers.ray_data import RayActors
     from toolcrib.indexers.sync import Entry
+    from toolcrib.indexers.writer import Listener
 
 logger = logging.getLogger(__name__)
 
@@ -164,6 +165,16 @@ def service_of(settings: Settings, store: str | None, url: str | None) -> str | 
     return url if store is not None else url or settings.url
 
 
+class Opening(TypedDict, total=False):
+    """How a command opens a store, in the words of `open_crib`."""
+
+    create: bool
+    rebuild: bool
+    ranks: bool
+    dense: DenseEncoder | None
+    progress: Listener | None
+
+
 @contextmanager
 def any_crib(
     context: typer.Context,
@@ -171,11 +182,7 @@ def any_crib(
     url: str | None,
     *,
     writes: bool = False,
-    create: bool = False,
-    rebuild: bool = False,
-    ranks: bool = True,
-    dense: DenseEncoder | None = None,
-    progress: Callable[[IndexProgress], None] | None = None,
+    **how: Unpack[Opening],
 ) -> Generator[Crib | RemoteCrib]:
     """The crib that a command works on, embedded or behind a service.
 
@@ -185,20 +192,15 @@ def any_crib(
     settings = load_settings(context.obj)
     service = service_of(settings, store, url)
     if service is not None:
-        if rebuild:
+        if how.get("rebuild"):
             raise typer.BadParameter("a service does that itself", param_hint="--rebuild")
-        if dense is not None:
+        if how.get("dense") is not None:
             raise typer.BadParameter("a service encodes by itself", param_hint="--engine")
         with remote_crib(service, settings) as crib:
             yield crib
         return
-    where = store or settings.store
-    more: dict[str, Any] = {"create": create, "rebuild": rebuild}
-    with (
-        writing_crib(context, where, **more, dense=dense, progress=progress)
-        if writes
-        else open_crib(context, where, **more, ranks=ranks, progress=progress)
-    ) as crib:
+    opened = writing_crib if writes else open_crib
+    with opened(context, store or settings.store, **how) as crib:
         yield crib
 
 
@@ -226,7 +228,7 @@ def open_crib(
     rebuild: bool = False,
     ranks: bool = True,
     dense: DenseEncoder | None = None,
-    progress: Callable[[IndexProgress], None] | None = None,
+    progress: Listener | None = None,
 ) -> Crib:
     """The crib of a store, for commands that need the index itself; without `ranks`, no reranker.
 
@@ -258,14 +260,7 @@ def open_crib(
 
 @contextmanager
 def writing_crib(
-    context: typer.Context,
-    store: str | None,
-    *,
-    create: bool = False,
-    rebuild: bool = False,
-    ranks: bool = False,
-    dense: DenseEncoder | None = None,
-    progress: Callable[[IndexProgress], None] | None = None,
+    context: typer.Context, store: str | None, **how: Unpack[Opening]
 ) -> Generator[Crib]:
     """The same for a command that writes: services over the same server hear of it at its end.
 
@@ -274,16 +269,8 @@ def writing_crib(
     """
     from toolcrib.tenants import announce
 
-    opened = open_crib(
-        context,
-        store,
-        create=create,
-        rebuild=rebuild,
-        ranks=ranks,
-        dense=dense,
-        progress=progress,
-    )
-    with opened as crib:
+    how.setdefault("ranks", False)
+    with open_crib(context, store, **how) as crib:
         try:
             yield crib
         finally:

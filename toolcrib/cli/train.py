@@ -19,7 +19,6 @@ from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:
     from toolcrib.training.session import TrainingPlan, TrainingResult
-    from toolcrib.training.trainer import LoopSettings
 
 __all__ = ["train"]
 
@@ -112,8 +111,9 @@ def train(
     json: Json = False,
 ) -> None:
     """Fine-tune a model on your own tools and queries, export it, and say whether it helped."""
+    from toolcrib.evaluation.loaders import load
     from toolcrib.training import session
-    from toolcrib.training.trainer import LoopSettings
+    from toolcrib.training.trainer import EncoderTraining, LoopSettings, RerankerTraining
 
     loop = LoopSettings(epochs, batch or BATCH[kind], rate=rate, checks=max(checks, 1), seed=seed)
     with counting("reading", lambda: _kept(out)) as listener:
@@ -122,10 +122,12 @@ def train(
             _sets(context, datasets, store, tools, queries, seed if resplit else None)
             if datasets or queries or not corpus
             else (),
-            corpora=_corpora(corpus),
-            unseen=_unseen(unseen),
+            corpora={Path(source).name: _specs(source) for source in corpus or ()},
+            unseen=[load(name) for name in unseen or ()],
             base=base,
-            settings=_settings(kind, loop, layers, mix),
+            settings=EncoderTraining(loop, mix=mix)
+            if kind is ModelKind.ENCODER
+            else RerankerTraining(loop, layers),
             checked=checks > 0,
             imitated=imitate,
             limit=limit,
@@ -146,14 +148,6 @@ def _kept(out: Path) -> str:
     return "nothing was learned yet; the same command begins anew"
 
 
-def _settings(kind: ModelKind, loop: LoopSettings, layers: int, mix: float | None) -> Any:
-    from toolcrib.training.trainer import EncoderTraining, RerankerTraining
-
-    if kind is ModelKind.ENCODER:
-        return EncoderTraining(loop, mix=mix)
-    return RerankerTraining(loop, layers)
-
-
 def _sets(
     context: typer.Context,
     datasets: list[str] | None,
@@ -170,10 +164,6 @@ def _sets(
     return sets if resplit is None else [split_anew(data, resplit) for data in sets]
 
 
-def _corpora(sources: list[str] | None) -> dict[str, Iterator[ToolSpec]]:
-    return {Path(source).name: _specs(source) for source in sources or ()}
-
-
 def _specs(source: str) -> Iterator[ToolSpec]:
     from toolcrib.indexers.readers.registry import tool_entries
 
@@ -182,12 +172,6 @@ def _specs(source: str) -> Iterator[ToolSpec]:
             err.print(f"[yellow]{escape(f'{entry.source}: {entry.reason}')}[/]")
         else:
             yield entry
-
-
-def _unseen(names: list[str] | None) -> list[Any]:
-    from toolcrib.evaluation.loaders import load
-
-    return [load(name) for name in names or ()]
 
 
 def _show(plan: TrainingPlan, outcome: TrainingResult, *, json: bool) -> None:

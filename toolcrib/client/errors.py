@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any
 
 from toolcrib import errors
 from toolcrib.errors import (
@@ -28,6 +28,7 @@ from toolcrib.errors import (
     UnknownQuestionError,
     UnknownToolError,
 )
+from toolcrib.records.codec import list_of, object_of
 
 __all__ = ["FailedError", "Reply", "kind_named", "refusal", "silence"]
 
@@ -147,7 +148,7 @@ def _problem(reply: Reply) -> dict[str, Any]:
         found = json.loads(reply.body)
     except (ValueError, RecursionError):
         return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return object_of(found)
 
 
 def _told(problem: Mapping[str, Any], about: str, after_s: float | None) -> ToolcribError | None:
@@ -158,9 +159,7 @@ def _told(problem: Mapping[str, Any], about: str, after_s: float | None) -> Tool
         return None
     detail = str(problem.get("detail", "")) or kind.__name__
     if issubclass(kind, UnknownToolError | UnknownCollectionError | UnknownQuestionError):
-        near = problem.get("nearest")
-        nearest = cast("list[Any]", near) if isinstance(near, list) else []
-        return kind(about, tuple(str(each) for each in nearest))
+        return kind(about, tuple(map(str, list_of(problem.get("nearest")))))
     if issubclass(kind, ServiceError):
         return kind(detail, retry_after_s=after_s)
     return kind(detail)

@@ -137,11 +137,7 @@ class Transport:
         read: Callable[[bytes], _Made | None],
     ) -> _Made:
         """Send JSON Lines, and give what is made of a line of the answer; as `ask` otherwise."""
-
-        def attempt() -> _Made:
-            return self._attempt_stream(path, query, content, read)
-
-        return self._repeated(attempt)
+        return self._repeated(partial(self._attempt_stream, path, query, content, read))
 
     def close(self) -> None:
         """Let go of all connections; a second call does nothing."""
@@ -207,24 +203,19 @@ class Transport:
         ) as response:
             if not response.is_success or "jsonl" not in response.headers.get("content-type", ""):
                 reply = self._whole(response, self._clock() + self._timeout_s)
-                raise (
-                    refusal(reply, self.url, "")
-                    if not reply.is_good
-                    else self._foreign(
-                        ValueError(f"{reply.kind or 'something'} in place of JSON Lines")
-                    )
-                )
+                if not reply.is_good:
+                    raise refusal(reply, self.url, "")
+                said = f"{reply.kind or 'something'} in place of JSON Lines"
+                raise self._foreign(ValueError(said))
             for line in _lines(response.iter_bytes()):
-                if (made := self._made_of(line, read)) is not None:
+                try:
+                    made = read(line)
+                except (ValueError, TypeError, LookupError) as error:
+                    raise self._foreign(error) from error
+                if made is not None:
                     return made
         error = ServiceError(f"the service at {self.url} broke off an upload; send it again")
         raise FailedError(error, passing=True)
-
-    def _made_of(self, line: bytes, read: Callable[[bytes], _Made | None]) -> _Made | None:
-        try:
-            return read(line)
-        except (ValueError, TypeError, LookupError) as error:
-            raise self._foreign(error) from error
 
     def _whole(self, response: Any, until: float) -> Reply:
         """The whole answer, bounded in time and size.

@@ -12,7 +12,7 @@ import unicodedata
 from functools import cache, lru_cache
 from typing import Any
 
-__all__ = ["LANGUAGES", "is_english", "language_of", "spoken_words"]
+__all__ = ["is_english", "language_of", "spoken_words"]
 
 _WORDS = {
     "es": """al algo algún alguna como cómo con cual cuál cuando cuándo cuántas cuántos cuánto de

@@ -40,7 +40,6 @@ __all__ = [
     "MODELS",
     "BundledEncoder",
     "BundledReranker",
-    "Card",
     "Model",
     "clauses",
     "open_model",

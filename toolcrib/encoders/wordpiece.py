@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeAlias
 
-__all__ = ["WordPiece", "WordPieceTokens", "is_wordpiece"]
+__all__ = ["WordPiece", "is_wordpiece"]
 
 MAX_WORD_CHARS = 100
 CACHED_WORDS = 2**16

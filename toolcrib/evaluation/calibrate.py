@@ -29,9 +29,13 @@ from numpy.typing import NDArray
 from toolcrib.crib import Crib
 from toolcrib.errors import CalibrationError
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.evidence import HIDDEN_SHARE, LabelledEvidence, gather_evidence
+from toolcrib.evaluation.evidence import (
+    HIDDEN_SHARE,
+    LabelledEvidence,
+    fit_head,
+    gather_evidence,
+)
 from toolcrib.evaluation.gate_measures import Bools, gate_measures
-from toolcrib.evaluation.head import fit_head
 from toolcrib.extras import import_extra
 from toolcrib.retrieval.answerability import QUERY_FEATURES, Answerability, Floats, sure
 from toolcrib.retrieval.calibration import (
@@ -215,7 +219,9 @@ def _best_answerability(
     fits: list[tuple[str, _Fit]] = []
     unanswerable = sum(not one.query.answerable for one in evidence)
     if start is None or unanswerable >= MIN_UNANSWERABLE:
-        fits += [("fitted", _fit_answerability), ("fitted", _fit_shown)]
+        fits.append(("fitted", _fit_answerability))
+        # The same without what was hidden, where real ones are unanswerable.
+        fits.append(("fitted", lambda some: _fit_answerability(_counted(some))))
         singles = np.eye(len(QUERY_FEATURES))
         fits += [("fitted", partial(_fit_order, order=one)) for one in singles]
     if start is not None and start.answerability is not None:
@@ -231,27 +237,23 @@ def _best_answerability(
 def _answerability_way(
     method: str, fit: _Fit, evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64]
 ) -> _Way:
-    unseen = _cross_validated(fit, _told_of_query, evidence, folds)
+    unseen = _cross_validated(
+        fit,
+        lambda one, model: np.atleast_1d(sure(one.about @ model[0] + model[1])),
+        evidence,
+        folds,
+    )
     kept = set(map(id, _counted(evidence)))
     pairs = [pair for pair in zip(evidence, unseen, strict=True) if id(pair[0]) in kept]
     some, told = [one for one, _ in pairs], [float(p[0]) for _, p in pairs]
-    loss = _log_loss(told, [one.answerable for one in some], _frequencies(some))
+    loss = _log_loss(told, [one.answerable for one in some], _weighed(some, HIDDEN_SHARE))
     return _Way(method, fit, unseen, loss, _auroc(some, told))
-
-
-def _told_of_query(one: LabelledEvidence, model: _Model) -> Floats:
-    return np.atleast_1d(sure(one.about @ model[0] + model[1]))
 
 
 def _counted(evidence: Sequence[LabelledEvidence]) -> list[LabelledEvidence]:
     """Those that say how frequent what is: hidden ones only where no others are unanswerable."""
     shown = [one for one in evidence if not one.hidden]
     return list(evidence) if all(one.answerable for one in shown) else shown
-
-
-def _frequencies(counted: Sequence[LabelledEvidence]) -> Floats:
-    """The weight of each, such that unanswerable ones have `HIDDEN_SHARE` at least."""
-    return _weighed(counted, HIDDEN_SHARE)
 
 
 def _weighed(evidence: Sequence[LabelledEvidence], share: float) -> Floats:
@@ -281,11 +283,6 @@ def _fit_answerability(evidence: Sequence[LabelledEvidence]) -> _Model:
     return _fit_order(evidence, order=order)
 
 
-def _fit_shown(evidence: Sequence[LabelledEvidence]) -> _Model:
-    """The same without what was hidden, where real ones are unanswerable."""
-    return _fit_answerability(_counted(evidence))
-
-
 def _fit_order(evidence: Sequence[LabelledEvidence], *, order: Floats) -> _Model:
     """The probabilities of queries where they are to rise with `order`."""
     counted = _counted(evidence)
@@ -293,7 +290,7 @@ def _fit_order(evidence: Sequence[LabelledEvidence], *, order: Floats) -> _Model
     if able.min() == able.max():
         return _constant(evidence)
     values = np.array([one.about @ order for one in counted])[:, None]
-    slope, offset = _regress(values, able, _frequencies(counted))
+    slope, offset = _regress(values, able, _weighed(counted, HIDDEN_SHARE))
     rate = max(float(slope[0]), SLOWEST)
     return order * rate, offset
 
@@ -311,7 +308,7 @@ def _constant(evidence: Sequence[LabelledEvidence]) -> _Model:
 def _best_of_tools(
     evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64], start: Calibration | None
 ) -> _Way:
-    fits: list[tuple[str, _Fit]] = [("fitted", _fit_all)]
+    fits: list[tuple[str, _Fit]] = [("fitted", lambda some: _regress(*_rows(some)))]
     if start is not None:
         begun = (np.asarray(start.weights), start.offset)
         fits.append(("default", lambda _: begun))
@@ -325,14 +322,12 @@ def _best_of_tools(
 def _tools_way(
     method: str, fit: _Fit, evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64]
 ) -> _Way:
-    unseen = _cross_validated(fit, _told_of_tools, evidence, folds)
+    unseen = _cross_validated(
+        fit, lambda one, model: probabilities(one.features, *model), evidence, folds
+    )
     able = [pair for pair in zip(evidence, unseen, strict=True) if pair[0].answerable]
     told, true = [float(p[0]) for _, p in able], [one.first_is_right for one, _ in able]
     return _Way(method, fit, unseen, _log_loss(told, true))
-
-
-def _told_of_tools(one: LabelledEvidence, model: _Model) -> Floats:
-    return probabilities(one.features, *model)
 
 
 def _rows(evidence: Sequence[LabelledEvidence]) -> tuple[Floats, Floats, Floats]:
@@ -347,11 +342,6 @@ def _rows(evidence: Sequence[LabelledEvidence]) -> tuple[Floats, Floats, Floats]
         ],
     )
     return known, right, weights
-
-
-def _fit_all(evidence: Sequence[LabelledEvidence]) -> _Model:
-    known, right, weights = _rows(evidence)
-    return _regress(known, right, weights)
 
 
 def _rescale(evidence: Sequence[LabelledEvidence], start: _Model) -> _Model:

@@ -7,7 +7,7 @@ number of them (capabilities).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,19 +17,11 @@ from pydantic import ConfigDict, ValidationError
 from toolcrib.errors import SourceError
 from toolcrib.evaluation.decisions import Reliability
 from toolcrib.evaluation.gate_measures import expected_error, reliability_bins
-from toolcrib.evaluation.rows import FileRow, Filled, read_rows
-from toolcrib.records import Refusal, Turn
+from toolcrib.evaluation.rows import FileRow, Filled, read_all
+from toolcrib.records import Turn
 from toolcrib.records.validation import in_words
 
-__all__ = [
-    "NOTHING",
-    "Choice",
-    "ChoiceResult",
-    "LabelResult",
-    "LabelledTurn",
-    "measure_choices",
-    "read_labelled",
-]
+__all__ = ["NOTHING", "Choice", "ChoiceResult", "LabelledTurn", "measure_choices", "read_labelled"]
 
 NOTHING = "(none)"
 """Stands in a confusion matrix for no label."""
@@ -114,20 +106,13 @@ def read_labelled(path: Path, kind: str, split: str | None = None) -> tuple[Labe
     """
     found = [
         _labelled(path, place, row, kind)
-        for place, row in _rows(path)
+        for place, row in read_all(path, _TurnRow)
         if kind in row.labels and split in (None, row.split)
     ]
     if not found:
         of_split = "" if split is None else f" and the split {split!r}"
         raise SourceError(str(path), "", f"no row has `labels: {{{kind}: ...}}`{of_split}")
     return tuple(found)
-
-
-def _rows(path: Path) -> Iterator[tuple[str, _TurnRow]]:
-    for item in read_rows(path, _TurnRow):
-        if isinstance(item, Refusal):
-            raise SourceError(item.source, item.place, item.reason)
-        yield item
 
 
 def _labelled(path: Path, place: str, row: _TurnRow, kind: str) -> LabelledTurn:

@@ -12,7 +12,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
@@ -28,15 +28,7 @@ from toolcrib.records import Message, Refusal, ToolSpec
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.options import SearchOptions
 
-__all__ = [
-    "Agreement",
-    "Judge",
-    "JudgeReport",
-    "JudgedQuery",
-    "Pools",
-    "agreement",
-    "judged_before",
-]
+__all__ = ["Agreement", "Judge", "JudgeReport", "Pools", "agreement", "judged_before"]
 
 PROMPT_VERSION = "judge-1"
 
@@ -67,19 +59,12 @@ class Grades(BaseModel):
     tools: list[GradedTool]
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedQuery:
+class JudgedQuery(QueryRow):
     """A query as the judge labelled it: a row that `toolcrib eval` reads, and why it is so."""
 
-    id: str
-    text: str
-    split: str
-    relevant: Mapping[str, float]
-    answerable: bool
-    unanswerable_scope: str
-    reasons: Mapping[str, str]
+    reasons: dict[str, str]
     judge: str
-    prompt: str = PROMPT_VERSION
+    prompt: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +185,7 @@ class Judge:
         made = _judged(query, pool, grades, self._model.name)
         try:
             with self._file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(made), ensure_ascii=False) + "\n")
+                file.write(made.model_dump_json(exclude={"forbidden", "candidates"}) + "\n")
         except OSError as error:
             raise StoreWriteError(f"{self._file} cannot be written: {error.strerror}") from error
         self._judged.append(made)
@@ -228,20 +213,16 @@ def _judged(query: QueryRow, pool: Sequence[ToolSpec], grades: Grades, model: st
     """What the judge said; numbers that no tool has are left out."""
     said = {pool[each.number - 1].id: each for each in grades.tools if 0 < each.number <= len(pool)}
     return JudgedQuery(
-        query.id,
-        query.text,
-        query.split,
+        id=query.id,
+        text=query.text,
+        split=query.split,
         relevant={tool_id: float(each.grade) for tool_id, each in said.items()},
         answerable=bool(said),
         unanswerable_scope="" if said else "corpus",
         reasons={tool_id: each.reason[:MAX_REASON_CHARS] for tool_id, each in said.items()},
         judge=model,
+        prompt=PROMPT_VERSION,
     )
-
-
-class _JudgedRow(QueryRow):
-    judge: str
-    prompt: str
 
 
 def judged_before(file: Path, model: str) -> dict[str, QueryRow]:
@@ -252,7 +233,7 @@ def judged_before(file: Path, model: str) -> dict[str, QueryRow]:
     """
     if not file.exists() or not file.stat().st_size:
         return {}
-    rows = (each[1] for each in read_rows(file, _JudgedRow) if not isinstance(each, Refusal))
+    rows = (each[1] for each in read_rows(file, JudgedQuery) if not isinstance(each, Refusal))
     return {each.id: each for each in rows if (each.judge, each.prompt) == (model, PROMPT_VERSION)}
 
 

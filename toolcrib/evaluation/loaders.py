@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from pydantic import Field
 
@@ -39,18 +39,9 @@ from toolcrib.extras import require_extra
 from toolcrib.indexers.readers.base import Source, build_spec
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records.codec import is_object, list_of, object_of
 
-__all__ = [
-    "FOLDER_FORMS",
-    "HUB_SETS",
-    "FolderForm",
-    "HubSet",
-    "HubTable",
-    "Rows",
-    "load",
-    "load_from_hub",
-    "with_tools",
-]
+__all__ = ["FOLDER_FORMS", "HUB_SETS", "FolderForm", "Rows", "load", "load_from_hub", "with_tools"]
 
 Fields: TypeAlias = Mapping[str, Any]
 
@@ -122,8 +113,7 @@ def _toolret(name: str, found: HubSet, rows: Rows) -> DataSet:
 
 def _tool(table: HubTable, row: Fields) -> ToolSpec | Refusal:
     text = str(row.get("documentation") or "")
-    document = _json(text)
-    about: Fields = cast("Fields", document) if isinstance(document, dict) else {}
+    about = object_of(_json(text))
     described = about.get("description")
     fields = {
         "id": str(row.get("id") or ""),
@@ -138,18 +128,14 @@ def _tool(table: HubTable, row: Fields) -> ToolSpec | Refusal:
 
 def _schema(parameters: object) -> dict[str, Any]:
     """JSON Schema as it is; parameters by name are put into one."""
-    if not isinstance(parameters, dict):
-        return {}
-    given = cast("dict[str, Any]", parameters)
-    if isinstance(given.get("properties"), dict):
-        return given
-    properties: Fields = {key: value for key, value in given.items() if isinstance(value, dict)}
+    if not is_object(parameters) or isinstance(parameters.get("properties"), dict):
+        return object_of(parameters)
+    properties = {key: value for key, value in parameters.items() if is_object(value)}
     return {"type": "object", "properties": properties}
 
 
 def _query(table: HubTable, row: Fields) -> LocatedQuery | Refusal:
-    given = _json(str(row.get("labels") or ""))
-    labels = cast("list[Fields]", given) if isinstance(given, list) else []
+    labels = list_of(_json(str(row.get("labels") or "")))
     grades = {str(label.get("id")): label.get("relevance", 1) for label in labels}
     relevant = {tool_id: grade for tool_id, grade in grades.items() if grade}
     fields = {"id": row.get("id"), "text": row.get("query"), "relevant": relevant}

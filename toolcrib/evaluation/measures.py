@@ -254,7 +254,7 @@ class PromptTokens:
 
     def __init__(self, tools: Iterable[ToolSpec]) -> None:
         specs = list(tools)
-        definitions = [_definition(spec) for spec in specs]
+        definitions = [_compact(export([spec], "openai")[0]) for spec in specs]
         tokenizer = _tokenizer()
         marks = len(tokenizer.encode("").ids)
         counts = (len(tokenizer.encode(each).ids) - marks for each in definitions)
@@ -287,10 +287,6 @@ class PromptTokens:
     def saved(self, tokens: float) -> float:
         """The share of the whole registry's tokens that `tokens` leave out, in [0, 1]."""
         return 1.0 - tokens / self.whole_registry if self.whole_registry else 0.0
-
-
-def _definition(spec: ToolSpec) -> str:
-    return _compact(export([spec], "openai")[0])
 
 
 def _compact(told: dict[str, Any]) -> str:

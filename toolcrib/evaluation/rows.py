@@ -27,7 +27,6 @@ from toolcrib.indexers.readers.base import Source, build_spec, entries
 from toolcrib.records import Refusal, ToolSpec
 
 __all__ = [
-    "NOTED_ABOVE",
     "STRICTNESS",
     "FileRow",
     "IntentRow",
@@ -38,6 +37,7 @@ __all__ = [
     "intent_tool",
     "located",
     "name_leak",
+    "read_all",
     "read_intents",
     "read_queries",
     "read_rows",
@@ -160,6 +160,18 @@ def read_rows(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT] | Refusal]:
         place, fields = entry
         row = validated(str(path), place, fields, kind)
         yield row if isinstance(row, Refusal) else (place, row)
+
+
+def read_all(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT]]:
+    """As `read_rows`, for a file in which nothing may be wrong.
+
+    Raises:
+        SourceError: the file cannot be read (on), or a row is wrong.
+    """
+    for item in read_rows(path, kind):
+        if isinstance(item, Refusal):
+            raise SourceError(item.source, item.place, item.reason)
+        yield item
 
 
 def read_queries(path: Path) -> Iterator[LocatedQuery | Refusal]:

@@ -157,7 +157,8 @@ def _evaluate_set(data: DataSet, systems: Mapping[str, CreateSystem], plan: _Pla
                 raise
             notes.append(f"{name} failed and is not measured: {type(error).__name__}: {error}")
             continue
-        if plan.coverage is not None and not _has_sets(results[name]):
+        has_sets = any(measure.startswith("coverage@") for measure in results[name].measures)
+        if plan.coverage is not None and not has_sets:
             notes.append(f"{name} does not choose how many tools to return, or is not calibrated")
         left_out = len(queries) - len(results[name].outcomes)
         if left_out:
@@ -255,10 +256,6 @@ def _complete(
             f"set_size@{percent}": float(len(chosen)),
         }
     return found
-
-
-def _has_sets(result: SystemResult) -> bool:
-    return any(measure.startswith("coverage@") for measure in result.measures)
 
 
 def _ids(answer: Answer) -> list[str]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from toolcrib.errors import SourceError
+from toolcrib.evaluation.rows import FileRow, read_all
 from toolcrib.guidance import (
     ConsultationProvider,
     DoomLoopClassifier,
@@ -22,12 +22,8 @@ from toolcrib.guidance import (
     run_classifiers,
 )
 from toolcrib.records.codec import Score
-from toolcrib.records.validation import in_words
 
 __all__ = [
-    "ALARMS",
-    "AlarmMistake",
-    "AlarmScores",
     "GuidanceEvaluation",
     "LabelledTrajectory",
     "evaluate_guidance",
@@ -59,10 +55,8 @@ class AlarmLabel(BaseModel):
     by: int = Field(ge=0)
 
 
-class LabelledTrajectory(BaseModel):
+class LabelledTrajectory(FileRow):
     """One trajectory; a healthy one has no alarms."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     id: str
     kind: str = ""
@@ -126,21 +120,8 @@ def load_trajectories(paths: Iterable[Path], split: str) -> Iterator[LabelledTra
     """
     for path in paths:
         for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
-            yield from (each for each in _read(file) if split in {"all", each.split})
-
-
-def _read(file: Path) -> Iterator[LabelledTrajectory]:
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(str(file), "", f"cannot be read: {error}") from error
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            try:
-                yield LabelledTrajectory.model_validate_json(line)
-            except ValidationError as error:
-                reason = in_words(error, "trajectory")
-                raise SourceError(str(file), f"line {number}", reason) from error
+            found = (each for _, each in read_all(file, LabelledTrajectory))
+            yield from (each for each in found if split in {"all", each.split})
 
 
 def fired(events: Iterable[TrajectoryEvent]) -> list[tuple[AlarmName, int]]:
@@ -170,13 +151,14 @@ def evaluate_guidance(trajectories: Sequence[LabelledTrajectory], split: str) ->
             counts[label.pattern][0] += 1
             counts[label.pattern][1] += is_found
             if not is_found:
-                mistakes.append(_mistake(each, label.pattern, "missed", label.by))
+                missed = AlarmMistake(each.id, each.kind, label.pattern, "missed", label.by)
+                mistakes.append(missed)
         for name, at in alarms:
             is_right = any(label.pattern == name and label.begin <= at for label in each.alarms)
             counts[name][2] += 1
             counts[name][3] += is_right
             if not is_right:
-                mistakes.append(_mistake(each, name, "false", at))
+                mistakes.append(AlarmMistake(each.id, each.kind, name, "false", at))
         if not each.alarms:
             healthy_alarms += len(alarms)
             healthy_s += _seconds(each)
@@ -190,12 +172,6 @@ def evaluate_guidance(trajectories: Sequence[LabelledTrajectory], split: str) ->
         patterns={name: AlarmScores(*numbers) for name, numbers in counts.items()},
         mistakes=tuple(mistakes),
     )
-
-
-def _mistake(
-    each: LabelledTrajectory, pattern: str, mistake: Literal["missed", "false"], at: int
-) -> AlarmMistake:
-    return AlarmMistake(each.id, each.kind, pattern, mistake, at)
 
 
 def _seconds(each: LabelledTrajectory) -> float:

@@ -204,12 +204,13 @@ class _Admission:
             if not out.started:
                 await problem_response(error, context.request_id)(scope, receive, out)
         finally:
-            took_ms = (time.perf_counter() - started) * 1000
+            context.took_ms = (time.perf_counter() - started) * 1000
+            context.key_id, context.usage = context.caller.key_id, context.meter.usage
             if context.route == UNMATCHED:
                 # It got no further than this, yet its address may be one of ours.
                 context.route = template_of(self._routes, scope) or UNMATCHED
             if not context.is_elsewhere:
-                self._state.telemetry.finished(context.summary(scope, took_ms))
+                self._state.telemetry.finished(context)
 
     async def _guarded(
         self, scope: Scope, receive: Receive, send: Send, context: RequestContext

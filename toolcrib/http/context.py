@@ -24,7 +24,7 @@ from toolcrib.indexers.documents.sources import RawDocument
 from toolcrib.language_models import UsageMeter, metered
 from toolcrib.records import Passage, Refusal, Scope
 from toolcrib.router.decision_log_db import DatabaseLog
-from toolcrib.telemetry import UNMATCHED, RequestSummary
+from toolcrib.telemetry import RequestSummary
 
 __all__ = ["RequestContext", "context_of", "context_of_scope", "header", "is_upload"]
 
@@ -38,29 +38,19 @@ UPLOAD_TYPES = frozenset({b"application/jsonl", b"application/x-ndjson"})
 
 
 @dataclass(slots=True)
-class RequestContext:
+class RequestContext(RequestSummary):
     """A request, with what is to be counted, traced and logged of it when it is answered.
 
-    `caller` and `namespace` are known once it is admitted. `turned_away` is the reason where
-    it was not worked on. When it `is_over`, nobody waits for what is still done for it. Stages,
-    verdict and what was degraded are those of the answer; `meter` adds up what language models
-    were asked. One that `is_elsewhere` is to be answered by the process that owns the store.
+    `caller` and `namespace` are known once it is admitted. When it `is_over`, nobody waits for
+    what is still done for it. `meter` adds up what language models were asked. One that
+    `is_elsewhere` is to be answered by the process that owns the store.
     """
 
-    state: ServiceState
-    request_id: str
+    state: ServiceState = field(kw_only=True)
     caller: Caller = ANYONE
-    namespace: str = ""
-    route: str = UNMATCHED
-    status: int = 500
-    turned_away: str | None = None
     deadline: asyncio.Timeout | None = None
     is_over: bool = False
     is_elsewhere: bool = False
-    took_ms: Mapping[str, float] = field(default_factory=dict[str, float])
-    verdict: str | None = None
-    degraded: tuple[str, ...] = ()
-    text: str | None = None
     meter: UsageMeter = field(default_factory=UsageMeter)
 
     @classmethod
@@ -71,7 +61,10 @@ class RequestContext:
             request_id = given.decode("ascii")
         else:
             request_id = uuid.uuid4().hex
-        context = scope[KEY] = cls(state, request_id)
+        parent = header(scope, b"traceparent")
+        traceparent = None if parent is None else parent.decode("latin-1")
+        method = scope["method"]
+        context = scope[KEY] = cls(request_id, method, traceparent=traceparent, state=state)
         return context
 
     def require_write(self) -> None:
@@ -146,34 +139,14 @@ class RequestContext:
 
     def answered(
         self,
-        took_ms: Mapping[str, float],
+        stages: Mapping[str, float],
         *,
         verdict: str | None = None,
         degraded: tuple[str, ...] = (),
         text: str | None = None,
     ) -> None:
         """Note what the answer says of itself; `text` is the user's, for traces that may tell."""
-        self.took_ms, self.verdict, self.degraded, self.text = took_ms, verdict, degraded, text
-
-    def summary(self, scope: Mapping[str, Any], took_ms: float) -> RequestSummary:
-        """What became of it, for whoever counts."""
-        parent = header(scope, b"traceparent")
-        return RequestSummary(
-            request_id=self.request_id,
-            method=scope["method"],
-            route=self.route,
-            status=self.status,
-            took_ms=took_ms,
-            key_id=self.caller.key_id,
-            namespace=self.namespace,
-            stages=self.took_ms,
-            verdict=self.verdict,
-            degraded=self.degraded,
-            usage=self.meter.usage,
-            turned_away=self.turned_away,
-            text=self.text,
-            traceparent=None if parent is None else parent.decode("latin-1"),
-        )
+        self.stages, self.verdict, self.degraded, self.text = stages, verdict, degraded, text
 
     def _work(self, work: Callable[[Crib], _Made]) -> _Made:
         with metered(self.meter):

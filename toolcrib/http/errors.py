@@ -12,14 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolcrib.errors import (
-    QueryError,
-    ReplicaError,
-    UnauthenticatedError,
-    UnknownCollectionError,
-    UnknownQuestionError,
-    UnknownToolError,
-)
+from toolcrib.errors import QueryError, ReplicaError, UnauthenticatedError
 from toolcrib.http.context import context_of
 from toolcrib.problems import problem_of, retry_after, slug_of, told
 from toolcrib.records.codec import UNLESS_NONE, dump
@@ -91,9 +84,6 @@ class ProblemBody:
     def of(cls, error: Exception, request_id: str) -> Self:
         """What went wrong."""
         row, after = problem_of(error), retry_after(error)
-        knows_nearest = isinstance(
-            error, UnknownToolError | UnknownCollectionError | UnknownQuestionError
-        )
         is_invalid = isinstance(error, InvalidRequestError)
         return cls.made(
             slug_of(type(error)),
@@ -101,7 +91,7 @@ class ProblemBody:
             row.status,
             told(error),
             request_id,
-            nearest=error.nearest if knows_nearest else None,
+            nearest=getattr(error, "nearest", None),
             errors=tuple(Fault(*each) for each in error.faults) if is_invalid else None,
             retry_after_s=None if after is None else round(after, 3),
         )

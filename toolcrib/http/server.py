@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from toolcrib.http.state import ServiceState
 
-__all__ = ["BACKLOG", "Acceptor", "bind", "make_server", "require_loopback", "serve", "url_of"]
+__all__ = ["BACKLOG", "bind", "make_server", "require_loopback", "serve", "url_of"]
 
 KEEP_ALIVE_S = 60
 BACKLOG = 2048

@@ -22,7 +22,7 @@ from toolcrib.settings import Settings
 from toolcrib.telemetry import Telemetry
 from toolcrib.tenants import Tenants
 
-__all__ = ["UPLOAD_FACTOR", "Readiness", "ServiceState", "SwitchInterval"]
+__all__ = ["UPLOAD_FACTOR", "ServiceState"]
 
 UPLOAD_FACTOR = 32
 """Times `service.max_body_bytes`: the most in a body of JSON Lines."""
@@ -68,7 +68,8 @@ class ServiceState:
         self.draining = False
         self.hurried = False
         self.logs: WeakSet[DatabaseLog] = WeakSet()
-        self._locks: WeakValueDictionary[str, _Lock] = WeakValueDictionary()
+        # A lock ends with its last user.
+        self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 
     def dropped(self) -> int:
         """How many decisions the logs that are open could not keep."""
@@ -76,7 +77,7 @@ class ServiceState:
 
     def lock(self, namespace: str) -> AbstractContextManager[Any]:
         """What is held while a namespace is looked at and then written to, by no other one."""
-        return self._locks.setdefault(namespace, _Lock())
+        return self._locks.setdefault(namespace, threading.Lock())
 
     def close(self) -> None:
         """Let go of threads and processes when what was begun is done."""
@@ -89,19 +90,6 @@ class ServiceState:
     def is_busy(self) -> bool:
         """Whether anything is still worked on."""
         return bool(self.under_way or self.workers.abandoned)
-
-
-class _Lock:
-    """A lock that ends with its last user."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
 
 
 USUAL_S = sys.getswitchinterval()

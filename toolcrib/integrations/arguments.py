@@ -21,6 +21,7 @@ from referencing.exceptions import Unresolvable
 
 from toolcrib.indexers.readers.base import is_object, kind_of
 from toolcrib.indexers.readers.json_schema import rewritten
+from toolcrib.records.codec import list_of, object_of
 
 __all__ = ["argument_errors", "describe_parameters", "matches_pattern"]
 
@@ -212,8 +213,7 @@ def _lines(error: Any) -> Iterator[str]:
 
 def describe_parameters(schema: Mapping[str, Any]) -> str:
     """What a tool takes, in one line: names, types, and which are required."""
-    known, required = _properties(schema), schema.get("required")
-    needed = cast("list[Any]", required) if isinstance(required, list) else []
+    known, needed = _properties(schema), list_of(schema.get("required"))
     order = sorted(known, key=lambda name: name not in needed)
 
     def told(name: str) -> str:
@@ -233,9 +233,8 @@ def _taken(schema: Any) -> str:
         return f"one of {_listed(cast('list[Any]', values))}"
     kinds: Any = schema.get("type")
     if kinds is None:
-        options: Any = schema.get("anyOf") or schema.get("oneOf")
-        listed = cast("list[Any]", options) if isinstance(options, list) else []
-        kinds = [each.get("type") if is_object(each) else None for each in listed]
+        options = list_of(schema.get("anyOf") or schema.get("oneOf"))
+        kinds = [object_of(each).get("type") for each in options]
         if not kinds or not all(isinstance(kind, str) for kind in kinds):
             return UNSAID
     named = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
@@ -254,8 +253,7 @@ def _seen(value: Any) -> str:
 
 
 def _properties(schema: Any) -> dict[str, Any]:
-    found = schema.get("properties") if is_object(schema) else None
-    return found if is_object(found) else {}
+    return object_of(object_of(schema).get("properties"))
 
 
 def _listed(values: Any, word: Callable[[Any], str] | None = None) -> str:

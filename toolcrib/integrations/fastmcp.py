@@ -41,7 +41,6 @@ __all__ = [
     "SEARCHES",
     "SearchTool",
     "ToolcribSearchTransform",
-    "VisibleTools",
     "definition",
     "failure",
     "found",
@@ -155,7 +154,10 @@ class ToolcribSearchTransform(BaseSearchTransform):
 
     def _calling(self) -> Tool:
         async def call_tool(given: dict[str, Any], context: Context) -> ToolResult:
-            return await self._call(context, given["name"], given["arguments"])
+            names = {tool.name for tool in await self.get_tool_catalog(context)}
+            if (name := given["name"]) not in names:
+                return unknown_tool(name, names, FIND)
+            return await context.fastmcp.call_tool(name, dict(given["arguments"] or {}))
 
         return SearchTool.of(CALL, CALL_SAYS, CALL_TAKES, call_tool, meant=_call_meant)
 
@@ -170,13 +172,6 @@ class ToolcribSearchTransform(BaseSearchTransform):
             return failure(f"{error}.")
         named = {tool.name: tool for tool in tools}
         return found(result, [served(hit, _defined(named[hit.name])) for hit in result.tools])
-
-    async def _call(self, ctx: Context, name: str, arguments: Mapping[str, Any] | None) -> Any:
-        """Call what the caller may see; nothing else is there."""
-        names = {tool.name for tool in await self.get_tool_catalog(ctx)}
-        if name not in names:
-            return unknown_tool(name, names, FIND)
-        return await ctx.fastmcp.call_tool(name, dict(arguments or {}))
 
     async def _search(self, tools: Sequence[Tool], query: str) -> Sequence[Tool]:
         named = {tool.name: tool for tool in tools}
@@ -347,12 +342,13 @@ def unknown_tool(name: str, names: Iterable[str], search: str) -> ToolResult:
     )
 
 
-def nearest(name: str, names: Iterable[str], most: int = MAX_NEAREST) -> list[str]:
+def nearest(name: str, names: Iterable[str]) -> list[str]:
     """The names most like one that is unknown, best first; case is no difference."""
     known: dict[str, str] = {}
     for each in names:
         known.setdefault(each.casefold(), each)
-    return [known[each] for each in get_close_matches(name.casefold(), known, n=most, cutoff=0.5)]
+    near = get_close_matches(name.casefold(), known, n=MAX_NEAREST, cutoff=0.5)
+    return [known[each] for each in near]
 
 
 # -- the index -----------------------------------------------------------------------------------

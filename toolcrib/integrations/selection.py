@@ -25,7 +25,6 @@ __all__ = [
     "SEARCH_SAYS",
     "SEARCH_TAKES",
     "AnyCrib",
-    "TurnTools",
     "any_of",
     "check_names",
     "choose_tools",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, S
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
@@ -27,11 +27,11 @@ from toolcrib.errors import (
 )
 from toolcrib.language_models.base import AnswerSchema, ChatFailure, ChatModel, ChatReply, Mode
 from toolcrib.records import Message
-from toolcrib.records.usage import ModelUsage, ModelUse, totals
+from toolcrib.records.usage import ModelUsage, ModelUse, Price, totals
 from toolcrib.records.validation import in_words
 from toolcrib.retries import Retries
 
-__all__ = ["TIMEOUTS_S", "LanguageModel", "Price", "UsageMeter", "metered"]
+__all__ = ["LanguageModel", "UsageMeter", "metered"]
 
 logger = logging.getLogger(__name__)
 
@@ -59,18 +59,6 @@ SCHEMA = (
 REPAIR = "That answer does not fit: {wrong}. Answer again. " + SCHEMA
 MAX_QUOTED = 4_000
 """Characters of a wrong answer that the model is shown again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """What a million tokens cost, in whatever currency the operator counts."""
-
-    input: float = 0.0
-    output: float = 0.0
-
-    def of(self, reply: ChatReply) -> float:
-        """What one reply cost."""
-        return (reply.input_tokens * self.input + reply.output_tokens * self.output) / 1e6
 
 
 class UsageMeter:
@@ -345,12 +333,9 @@ class _Call:
         model = self.model
         usage = ModelUsage(self.use, model.name, calls=1, failed=int(reply is None))
         if reply is not None:
-            usage = replace(
-                usage,
-                input_tokens=reply.input_tokens,
-                output_tokens=reply.output_tokens,
-                cost=model.price.of(reply) if model.price else None,
-            )
+            tokens = reply.input_tokens, reply.output_tokens
+            cost = model.price.of(*tokens) if model.price else None
+            usage = ModelUsage(self.use, model.name, 1, 0, *tokens, cost)
         for meter in (model.meter, *_METERS.get()):
             meter.add(usage)
 

@@ -303,8 +303,7 @@ class UsageLearner:
         why = "" if lesson.is_live else WHY["session"]
         if not why and verdicts.get(server) != "live":
             why = WHY["shadow"]
-        told = _told(lesson.tool, server, lesson.of, why)
-        told = replace(told, examples=len(lesson.examples), support=lesson.support)
+        told = _told(lesson.tool, server, lesson.of, why, len(lesson.examples), lesson.support)
         body = {
             "tool": as_json(told),
             "digest": digests[lesson.tool],
@@ -320,32 +319,28 @@ class UsageLearner:
         for each in observations:
             if each.tool not in used:
                 by_tool.setdefault(each.tool, []).append(each)
-        return [
-            DbRow(
-                tool,
-                self._now(),
-                {
-                    "tool": as_json(
-                        _told(
-                            tool,
-                            servers.get(tool, ""),
-                            seen,
-                            WHY["encoder" if tool in servers else "gone"],
-                        )
-                    )
-                },
-            )
-            for tool, seen in by_tool.items()
-        ]
+        rows: list[DbRow] = []
+        for tool, seen in by_tool.items():
+            why = WHY["encoder" if tool in servers else "gone"]
+            told = _told(tool, servers.get(tool, ""), seen, why)
+            rows.append(DbRow(tool, self._now(), {"tool": as_json(told)}))
+        return rows
 
 
-def _told(tool: str, server: str, seen: Sequence[Observation], why: str) -> LearnedTool:
+def _told(
+    tool: str,
+    server: str,
+    seen: Sequence[Observation],
+    why: str,
+    examples: int = 0,
+    support: float = 0.0,
+) -> LearnedTool:
     return LearnedTool(
         tool=tool,
         server=server,
         observations=len(seen),
-        examples=0,
-        support=0.0,
+        examples=examples,
+        support=support,
         live=not why,
         reason=why,
         sessions=len({(each.by, each.session) for each in seen}),

@@ -38,7 +38,7 @@ MAX_LOOKED_AT = 400
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lesson:
-    """The examples of a tool, and how much each is worth now, (0, 1]; of `all_of` observations."""
+    """The examples of a tool, and how much each is worth now, (0, 1]; chosen from those `of` it."""
 
     tool: str
     examples: tuple[Observation, ...]

@@ -53,34 +53,26 @@ class Observation:
 
     def row(self) -> DbRow:
         """The observation as it is kept, under the id of its decision."""
-        body: dict[str, Any] = {
-            "tool": self.tool,
-            "digest": self.digest,
-            "session": self.session,
-            "by": self.by,
-            "encoder": self.encoder,
-            "dimensions": len(self.vector),
-            "vector": to_text(self.vector),
-            "ranking": [[tool, round(score, 5)] for tool, score in self.ranking],
-        }
+        body: dict[str, Any] = {name: getattr(self, name) for name in AS_THEY_ARE}
+        body |= {"dimensions": len(self.vector), "vector": to_text(self.vector)}
+        body["ranking"] = [[tool, round(score, 5)] for tool, score in self.ranking]
         if self.text is not None:
             body["text"] = self.text
         return DbRow(self.decision, self.at, body)
+
+
+AS_THEY_ARE = ("tool", "digest", "session", "by", "encoder")
 
 
 def _observation(row: DbRow) -> Observation:
     body = row.body
     return Observation(
         decision=row.id,
-        tool=body["tool"],
-        digest=body["digest"],
         at=row.at,
-        session=body["session"],
-        by=body["by"],
-        encoder=body["encoder"],
         vector=from_text(body["vector"], body["dimensions"])[0],
         ranking=tuple((tool, score) for tool, score in body["ranking"]),
         text=body.get("text"),
+        **{name: body[name] for name in AS_THEY_ARE},
     )
 
 

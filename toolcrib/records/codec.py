@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import not_
-from typing import Annotated, Any, TypeGuard, TypeVar
+from typing import Annotated, Any, TypeGuard, TypeVar, cast
 
 from pydantic import Field, PlainSerializer, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
@@ -20,7 +20,9 @@ __all__ = [
     "as_json",
     "dump",
     "is_object",
+    "list_of",
     "load",
+    "object_of",
     "schemas",
 ]
 
@@ -41,6 +43,16 @@ UNLESS_NONE = Field(exclude_if=lambda value: value is None)
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
     """Whether a parsed value is a JSON object."""
     return isinstance(value, dict)
+
+
+def object_of(value: object) -> dict[str, Any]:
+    """A parsed value, where it is a JSON object; else an empty one."""
+    return value if is_object(value) else {}
+
+
+def list_of(value: object) -> list[Any]:
+    """A parsed value, where it is a JSON array; else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 @cache

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, TypeAlias, cast
 
-from toolcrib.records.codec import is_object
+from toolcrib.records.codec import is_object, list_of, object_of
 from toolcrib.records.tools import ToolSpec
 
 __all__ = [
@@ -120,9 +120,8 @@ class _Types:
         return _MORE if options or "$ref" in merged else ""
 
     def fields(self, schema: Mapping[str, Any], depth: int) -> str:
-        known = schema.get("properties")
-        properties = known if is_object(known) else {}
-        required = dict.fromkeys(map(str, _listed(schema.get("required"))), "")
+        properties = object_of(schema.get("properties"))
+        required = dict.fromkeys(map(str, list_of(schema.get("required"))), "")
         optional = dict.fromkeys((name for name in properties if name not in required), "?")
         if depth:
             self._nodes -= len(required) + len(optional)
@@ -153,14 +152,14 @@ class _Types:
             return self._fitted("any")
         for word in ("enum", "const"):
             if word in schema and depth <= MAX_DEPTH:
-                values = _listed(schema[word]) if word == "enum" else [schema[word]]
+                values = list_of(schema[word]) if word == "enum" else [schema[word]]
                 return self._fitted(_values(values) if values else "any")
         return self._combined(schema, depth)
 
     def _combined(self, schema: Mapping[str, Any], depth: int) -> str:
         """The type of a schema that may stand for another, or be made of others."""
         if depth <= MAX_DEPTH:
-            if _listed(schema.get("allOf")):
+            if list_of(schema.get("allOf")):
                 merged, size = self._merged(schema)
                 self._nodes -= size
                 return self.type(merged, depth + 1)
@@ -169,7 +168,7 @@ class _Types:
             if (options := _options(schema)) and not schema.get("properties"):
                 return _union([self.type(each, depth + 1) for each in options])
         kinds: Any = schema.get("type", "object" if "properties" in schema else "any")
-        return _union([self._plain(str(kind), schema, depth) for kind in _listed(kinds) or [kinds]])
+        return _union([self._plain(str(kind), schema, depth) for kind in list_of(kinds) or [kinds]])
 
     def _reference(self, reference: str, depth: int) -> str:
         """The type that a reference names, worked out once a depth."""
@@ -195,11 +194,11 @@ class _Types:
             parts += [] if named is None else [named]
             if named is not None:
                 del rest["$ref"]
-            parts += _listed(rest.pop("allOf", None))
-            required += _listed(rest.pop("required", None))
+            parts += list_of(rest.pop("allOf", None))
+            required += list_of(rest.pop("required", None))
             known = rest.pop("properties", None)
             for each, into in ((known, properties), (rest, merged)):
-                for key, value in each.items() if is_object(each) else ():
+                for key, value in object_of(each).items():
                     into.setdefault(key, value)
         if properties:
             merged["properties"] = properties
@@ -225,7 +224,7 @@ class _Types:
 
 def _options(schema: Mapping[str, Any]) -> list[Any]:
     """What a schema may be one of."""
-    return _listed(schema.get("anyOf")) or _listed(schema.get("oneOf"))
+    return list_of(schema.get("anyOf")) or list_of(schema.get("oneOf"))
 
 
 def _values(values: Sequence[Any]) -> str:
@@ -251,7 +250,3 @@ def _key(name: str) -> str:
 
 def _literal(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _listed(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []

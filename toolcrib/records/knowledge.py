@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, computed_field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, WithJsonSchema, computed_field
 
 from toolcrib.records.answers import Verdict
 from toolcrib.records.codec import UNLESS_EMPTY, Score
@@ -48,15 +47,8 @@ class Collection(BaseModel):
     examples: Texts = ()
     answers: Annotated[tuple[tuple[str, str], ...], none_as(tuple)] = ()
     sensitivity: Sensitivity = "public"
-    priority: float = 0.0
+    priority: FiniteFloat = 0.0
     fallback: bool = False
-
-    @field_validator("priority")
-    @classmethod
-    def _finite(cls, value: float) -> float:
-        if not math.isfinite(value):
-            raise ValueError("must be a finite number")
-        return value
 
 
 class CountedCollection(Collection):

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    field_validator,
+    model_validator,
+)
 
 from toolcrib.records.codec import UNLESS_NONE
 from toolcrib.records.scope import Sensitivity
@@ -16,7 +23,6 @@ __all__ = [
     "MCP_DEFAULTS",
     "Enrichment",
     "Mapping",
-    "Skill",
     "Text",
     "Texts",
     "ToolKind",
@@ -147,8 +153,8 @@ class ToolSpec(BaseModel):
     output_schema: Mapping = Field(default_factory=dict)
     success_examples: Texts = ()
     anti_patterns: Texts = ()
-    cost_estimate: float | None = Field(default=None, ge=0)
-    avg_latency_ms: float | None = Field(default=None, ge=0)
+    cost_estimate: FiniteFloat | None = Field(default=None, ge=0)
+    avg_latency_ms: FiniteFloat | None = Field(default=None, ge=0)
     safety_tags: Texts = ()
     sensitivity: Sensitivity = "public"
     category: Text = ""
@@ -176,13 +182,6 @@ class ToolSpec(BaseModel):
             raise ValueError(
                 f"{len(value):,} characters; at most {MAX_DESCRIPTION_CHARS:,} are accepted"
             )
-        return value
-
-    @field_validator("cost_estimate", "avg_latency_ms")
-    @classmethod
-    def _finite(cls, value: float | None) -> float | None:
-        if value is not None and not math.isfinite(value):
-            raise ValueError("must be a finite number")
         return value
 
     @model_validator(mode="after")

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import PlainSerializer
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
-__all__ = ["ModelUsage", "ModelUse", "totals"]
+__all__ = ["ModelUsage", "ModelUse", "Price", "totals"]
 
 ModelUse: TypeAlias = Literal[
     "enrich",
@@ -22,6 +22,20 @@ ModelUse: TypeAlias = Literal[
     "guidance",
 ]
 """What a language model is asked for; each may have a model and a time of its own."""
+
+
+class Price(BaseModel):
+    """What a million tokens of a model cost, in any currency."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: float = Field(default=0.0, ge=0)
+    output: float = Field(default=0.0, ge=0)
+
+    def of(self, input_tokens: int, output_tokens: int) -> float:
+        """What so many cost."""
+        return (input_tokens * self.input + output_tokens * self.output) / 1e6
+
 
 Cost = Annotated[float, PlainSerializer(lambda value: round(value, 8), return_type=float)]
 

@@ -31,7 +31,9 @@ def in_words(error: ValidationError, whole: str = "the whole", *, most: int | No
     return "; ".join(": ".join(each) for each in faults(error, whole)[:most])
 
 
-def read_yaml(file: Path, model: type[_Model], what: str, *, texts_only: bool = False) -> _Model:
+def read_yaml(
+    file: str | Path, model: type[_Model], what: str, *, texts_only: bool = False
+) -> _Model:
     """The model that a YAML file holds; `texts_only` leaves `no` and `404` the texts that they are.
 
     Raises:
@@ -41,7 +43,7 @@ def read_yaml(file: Path, model: type[_Model], what: str, *, texts_only: bool = 
         getattr(yaml, f"C{kind.__name__}", kind) for kind in (yaml.SafeLoader, yaml.BaseLoader)
     )
     try:
-        found: Any = yaml.load(file.read_text("utf-8"), plain if texts_only else safe)  # noqa: S506 -- both build plain data only
+        found: Any = yaml.load(Path(file).read_text("utf-8"), plain if texts_only else safe)  # noqa: S506 -- both build plain data only
         return model.model_validate(found)
     except OSError as error:
         raise SettingsError(f"cannot read {what} {str(file)!r}: {error.strerror}") from error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias
 
 from toolcrib.encoders.lexical import split_identifier
 from toolcrib.indexers.points import dense_text
 from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
+from toolcrib.records.codec import list_of, object_of
 from toolcrib.retrieval.fusion import by_score
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.router.settings import LIKENESS
@@ -16,7 +17,7 @@ from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not, Or, all_of
 from toolcrib.store.payload import squeeze
 
-__all__ = ["Finder", "alternates", "effect", "schema_fit"]
+__all__ = ["alternates", "effect", "schema_fit"]
 
 DEPTH = 20
 """Candidates a search: they held an equal tool for 97 in 100 failures or more, where there was
@@ -64,12 +65,8 @@ MAX_TOOL_CHARS = 500
 _TOTAL = 1 + CATEGORY + PROVIDES + SCHEMA
 
 
-class Finder(Protocol):
-    """What alternates are looked for with; `ToolIndex.find` is such."""
-
-    def __call__(self, query: str, options: SearchOptions, /) -> FindResult:
-        """Rank the tools that fit a query."""
-        ...
+Finder: TypeAlias = Callable[[str, SearchOptions], FindResult]
+"""Ranks the tools that fit a query, as `ToolIndex.find` does."""
 
 
 def alternates(
@@ -168,9 +165,9 @@ def schema_fit(had: Mapping[str, Any], wanted: Mapping[str, Any]) -> float:
     Both are JSON Schemas of an object. Names are compared by their letters and digits; a
     parameter of another type counts half.
     """
-    own = {squeeze(name): schema for name, schema in _mapping(wanted.get("properties")).items()}
-    there = {squeeze(name): schema for name, schema in _mapping(had.get("properties")).items()}
-    keys = {squeeze(name) for name in _items(wanted.get("required")) if isinstance(name, str)}
+    own = {squeeze(name): schema for name, schema in object_of(wanted.get("properties")).items()}
+    there = {squeeze(name): schema for name, schema in object_of(had.get("properties")).items()}
+    keys = {squeeze(name) for name in list_of(wanted.get("required")) if isinstance(name, str)}
     if not keys:
         return 1.0
     return sum(_fit(there[key], own.get(key)) for key in keys & there.keys()) / len(keys)
@@ -185,18 +182,9 @@ def _fit(had: Any, wanted: Any) -> float:
 
 def _types(schema: Any) -> frozenset[str]:
     """The types that a schema names, itself or in its alternatives; none where any will do."""
-    described = _mapping(schema)
+    described = object_of(schema)
     named: list[Any] = []
-    for option in (described, *_items(described.get("anyOf")), *_items(described.get("oneOf"))):
-        kind = _mapping(option).get("type")
-        named += [kind, *_items(kind)]
+    for option in (described, *list_of(described.get("anyOf")), *list_of(described.get("oneOf"))):
+        kind = object_of(option).get("type")
+        named += [kind, *list_of(kind)]
     return frozenset(kind for kind in named if isinstance(kind, str)) - {"null"}
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    """The value, where it is an object: a schema comes from outside, and may hold anything."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _items(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []

@@ -24,7 +24,6 @@ __all__ = [
     "BY_MODEL",
     "MAX_ATTACHMENTS",
     "ConversationReader",
-    "FollowUp",
     "SearchText",
     "by_itself",
     "gist",

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypedDict, cast, runtime_checkable
+from typing import Any, BinaryIO, Protocol, TypedDict, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from toolcrib.errors import StoreDamagedError, StoreWriteError
-from toolcrib.records.codec import adapter, as_json
+from toolcrib.records.codec import adapter, as_json, object_of
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolRecord
 from toolcrib.records.turns import Decision, Outcome, RouteKind
 from toolcrib.router.settings import SQLITE, TelemetrySettings
@@ -173,11 +173,15 @@ def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, A
     """
     made = as_json(decision)
     entities = made["context"]["entities"]
+    items = [
+        ToolRecord(hit.id, hit.score, hit.probability, hit.rule, hit.team)
+        for hit in decision.tools.tools
+    ]
     known = {
         **made,
         "at": _iso(at),
         "context": {**made["context"], "entities": [each["type"] for each in entities]},
-        "tools": {**made["tools"], "items": _items(decision)},
+        "tools": {**made["tools"], "items": items},
         "signals": _own_words(decision, _signals(decision)),
         "agent": _agent(decision),
         "guidance": [each.key for each in decision.guidance],
@@ -199,11 +203,6 @@ def outcome_record(
 ) -> dict[str, Any]:
     """How a call of a tool, named by its id, ended at `at` (Unix time)."""
     return as_json(OutcomeRecord(decision_id, _iso(at), tool, outcome, took_ms))
-
-
-def _items(decision: Decision) -> list[ToolRecord]:
-    hits = decision.tools.tools
-    return [ToolRecord(hit.id, hit.score, hit.probability, hit.rule, hit.team) for hit in hits]
 
 
 def _texts(decision: Decision, made: dict[str, Any]) -> dict[str, Any]:
@@ -375,9 +374,9 @@ class JsonLinesLog:
         return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
 
 
-def _record(line: bytes) -> Mapping[str, Any] | None:
+def _record(line: bytes) -> Mapping[str, Any]:
+    """The record of a line; empty where it is none."""
     try:
-        value: Any = json.loads(line)
+        return object_of(json.loads(line))
     except (ValueError, RecursionError):
-        return None
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+        return {}

@@ -5,11 +5,9 @@ from __future__ import annotations
 import heapq
 import logging
 import secrets
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +20,7 @@ from toolcrib.errors import (
     StoreWriteError,
 )
 from toolcrib.store.records_db.base import DbRow, RecordsDb
-from toolcrib.store.records_db.sqlite import SCHEMA, SqliteRecordsDb
+from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 __all__ = ["DatabaseLog", "Said", "SqliteLog"]
 
@@ -50,13 +48,6 @@ MAY_PASS = (StoreUnavailableError, StoreLockedError, StoreWriteError)
 
 LOG = "log"
 FILE_PATIENCE_S = 1.0
-UPGRADE = f"""
-INSERT OR REPLACE INTO entries (shelf, id, at, body)
-SELECT '{LOG}', CASE kind WHEN 'decision' THEN decision ELSE decision || ':' || number END,
-  coalesce((julianday(at) - 2440587.5) * 86400.0, 0), record
-FROM records ORDER BY number
-"""  # noqa: S608
-"""From the table that versions before this one wrote."""
 
 Record = Mapping[str, Any]
 
@@ -73,7 +64,7 @@ class SqliteLog:
 
     For several threads and processes. What was written survives the process; a power cut may
     take the last moments. The file grows without a bound, can be read by its owner alone, and is
-    made with its folder at the first write. One of an earlier version is brought up to date.
+    made with its folder at the first write.
     """
 
     def __init__(self, path: Path) -> None:
@@ -126,31 +117,10 @@ class SqliteLog:
     def _opened(self) -> SqliteRecordsDb:
         with self._opening:
             if self._db is None:
-                _upgrade(self._path)
                 self._db = SqliteRecordsDb(
                     self._path, patience_s=FILE_PATIENCE_S, synchronous="NORMAL"
                 )
             return self._db
-
-
-def _upgrade(path: Path) -> None:
-    """Bring a file of an earlier version up to date, or leave it as it is."""
-    if not path.is_file():
-        return
-    uri = f"{path.absolute().as_uri()}?mode=rw"
-    # What is no such file, or cannot be written to, is told of when it is used.
-    with (
-        suppress(sqlite3.Error),
-        closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection,
-    ):
-        old = "SELECT count(*) FROM pragma_table_info('records') WHERE name = 'record'"
-        if not connection.execute(old).fetchone()[0]:
-            return
-        connection.execute("BEGIN IMMEDIATE")
-        if connection.execute(old).fetchone()[0]:  # another process may have done it meanwhile
-            for statement in (*SCHEMA, UPGRADE, "DROP TABLE records"):
-                connection.execute(statement)
-        connection.execute("COMMIT")
 
 
 class DatabaseLog:

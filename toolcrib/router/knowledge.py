@@ -31,12 +31,8 @@ __all__ = [
     "ALL",
     "FIRST",
     "MAPPED",
-    "MOST_PASSAGES",
     "SHARE_FLOOR",
     "KnowledgeRouter",
-    "collection_probabilities",
-    "fit_by_words",
-    "fit_probability",
     "passage_shares",
     "select_passages",
 ]
@@ -94,22 +90,8 @@ def collection_probabilities(
     )
 
 
-def fit_probability(scores: Sequence[float], share: float, similarity: float) -> float:
-    """How likely any collection fits.
-
-    Of the passages' scores, best first, and of the first collection's share and similarity.
-    """
-    best = scores[:FIRST]
-    return _fit(FIT, best[0], sum(best) / len(best), share, similarity)
-
-
-def fit_by_words(bm25: Sequence[float], share: float) -> float:
-    """How likely any collection fits, by words alone; of the passages' BM25 scores, best first."""
-    best = bm25[:FIRST]
-    return _fit(FIT_BY_WORDS, math.log1p(best[0]), math.log1p(sum(best) / len(best)), share)
-
-
 def _fit(weights: Sequence[float], *known: float) -> float:
+    """How likely any collection fits."""
     return logistic(
         sum(weight * value for weight, value in zip(weights, (*known, 1.0), strict=True))
     )
@@ -226,7 +208,7 @@ class KnowledgeRouter:
             return KnowledgeResult(reason=Reason.NO_COLLECTION.said())
         best = self.best_passages(query, reach)
         if not best and query.dense is None:
-            fits = fit_by_words([0.0], 0.0)
+            fits = _fit(FIT_BY_WORDS, 0.0, 0.0, 0.0)
             reason = Reason.NOTHING_NEAR.said(fits, self._settings.least)
             return KnowledgeResult(fit=fits, reason=reason)
         if not best:
@@ -268,9 +250,13 @@ class KnowledgeRouter:
         likely = collection_probabilities(shares, similarity, priorities)
         first = max(likely, key=lambda name: likely[name])
         if query.dense is None:
-            return likely, fit_by_words([each.legs.lexical for each in best], shares[first])
-        scores = [each.score for each in best]
-        return likely, fit_probability(scores, shares[first], similarity[first])
+            words = [each.legs.lexical for each in best[:FIRST]]
+            mean = sum(words) / len(words)
+            known = math.log1p(words[0]), math.log1p(mean), shares[first]
+            return likely, _fit(FIT_BY_WORDS, *known)
+        scores = [each.score for each in best[:FIRST]]
+        mean = sum(scores) / len(scores)
+        return likely, _fit(FIT, scores[0], mean, shares[first], similarity[first])
 
     def _mapped(
         self, context: Context | None, reach: Sequence[Collection]

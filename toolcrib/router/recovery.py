@@ -29,7 +29,6 @@ from toolcrib.router.settings import RecoverySettings
 
 __all__ = [
     "USER_MESSAGES",
-    "Action",
     "Diagnosis",
     "ErrorClass",
     "RecoveryPolicy",

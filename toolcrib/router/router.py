@@ -213,8 +213,8 @@ class Router:
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
-        unasked = frozenset(budget.degraded)
-        seen = (context, found, knowledge, self.gate_decides, unasked, self.tools.withholds)
+        withholds = self.tools.retriever.withholds
+        seen = (context, found, knowledge, self.gate_decides, frozenset(budget.degraded), withholds)
         evidence = RouteEvidence(*seen, grounds=grounds)
         route = choose_route(evidence)
         wishes: tuple[Context, ...] = ()
@@ -393,8 +393,8 @@ class Router:
         may_ask: bool,
     ) -> Selection:
         """The tools; a language model may rank them where it `may_ask` about the turn."""
-        reranking = self.tools.reranks and budget.admitted("rerank")
-        asking = self.tools.asks_model and may_ask and budget.admitted("llm")
+        reranking = self.tools.retriever.reranks and budget.admitted("rerank")
+        asking = self.tools.retriever.asks_model and may_ask and budget.admitted("llm")
         if not budget.admitted("tools"):
             return self.tools.always(turn, Reason.NO_TIME.said(), shown)
 

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-__all__ = ["SqlStatement", "find_sql"]
+__all__ = ["find_sql"]
 
 LOOKED_AT = 8_000
 PARSED = 4_000
@@ -33,45 +33,11 @@ _MARKS = re.compile(
 )
 _BLANK = re.compile(r"\n[^\S\n]*+\n|;|```")
 
-PROSE = frozenset(
-    {
-        "a",
-        "all",
-        "an",
-        "and",
-        "any",
-        "each",
-        "every",
-        "for",
-        "in",
-        "of",
-        "to",
-        "with",
-        "her",
-        "his",
-        "its",
-        "it",
-        "last",
-        "latest",
-        "me",
-        "my",
-        "next",
-        "one",
-        "ones",
-        "our",
-        "that",
-        "the",
-        "their",
-        "them",
-        "these",
-        "this",
-        "those",
-        "us",
-        "what",
-        "which",
-        "your",
-    }
+_PROSE = (
+    "a all an and any each every for her his in it its last latest me my next of one ones our that "
+    "the their them these this those to us what which with your"
 )
+PROSE = frozenset(_PROSE.split())
 """`Select one from the list` is a sentence: no table has such a name."""
 
 KINDS = ("select", "insert", "update", "delete", "ddl")

@@ -206,7 +206,7 @@ class Selection:
 
 
 class ToolStage:
-    """Chooses the tools of turns; with `interleave`, those of two rankings."""
+    """Chooses the tools of turns by a `retriever`; with `interleave`, those of two rankings."""
 
     def __init__(
         self,
@@ -217,24 +217,9 @@ class ToolStage:
         self._name = None if interleave is None else interleave.name
         self._second = retriever if interleave is None else retriever.second(interleave)
         self.encode = (retriever if retriever.reads_clauses else self._second).encode
-        self._retriever = retriever
+        self.retriever = retriever
         self._selector = selector
         self._settings = selector.settings
-
-    @property
-    def withholds(self) -> bool:
-        """Whether the gate's settings hold back what does not fit."""
-        return self._retriever.withholds
-
-    @property
-    def reranks(self) -> bool:
-        """Whether candidates are looked at twice, where there is time."""
-        return self._retriever.reranks
-
-    @property
-    def asks_model(self) -> bool:
-        """Whether a language model orders the first candidates, where there is time."""
-        return self._retriever.asks_model
 
     def find(
         self,
@@ -278,7 +263,7 @@ class ToolStage:
             budget.took("llm", result.took_ms.get("llm", 0.0))
             return result
 
-        found = ranked(self._retriever, options)
+        found = ranked(self.retriever, options)
         if self._name is not None and found.tools and not turn.needs:
             same = replace(options, k=len(found.tools) + len(reach.active), least=None)
             if asking and self._second.asks_model and not budget.admits("llm"):
@@ -286,7 +271,7 @@ class ToolStage:
             elif other := budget.run("interleave", lambda: ranked(self._second, same), None):
                 found = interleaved(found, other, self._name, seed)
         # What authors require comes beside the k tools, not among them.
-        found = self._retriever.with_prerequisites(found, options, authors=False)
+        found = self.retriever.with_prerequisites(found, options, authors=False)
         hits, signals = self._selector.complete(found.tools, allowed, reach)
         if self._settings.append_only:
             hits = self._selector.append_only(shown, hits, allowed)
@@ -316,8 +301,8 @@ class ToolStage:
         stay = self._staying(selection)
         if route.kind == "knowledge":
             return replace(found, tools=stay, verdict="abstain", reason=route.reason)
-        general = self._retriever.general(self._limits(turn)[1])
-        kept = stay if is_general and self.withholds else found.tools
+        general = self.retriever.general(self._limits(turn)[1])
+        kept = stay if is_general and self.retriever.withholds else found.tools
         return replace(
             found,
             tools=with_general(kept, general),

@@ -18,6 +18,7 @@ from toolcrib.encoders.lexical import split_identifier
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.indexers.points import MAX_CHARS, clean, dense_text
 from toolcrib.records import ToolSpec
+from toolcrib.records.codec import object_of
 from toolcrib.training import import_train
 
 __all__ = [
@@ -454,14 +455,12 @@ def _thinned(text: str, rng: random.Random) -> str:
 
 
 def _parameters(spec: ToolSpec) -> Mapping[str, Any]:
-    properties = spec.input_schema.get("properties")
-    return cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
+    return object_of(spec.input_schema.get("properties"))
 
 
 def _value(spec: ToolSpec, name: str, rng: random.Random) -> str:
     """A value that the parameter could take: its schema's own where it gives one."""
-    schema = _parameters(spec).get(name)
-    given = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+    given = object_of(_parameters(spec).get(name))
     options = given.get("enum") or [given[k] for k in ("example", "default") if given.get(k)]
     if isinstance(options, list) and options:
         chosen = str(rng.choice(cast("list[Any]", options)))

@@ -18,7 +18,6 @@ __all__ = [
     "EncoderTraining",
     "LoopSettings",
     "RerankerTraining",
-    "StepListener",
     "train_encoder",
     "train_reranker",
 ]

@@ -30,7 +30,7 @@ from toolcrib.evaluation.lint.texts import (
     parameters_of,
     purpose_of,
 )
-from toolcrib.records import ToolHit, ToolSpec
+from toolcrib.records import ToolSpec
 from toolcrib.retrieval.legs import has_words
 from toolcrib.settings import Settings
 
@@ -38,10 +38,6 @@ __all__ = ["Asked", "LintReport", "ServerLint", "ask", "fails", "lint", "logit_t
 
 Told: TypeAlias = Callable[[str, int, int], None]
 """Hears what is done, how much of it, and of how much."""
-
-
-def _silent(_what: str, _done: int, _total: int) -> None:
-    """Nobody listens."""
 
 
 # -- asking ----------------------------------------------------------------------------------------
@@ -83,7 +79,7 @@ class Asked:
 def ask(
     tools: Sequence[ToolSpec],
     settings: Settings,
-    told: Told = _silent,
+    told: Told = lambda _what, _done, _total: None,
     *,
     dense: DenseEncoder | None = None,
 ) -> dict[str, list[Asked]]:
@@ -91,8 +87,7 @@ def ask(
 
     `dense` defaults to the encoder of the settings.
     """
-    plain = settings.encoder.model_copy(update={"reranker": None})
-    settings = settings.model_copy(update={"encoder": plain})
+    settings = settings.without_reranker()
     bare = [tool.model_copy(update={"success_examples": ()}) for tool in tools]
     asked: dict[str, list[Asked]] = {}
     with Crib.open(build.MEMORY, settings=settings, dense=dense) as crib:
@@ -123,6 +118,7 @@ def _answer(
     others = [hit for hit in hits if hit.id != tool.id]
     own = next((hit for hit in hits if hit.id == tool.id), None)
     best = others[0].score if others else 0.0
+    crowding = [hit.legs.get("dense", 0.0) for hit in others[:NEAR]] or [0.0]
     # One that did not come at all is at least as far behind as the last that did.
     score = own.score if own is not None else hits[-1].score if hits else 0.0
     return Asked(
@@ -131,12 +127,8 @@ def _answer(
         None if own is None else own.rank,
         others[0].id if others else "",
         score - best,
-        _crowding(others[:NEAR]),
+        fmean(crowding),
     )
-
-
-def _crowding(others: Sequence[ToolHit]) -> float:
-    return fmean(hit.legs.get("dense", 0.0) for hit in others) if others else 0.0
 
 
 # -- what the answers show -------------------------------------------------------------------------
@@ -246,7 +238,7 @@ def lint(
     *,
     ignored: Iterable[str] = (),
     asked: Mapping[str, Sequence[Asked]] | None = None,
-    told: Told = _silent,
+    told: Told = lambda _what, _done, _total: None,
 ) -> LintReport:
     """What keeps these tools from being found; disabled ones are left out, as in a search.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
 
 from toolcrib.encoders.language import language_of
 from toolcrib.encoders.lexical import split_identifier, tokenise
@@ -13,6 +12,7 @@ from toolcrib.evaluation.lint.findings import LintFinding, LintSeverity
 from toolcrib.indexers.audit import Severity, audit_all
 from toolcrib.indexers.points import clean
 from toolcrib.records import ToolSpec
+from toolcrib.records.codec import object_of
 from toolcrib.retrieval.legs import has_words
 
 __all__ = ["audited", "in_texts", "own_words", "parameters_of", "purpose_of"]
@@ -39,16 +39,9 @@ def purpose_of(spec: ToolSpec) -> str:
 
 def parameters_of(spec: ToolSpec) -> Mapping[str, str]:
     """The parameters of a tool, each with what is said of it."""
-    properties = spec.input_schema.get("properties")
-    if not isinstance(properties, dict):
-        return {}
-    return {name: _said_of(schema) for name, schema in cast("dict[str, Any]", properties).items()}
-
-
-def _said_of(schema: Any) -> str:
-    fields = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
-    said = fields.get("description")
-    return clean(said) if isinstance(said, str) else ""
+    known = object_of(spec.input_schema.get("properties"))
+    said = {name: object_of(schema).get("description") for name, schema in known.items()}
+    return {name: clean(text) if isinstance(text, str) else "" for name, text in said.items()}
 
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")

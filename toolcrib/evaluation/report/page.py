@@ -29,20 +29,14 @@ from toolcrib.evaluation.results import Comparison, Evaluation, Interval, SetRes
 from toolcrib.extras import import_extra
 
 __all__ = [
-    "Cell",
-    "Headline",
     "Table",
-    "TableRow",
     "best_first",
     "fill",
     "gate_table",
     "headline",
     "leaderboard",
     "looks_of",
-    "main_measure_of",
-    "measure_table",
     "overall",
-    "per_set_table",
     "render",
 ]
 

@@ -22,7 +22,6 @@ __all__ = [
     "Curve",
     "Drawing",
     "Look",
-    "Pixel",
     "Plot",
     "Stroke",
     "bar_chart",

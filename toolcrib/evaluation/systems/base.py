@@ -23,7 +23,6 @@ __all__ = [
     "PEERS",
     "Answer",
     "Baseline",
-    "Factory",
     "Learner",
     "Ranked",
     "SetFinder",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.evaluation.systems.base import Baseline
 from toolcrib.records import ToolSpec
+from toolcrib.records.codec import object_of
 
 __all__ = ["RankBm25", "documents", "parameters", "words"]
 
@@ -20,11 +21,8 @@ _WORD = re.compile(r"[^\W_]{2,}")
 
 def parameters(spec: ToolSpec) -> Iterator[tuple[str, str]]:
     """Name and description of each parameter, whatever else the schema holds."""
-    properties = spec.input_schema.get("properties")
-    if not isinstance(properties, dict):
-        return
-    for name, inner in cast("dict[str, Any]", properties).items():
-        said = cast("dict[str, Any]", inner).get("description") if isinstance(inner, dict) else ""
+    for name, inner in object_of(spec.input_schema.get("properties")).items():
+        said = object_of(inner).get("description")
         yield name, said if isinstance(said, str) else ""
 
 

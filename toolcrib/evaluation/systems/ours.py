@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 
-from toolcrib import build
+from toolcrib import __version__, build
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError
 from toolcrib.evaluation.calibrate import learn
@@ -90,9 +89,7 @@ class OwnSystems:
 
     def _variant(self, name: str) -> _Variant:
         settings = self._settings
-        plain = settings.model_copy(
-            update={"encoder": settings.encoder.model_copy(update={"reranker": None})},
-        )
+        plain = settings.without_reranker()
 
         def fused(**weights: float) -> Settings:
             return plain.model_copy(update={"fusion": replace(plain.fusion, **weights)})
@@ -121,21 +118,13 @@ class OwnSystems:
 class _OwnSystem:
     """One variant, measured through `Crib.find_tools`, before its gate withholds anything."""
 
+    version = f"toolcrib {__version__}"
+
     def __init__(self, name: str, variant: _Variant, systems: OwnSystems) -> None:
-        self._name = name
+        self.name = name
         self._variant = variant
         self._systems = systems
         self._crib: Crib | None = None
-
-    @property
-    def name(self) -> str:
-        """What it is called on the command line and in reports."""
-        return self._name
-
-    @property
-    def version(self) -> str:
-        """The package and its version."""
-        return f"toolcrib {version('toolcrib')}"
 
     def index(self, tools: Sequence[ToolSpec]) -> None:
         """Take in the tools; called once."""

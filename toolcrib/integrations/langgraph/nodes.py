@@ -49,7 +49,7 @@ from toolcrib.records.codec import as_json
 from toolcrib.records.definitions import summary
 from toolcrib.router.recovery import Diagnosis, Step, diagnose
 
-__all__ = ["GRAVITY", "RoutingNodes"]
+__all__ = ["RoutingNodes"]
 
 GRAVITY = ("retry", "alternate", "replan", "reclassify", "stop")
 """Of the steps after several failures the last of these is taken."""
@@ -303,10 +303,7 @@ def _cited(state: RoutingState, said: BaseMessage) -> Update:
     citations = [
         {
             "number": number,
-            "id": each["id"],
-            "citation": each["citation"],
-            "collection": each["collection"],
-            "source": each["source"],
+            **{key: each[key] for key in ("id", "citation", "collection", "source")},
             "cited": number in named,
         }
         for number, each in enumerate(state.get("passages", ()), start=1)

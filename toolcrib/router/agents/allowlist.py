@@ -17,7 +17,7 @@ from toolcrib.extras import import_extra
 from toolcrib.records.validation import read_yaml
 from toolcrib.router.context.phrases import PhraseIndex, TextWords, singular
 
-__all__ = ["EMBEDDED", "AllowedTable", "Allowlist", "fold", "load_allowlist", "reflect"]
+__all__ = ["EMBEDDED", "Allowlist", "fold", "load_allowlist", "reflect"]
 
 EMBEDDED = Path(__file__).parent / "presets" / "allowlist.yaml"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -143,7 +143,7 @@ def nouns() -> dict[str, tuple[str, ...]]:
     return {fold(name): tuple(words) for name, words in told.items()}
 
 
-def load_allowlist(file: Path = EMBEDDED) -> Allowlist:
+def load_allowlist(file: str | Path = EMBEDDED) -> Allowlist:
     """Read an allowlist from YAML or JSON.
 
     Raises:

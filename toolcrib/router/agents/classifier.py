@@ -24,7 +24,7 @@ from toolcrib.router.settings import AgentSettings
 if TYPE_CHECKING:
     from toolcrib.language_models import LanguageModel
 
-__all__ = ["AgentAnswer", "AgentClassifier", "AgentScores", "Classified"]
+__all__ = ["AgentClassifier", "Classified"]
 
 MOST_CHARS = 6_000
 """Characters of a turn, and of each message before it, that a model is shown."""

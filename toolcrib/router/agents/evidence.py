@@ -18,7 +18,7 @@ from toolcrib.router.context.phrases import TextWords, split_words
 from toolcrib.router.context.rules import follow_up_score, meta_of, smalltalk_of
 from toolcrib.router.sql import find_sql
 
-__all__ = ["AgentEvidence", "EvidenceReader", "RetrievalProbe"]
+__all__ = ["AgentEvidence", "EvidenceReader"]
 
 MOST_CHARS = 3_000
 """Of a longer text that much is read of its beginning, and a sixth of it of its end."""
@@ -58,17 +58,6 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True, slots=True)
-class RetrievalProbe:
-    """What a first look at the documents found: how many passages, and the least and best score.
-
-    Scores are probabilities that the collection fits, None where nobody knows.
-    """
-
-    hits: int
-    best: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class AgentEvidence:
     """What is known of one turn.
 
@@ -84,13 +73,17 @@ class AgentEvidence:
     leans: float = 0.0
     late: bool = False
 
-    def with_hits(self, probe: RetrievalProbe, least: float) -> AgentEvidence:
-        """The same with what a look at the documents found."""
-        if not probe.hits:
+    def with_hits(self, hits: int, fit: float | None, least: float) -> AgentEvidence:
+        """The same with what a look at the documents found.
+
+        `fit`: the probability that any collection fits, None where nobody knows; weak below
+        `least`.
+        """
+        if not hits:
             return self
-        weak = probe.best is not None and probe.best < least
-        signals = (f"rag_hits:{probe.hits}",)
-        if probe.best is not None:
+        weak = fit is not None and fit < least
+        signals = (f"rag_hits:{hits}",)
+        if fit is not None:
             signals += (f"rag_min_score:{least:.2f}",)
         if not weak:
             signals = ("rag_probe_hit", *signals)

@@ -19,12 +19,12 @@ from toolcrib.records import AgentDecision, KnowledgeResult, Turn
 from toolcrib.retrieval.calibration import softmax
 from toolcrib.router.agents.cache import DecisionCache
 from toolcrib.router.agents.classifier import AgentClassifier, Classified
-from toolcrib.router.agents.evidence import AgentEvidence, EvidenceReader, RetrievalProbe
+from toolcrib.router.agents.evidence import AgentEvidence, EvidenceReader
 from toolcrib.router.agents.supervisor import supervise
 from toolcrib.router.agents.targets import Targets
 from toolcrib.router.settings import AgentSettings
 
-__all__ = ["AgentRouter", "Pending", "by_heuristics", "cache_key", "weigh"]
+__all__ = ["AgentRouter", "Pending", "cache_key", "weigh"]
 
 
 logger = logging.getLogger(__name__)
@@ -120,10 +120,12 @@ class AgentRouter:
         """
         evidence = pending.evidence
         if knowledge is not None:
-            evidence = evidence.with_hits(self._probe(knowledge), self.settings.least_hit)
+            hits = len(knowledge.passages[: self.settings.hits])
+            evidence = evidence.with_hits(hits, knowledge.fit, self.settings.least_hit)
         made, failed = self._chosen(pending, evidence)
         late = ("probes",) if evidence.late else ()
-        return self._supervised(made, evidence, pending), (*late, *failed)
+        made = supervise(made, evidence, self.targets)
+        return replace(made, thread_id=pending.turn.thread_id), (*late, *failed)
 
     def _chosen(
         self, pending: Pending, evidence: AgentEvidence
@@ -189,15 +191,6 @@ class AgentRouter:
                     made, target=rule.to, confidence=sure, reason=rule.says, signals=signals
                 )
         return made
-
-    def _supervised(
-        self, made: AgentDecision, evidence: AgentEvidence, pending: Pending
-    ) -> AgentDecision:
-        thread = pending.turn.thread_id
-        return replace(supervise(made, evidence, self.targets), thread_id=thread)
-
-    def _probe(self, knowledge: KnowledgeResult) -> RetrievalProbe:
-        return RetrievalProbe(len(knowledge.passages[: self.settings.hits]), knowledge.fit)
 
 
 def _waited(answer: Future[Classified], until: float) -> Classified:

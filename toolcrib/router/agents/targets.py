@@ -12,19 +12,7 @@ from toolcrib.records.validation import read_yaml
 from toolcrib.router.agents.allowlist import fold
 from toolcrib.router.context.phrases import PhraseIndex
 
-__all__ = [
-    "CONFIDENT",
-    "FACTS",
-    "UNSURE",
-    "AgentRule",
-    "AgentTarget",
-    "Cap",
-    "EvidenceCondition",
-    "FewShot",
-    "Heuristic",
-    "Targets",
-    "load_targets",
-]
+__all__ = ["CONFIDENT", "FACTS", "UNSURE", "AgentRule", "Targets", "load_targets"]
 
 PRESET = Path(__file__).parent / "presets" / "targets.yaml"
 
@@ -176,13 +164,13 @@ class Targets(_TargetModel):
         )
 
 
-def load_targets(file: Path | None = None) -> Targets:
+def load_targets(file: str | Path | None = None) -> Targets:
     """Read targets from YAML; without a file those that come with the package.
 
     Raises:
         SettingsError: the file cannot be read, or names what there is not.
     """
-    return _preset() if file is None else read_yaml(file, Targets, "the targets")
+    return read_yaml(file, Targets, "the targets") if file else _preset()
 
 
 @cache

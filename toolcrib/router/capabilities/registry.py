@@ -21,7 +21,7 @@ from toolcrib.errors import CapabilityError, did_you_mean, nearest
 from toolcrib.records.validation import in_words
 from toolcrib.router.recovery import ErrorClass
 
-__all__ = ["ENTRY_POINTS", "Capability", "CapabilityExample", "CapabilityRegistry"]
+__all__ = ["ENTRY_POINTS", "Capability", "CapabilityRegistry"]
 
 ENTRY_POINTS = "toolcrib.capabilities"
 """The group in which packages name theirs: a capability, a registry, or several of either."""

@@ -284,8 +284,6 @@ def _thresholds(
 
 
 def _best(sure: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
-    if not len(sure):
-        return 0.0
     order = np.argsort(sure)
     values, good = sure[order], right[order]
     # Rejecting the first i: right are the wrong ones among them, and the right ones above.

@@ -159,13 +159,13 @@ def _index(labelled: Mapping[Any, Iterable[str]]) -> PhraseIndex:
     return PhraseIndex(pairs(), fold=singular)
 
 
-def load_cues(file: Path | None = None) -> Cues:
+def load_cues(file: str | Path | None = None) -> Cues:
     """Read cues from a YAML file; without one, those that come with the package.
 
     Raises:
         SettingsError: the file is missing or no YAML mapping, or a field is wrong: says which.
     """
-    return _preset() if file is None else read_yaml(file, Cues, "the cues", texts_only=True)
+    return read_yaml(file, Cues, "the cues", texts_only=True) if file else _preset()
 
 
 @cache

@@ -68,7 +68,7 @@ class LabelSet(BaseModel):
         return [*said, *((text, None) for text in self.outside)]
 
 
-def read_label_set(file: Path, field: str) -> LabelSet:
+def read_label_set(file: str | Path, field: str) -> LabelSet:
     """The label set that a YAML file holds.
 
     Raises:
@@ -84,7 +84,7 @@ def read_label_set(file: Path, field: str) -> LabelSet:
     return chosen
 
 
-def label_sets(files: Mapping[str, Path]) -> dict[str, LabelSet]:
+def label_sets(files: Mapping[str, str | Path]) -> dict[str, LabelSet]:
     """The label set of every field: from its file where one is named, else the shipped one.
 
     Raises:
@@ -100,7 +100,9 @@ def label_sets(files: Mapping[str, Path]) -> dict[str, LabelSet]:
     }
 
 
-def map_labels(files: Mapping[str, Path], cues: Path | None = None) -> dict[str, list[str]]:
+def map_labels(
+    files: Mapping[str, str | Path], cues: str | Path | None = None
+) -> dict[str, list[str]]:
     """The domains and intents that a turn can have, and their aliases: what maps may speak of.
 
     Raises:
@@ -114,7 +116,7 @@ def map_labels(files: Mapping[str, Path], cues: Path | None = None) -> dict[str,
     }
 
 
-def _names(file: Path, field: str) -> Iterator[str]:
+def _names(file: str | Path, field: str) -> Iterator[str]:
     for name, label in read_label_set(file, field).labels.items():
         yield from (name, *label.aliases)
 

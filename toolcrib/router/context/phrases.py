@@ -92,10 +92,6 @@ def singular(word: str) -> str:
     return _ONE_S.sub("", word)
 
 
-def _as_written(word: str) -> str:
-    return word
-
-
 class PhraseIndex:
     """Labelled phrases, found on word borders whatever the case and the width of white space.
 
@@ -103,7 +99,7 @@ class PhraseIndex:
     """
 
     def __init__(
-        self, phrases: Iterable[tuple[str, str]], fold: Callable[[str], str] = _as_written
+        self, phrases: Iterable[tuple[str, str]], fold: Callable[[str], str] = str
     ) -> None:
         self._fold = fold
         self._labels: dict[str, tuple[str, ...]] = {}

@@ -20,7 +20,6 @@ from toolcrib.router.context.pii import graded
 __all__ = [
     "Estimate",
     "HeuristicDetector",
-    "Remainder",
     "estimate",
     "follow_up_score",
     "meta_of",

@@ -15,7 +15,7 @@ from toolcrib.errors import StoreDamagedError, StoreError, StoreLockedError, Sto
 from toolcrib.store.base import is_text
 from toolcrib.store.records_db.base import DbRow, RecordsDb, body_text, read_row
 
-__all__ = ["SCHEMA", "SqliteRecordsDb"]
+__all__ = ["SqliteRecordsDb"]
 
 PATIENCE_S = 10.0
 PAGE = 500
