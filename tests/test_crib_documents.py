@@ -25,18 +25,6 @@ def rules(tmp_path):
     return folder
 
 
-def test_documents_are_indexed_by_what_changed(tmp_path, settings, rules):
-    heard = []
-    with Crib.open(tmp_path / "s", settings=settings) as crib:
-        first = crib.index_docs(rules, collection="post", progress=heard.append)
-        assert (len(first.added), first.refused) == (1, ())
-        assert heard[-1].done == heard[-1].total == 1
-        assert len(crib.index_docs(rules, collection="post").unchanged) == 1
-        (rules / "weight.md").write_text(RULES.replace("thirty", "forty"))
-        assert len(crib.index_docs(rules, collection="post").changed) == 1
-        assert "forty" in crib.find_knowledge("how much may it weigh?").passages[0].passage.text
-
-
 def test_it_is_all_there_after_opening_again(tmp_path, settings, rules):
     with Crib.open(tmp_path / "s", settings=settings) as crib:
         crib.index_tools(*TOOLS)
