@@ -11,7 +11,7 @@ from toolcrib import Crib, Settings, ToolcribError
 from toolcrib.build import open_store
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.onnx import BundledEncoder
-from toolcrib.errors import IndexMismatchError, StoreError, UnknownCollectionError
+from toolcrib.errors import IndexMismatchError, UnknownCollectionError
 from toolcrib.indexers.points import passage_layout
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import Collection, Passage, Refusal
@@ -244,9 +244,3 @@ def test_a_crib_whose_library_was_refused_can_be_rebuilt_at_once(tmp_path, setti
         Crib.open(tmp_path, settings=settings)
     except IndexMismatchError:
         Crib.open(tmp_path, settings=settings, rebuild=True).close()
-
-
-def test_a_crib_that_was_made_without_a_library_says_how_to_get_one(crib):
-    bare = Crib.over(crib.tools.store, DENSE, Settings())
-    with pytest.raises(StoreError, match=r"use Crib\.open"):
-        bare.add_collections(COOKING)
