@@ -11,7 +11,6 @@ import pytest
 from toolcrib import And, Collection, Crib, Equals, Passage, Scope, Settings, ToolSpec, Turn, build
 from toolcrib.errors import (
     IndexMismatchError,
-    QueryError,
     StoreError,
     StoreLockedError,
     UnknownToolError,
@@ -90,27 +89,6 @@ def test_explain_tells_what_the_callers_own_filter_left_out_and_nothing_of_anoth
     assert crib.find_tools("mail", where=where).filtered is None
 
 
-def test_what_is_out_of_scope_changes_no_score(tmp_path, settings):
-    mine = [spec("a", "sends mail to a friend", server="mine"), spec("b", "mail", server="mine")]
-    theirs = [spec(f"t{n}", "mail friend " * n, server="theirs") for n in range(50)]
-    scope = Scope(servers=frozenset({"mine"}))
-    answers = []
-    for name, tools in (("alone", mine), ("crowded", [*mine, *theirs])):
-        with Crib.open(tmp_path / name, settings=settings) as crib:
-            crib.index_tools(*tools)
-            found = crib.find_tools("mail a friend", scope=scope, explain=True)
-            answers.append([(hit.id, hit.score, hit.legs) for hit in found.tools])
-            assert {hit.server for hit in found.tools} == {"mine"}
-    assert answers[0] == answers[1]
-
-
-@pytest.mark.parametrize("query", ["", "   ", "\n\t"])
-def test_an_empty_query_is_an_error(crib, query):
-    with pytest.raises(QueryError) as caught:
-        crib.find_tools(query)
-    assert str(caught.value) == "the query is empty: say in a few words what the tool must do"
-
-
 def test_a_query_of_a_hundred_thousand_characters_is_cut_and_says_so(sample_crib):
     found = sample_crib.find_tools("is it going to rain " + "and so on " * 10_000, k=3, gate=False)
     assert len(found.tools) == 3
@@ -124,18 +102,6 @@ def test_an_unknown_tool_names_its_neighbours(sample_crib):
     assert str(caught.value).startswith(
         "no tool has the id 'weather/airQualty'; did you mean 'weather/airQuality'",
     )
-
-
-def test_functions_specifications_and_files_mix(crib, tmp_path):
-    def roll_dice(sides: int = 6) -> int:
-        """Roll a die."""
-        return sides
-
-    file = tmp_path / "tools.yaml"
-    file.write_text("- name: from_file\n  description: Read from a file.\n")
-    report = crib.index_tools(file, [spec("one"), spec("two")], roll_dice)
-    assert set(report.added) == {"from_file", "one", "two", "roll_dice"}
-    assert crib.find_tools("roll a die", k=1).tools[0].tool.input_schema["properties"]["sides"]
 
 
 def test_a_rebuild_is_heard(tmp_path, settings):

@@ -7,7 +7,7 @@ import pytest
 from tests.router.conftest import PASSAGES, TOOLS, free_of_models
 from toolcrib import Collection, Crib, Passage, Scope
 from toolcrib.build import MEMORY
-from toolcrib.errors import IndexMismatchError, UnknownCollectionError
+from toolcrib.errors import UnknownCollectionError
 
 RULES = "# Parcels\n\nA parcel may weigh at most thirty kilograms.\n"
 
@@ -25,18 +25,6 @@ def rules(tmp_path):
     return folder
 
 
-def test_documents_are_indexed_by_what_changed(tmp_path, settings, rules):
-    heard = []
-    with Crib.open(tmp_path / "s", settings=settings) as crib:
-        first = crib.index_docs(rules, collection="post", progress=heard.append)
-        assert (len(first.added), first.refused) == (1, ())
-        assert heard[-1].done == heard[-1].total == 1
-        assert len(crib.index_docs(rules, collection="post").unchanged) == 1
-        (rules / "weight.md").write_text(RULES.replace("thirty", "forty"))
-        assert len(crib.index_docs(rules, collection="post").changed) == 1
-        assert "forty" in crib.find_knowledge("how much may it weigh?").passages[0].passage.text
-
-
 def test_it_is_all_there_after_opening_again(tmp_path, settings, rules):
     with Crib.open(tmp_path / "s", settings=settings) as crib:
         crib.index_tools(*TOOLS)
@@ -46,18 +34,6 @@ def test_it_is_all_there_after_opening_again(tmp_path, settings, rules):
         decision = crib.route("How heavy may a parcel be?")
         assert [hit.id for hit in decision.knowledge.collections] == ["post"]
         assert crib.knowledge.collection("post").description == "How heavy parcels may be."
-
-
-def test_documents_of_another_model_are_refused_until_all_is_renewed(tmp_path, settings, rules):
-    with Crib.open(tmp_path / "s", settings=settings) as crib:
-        crib.index_docs(rules, collection="post")
-    other = free_of_models(encoder={"dense": "deterministic:32"})
-    with pytest.raises(IndexMismatchError):
-        Crib.open(tmp_path / "s", settings=other)
-    with Crib.open(tmp_path / "s", settings=other, rebuild=True) as crib:
-        assert crib.knowledge.catalogue.vectors.shape == (1, 32)
-        found = crib.find_knowledge("how much may a parcel weigh?")
-        assert found.passages[0].passage.document.endswith("weight.md")
 
 
 def test_a_collection_that_ships_is_described_and_another_can_be(settings):

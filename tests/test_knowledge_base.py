@@ -11,7 +11,7 @@ from toolcrib import Crib, Settings, ToolcribError
 from toolcrib.build import open_store
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.onnx import BundledEncoder
-from toolcrib.errors import IndexMismatchError, StoreError, UnknownCollectionError
+from toolcrib.errors import IndexMismatchError, UnknownCollectionError
 from toolcrib.indexers.points import passage_layout
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import Collection, Passage, Refusal
@@ -25,7 +25,6 @@ SOUP = [
     Passage("cooking", "soup.md", "Fry the onions in butter."),
     Passage("cooking", "soup.md", "Add stock and simmer for an hour.", position=1),
 ]
-BREAD = Passage("cooking", "bread.md", "Knead the dough and let it rise.")
 HOSES = Passage("garden", "hoses.md", "Drain the hoses before the first frost.")
 
 
@@ -172,13 +171,6 @@ def test_a_collection_becomes_known_with_its_first_passage_as_its_preset_says(li
     assert library.collection("minutes") == Collection(name="minutes")
 
 
-def test_prune_holds_for_one_collection(library):
-    put(library, *SOUP, BREAD, HOSES)
-    report = put(library, *SOUP, prune="cooking")
-    assert report.removed == (BREAD.id,)
-    assert ids(library) == {SOUP[0].id, SOUP[1].id, HOSES.id}
-
-
 @pytest.mark.parametrize("name", ["", "two words", "a/b", "\ud800"])
 def test_a_name_that_no_collection_can_have_is_refused_in_our_words(name, library):
     with pytest.raises(ToolcribError):
@@ -194,14 +186,6 @@ def test_threads_may_fill_collections_side_by_side(library):
         thread.join()
     assert ids(library) == {passage.id for each in told for passage in each}
     assert set(library.catalogue.names) == {"c0", "c1", "c2", "c3"}
-
-
-def test_a_document_can_be_removed_and_its_collection_stays(library):
-    put(library, *SOUP, BREAD)
-    assert library.remove("cooking", ["soup.md"]) == 2
-    assert ids(library) == {BREAD.id}
-    assert library.remove("cooking", ["bread.md", "unknown.md"]) == 1
-    assert library.collection("cooking") == Collection(name="cooking")
 
 
 def test_a_collection_goes_with_its_passages_for_good(library, reopen):
@@ -260,9 +244,3 @@ def test_a_crib_whose_library_was_refused_can_be_rebuilt_at_once(tmp_path, setti
         Crib.open(tmp_path, settings=settings)
     except IndexMismatchError:
         Crib.open(tmp_path, settings=settings, rebuild=True).close()
-
-
-def test_a_crib_that_was_made_without_a_library_says_how_to_get_one(crib):
-    bare = Crib.over(crib.tools.store, DENSE, Settings())
-    with pytest.raises(StoreError, match=r"use Crib\.open"):
-        bare.add_collections(COOKING)

@@ -23,12 +23,12 @@ import pytest
 
 import toolcrib
 
-FEW, MANY = 3_000, 12_000
+FEW, MANY = 1_500, 6_000
 """Characters: for the many what is linear takes four times as long, what is not sixteen times."""
 
 GROWTH = 9
 
-NEGLIGIBLE_S = 0.002
+NEGLIGIBLE_S = 0.0005
 """What takes less for a few characters takes little for many, even where it is not linear."""
 
 FUNCTIONS = {"compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub"}

@@ -8,8 +8,7 @@ import pytest
 
 from tests.store.qdrant_over_http import running
 from toolcrib import Collection, Passage, Settings, ToolSpec, Turn
-from toolcrib.errors import IndexMismatchError, QueryError, StoreError, UnknownToolError
-from toolcrib.records.codec import as_json
+from toolcrib.errors import IndexMismatchError, QueryError, StoreError
 from toolcrib.settings import EncoderSettings
 from toolcrib.store.records_db.base import DbRow
 from toolcrib.tenants import DEFAULT, Tenants, check_name, rebuild_shared
@@ -43,31 +42,6 @@ class TestApart:
         assert ids(many.crib("acme")) == ["mail/send_mail"]
         assert ids(many.crib("zoo")) == ["sql/read_rows"]
         assert ids(many.crib()) == []
-
-    def test_the_same_id_may_be_two_tools(self, many):
-        other = MAIL.model_copy(update={"description": "Send a parcel."})
-        many.crib("acme").index_tools([MAIL])
-        many.crib("zoo").index_tools([other])
-        assert many.crib("acme").get_tool(MAIL.id) == MAIL
-        assert many.crib("zoo").get_tool(MAIL.id) == other
-
-    def test_an_unknown_id_suggests_nothing_of_a_neighbour(self, many):
-        many.crib("acme").index_tools([MAIL])
-        with pytest.raises(UnknownToolError) as raised:
-            many.crib("zoo").get_tool("mail/send_mails")
-        assert raised.value.nearest == ()
-
-    def test_facets_count_ones_own(self, many):
-        many.crib("acme").index_tools([MAIL, ROWS])
-        many.crib("zoo").index_tools([ROWS])
-        assert as_json(many.crib("acme").facets()) == {
-            "tools": 2,
-            "servers": {"mail": 1, "sql": 1},
-            "categories": {},
-            "tags": {"out": 1},
-            "sensitivities": {"public": 2},
-        }
-        assert many.crib("zoo").facets().servers == {"sql": 1}
 
     def test_passages_and_collections_are_ones_own(self, many):
         acme, zoo = many.crib("acme"), many.crib("zoo")

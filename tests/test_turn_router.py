@@ -13,7 +13,6 @@ from tests.router.conftest import Shelves
 from toolcrib import Scope, Settings, Turn, build
 from toolcrib.errors import (
     FeedbackError,
-    QueryError,
     SettingsError,
     StoreWriteError,
     UnknownDecisionError,
@@ -221,12 +220,6 @@ def test_ceilings_and_limits_hold_for_alternates(shelves):
 def test_alternates_of_an_unknown_tool_are_an_error_with_its_neighbours(unlogged):
     with pytest.raises(UnknownToolError, match="did you mean 'mail/send_mail'"):
         unlogged.alternates("mail/send_mial", MAIL)
-
-
-@pytest.mark.parametrize("query", ["", "  ", "?!"])
-def test_a_question_without_words_is_an_error(unlogged, query):
-    with pytest.raises(QueryError, match="the question is empty"):
-        unlogged.find_knowledge(query)
 
 
 class TestWithALanguageModelAsReranker:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,8 @@ from tests.retrieval.calibrations import flat
 from tests.router.sample_decisions import MARCH, decision, record, said
 from toolcrib import Crib, Settings
 
-QUERIES = str(ROOT / "data" / "queries.jsonl")
+ROWS = [*map(json.loads, (ROOT / "data" / "queries.jsonl").read_text().splitlines()[::2])]
+QUERIES = "queries.jsonl"
 GOOD = "Merge pull request 12 of the website repository"
 STRICT = {"TOOLCRIB_GATE__THRESHOLD": "0.999"}
 WITHHELD = {**STRICT, "TOOLCRIB_GATE__WITHHOLD": "true"}
@@ -36,6 +36,7 @@ class Story:
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     shell = Shell(tmp_path_factory.mktemp("sample"))
+    shell.write(QUERIES, *ROWS)
     shell.json("index", *SOURCES)
     dry = ("calibrate", "--queries", QUERIES, "--dry-run", "--split", "dev", "--seed", "3")
     return Story(
@@ -56,7 +57,7 @@ class TestCalibrating:
     """From labelled queries to a confidence, kept beside the index."""
 
     def test_a_dry_run_measures(self, story: Story) -> None:
-        dev = [row for row in _rows() if row["split"] == "dev"]
+        dev = [row for row in ROWS if row["split"] == "dev"]
         assert (story.dry["saved"], story.dry["seed"]) == (False, 3)
         assert story.dry["queries"] == len(dev)
 
@@ -78,7 +79,7 @@ class TestCalibrating:
         self, story: Story
     ) -> None:
         summary = story.summary
-        assert summary["queries"] == sum(row["split"] != "test" for row in _rows())
+        assert summary["queries"] == sum(row["split"] != "test" for row in ROWS)
         assert (summary["method"], summary["seed"], summary["saved"]) == ("fitted", 0, True)
         assert 0 <= summary["threshold"] <= 1
         assert 0 <= summary["ece"] < 0.15
@@ -111,10 +112,6 @@ class TestCalibrating:
         assert indexed.json("search", "mail")["confidence"] is None
 
 
-def _rows() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(QUERIES).read_text().splitlines()]
-
-
 class TestFromFeedback:
     """What was said of decisions is worth as much as a file of queries."""
 
@@ -122,7 +119,7 @@ class TestFromFeedback:
     @classmethod
     def log(cls, story: Story) -> str:
         records = []
-        for place, row in enumerate(row for row in _rows() if row["split"] != "test"):
+        for place, row in enumerate(row for row in ROWS if row["split"] != "test"):
             made = decision(row["id"], search_text=row["text"])
             records.append(record(made, at=MARCH + place, text=True))
             records.append(said(row["id"], at=MARCH + place, tools=list(row["relevant"])))

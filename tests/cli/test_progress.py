@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from rich.console import Console
@@ -148,7 +149,7 @@ def test_ended_training_names_its_last_checkpoint(tmp_path):
 def test_ctrl_c_says_what_is_kept_and_the_same_command_does_the_rest(shell):
     shell.write(
         "many.jsonl",
-        *({"name": f"t{n}", "description": f"number {n} " * 50} for n in range(20_000)),
+        *({"name": f"t{n}", "description": f"number {n} " * 50} for n in range(6000)),
     )
     command = [sys.executable, "-m", "toolcrib", "index", "many.jsonl"]
     env = {**os.environ, **ENV}
@@ -157,7 +158,7 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_does_the_rest(shell):
     ) as started:
         folder = shell.folder / ".toolcrib"
         while started.poll() is None and not (folder / "current").exists():
-            pass
+            time.sleep(0.01)
         started.send_signal(signal.SIGINT)
         said = started.stderr.read()
         assert started.wait(120) == 130

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 import httpx2
 import pytest
 
+from tests.cli.conftest import Shell
+
 ENV = {"TOOLCRIB_CONTEXT__DETECTOR": "heuristic", "TOOLCRIB_ENCODER__DENSE": "deterministic"}
 
 
@@ -55,27 +57,34 @@ def test_without_keys_others_are_not_served(shell, host):
     assert "goes with a loopback host" in done.stderr
 
 
-def test_a_port_that_is_taken_and_a_store_that_is_in_use_are_told(shell):
-    with serving(shell, "--insecure-local", "--json") as line:
-        port = json.loads(line)["url"].rpartition(":")[2]
-        done = shell("serve", "--insecure-local", "--port", port, "--json", "--store", "other")
-        assert done.returncode == 2
-        assert json.loads(done.stdout)["error"]["type"] == "SettingsError"
-        assert shell("serve", "--insecure-local", "--port", "0").returncode == 3
-
-
-def test_who_has_a_key_is_served(shell):
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """The folder of a service that runs, what it printed, and a key to it."""
+    shell = Shell(tmp_path_factory.mktemp("served"))
     text = shell.json("keys", "create", "ana", "--write")["text"]
     with serving(shell, "--json") as line:
-        told = json.loads(line)
-        assert set(told) == {"url", "store", "pid"}
-        with httpx2.Client(base_url=told["url"]) as client:
-            assert client.get("/v1/me").status_code == 401
-            client.headers["Authorization"] = f"Bearer {text}"
-            assert client.get("/v1/me").json()["name"] == "ana"
-            later = shell.json("keys", "create", "bob")["text"]
-            client.headers["Authorization"] = f"Bearer {later}"
-            assert client.get("/v1/me").json()["name"] == "bob"
+        yield shell, json.loads(line), text
+
+
+def test_a_port_that_is_taken_and_a_store_that_is_in_use_are_told(served):
+    shell, told, _ = served
+    port = told["url"].rpartition(":")[2]
+    done = shell("serve", "--insecure-local", "--port", port, "--json", "--store", "other")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["type"] == "SettingsError"
+    assert shell("serve", "--insecure-local", "--port", "0").returncode == 3
+
+
+def test_who_has_a_key_is_served(served):
+    shell, told, text = served
+    assert set(told) == {"url", "store", "pid"}
+    with httpx2.Client(base_url=told["url"]) as client:
+        assert client.get("/v1/me").status_code == 401
+        client.headers["Authorization"] = f"Bearer {text}"
+        assert client.get("/v1/me").json()["name"] == "ana"
+        later = shell.json("keys", "create", "bob")["text"]
+        client.headers["Authorization"] = f"Bearer {later}"
+        assert client.get("/v1/me").json()["name"] == "bob"
 
 
 def test_the_settings_say_where_and_a_person_is_told(shell):

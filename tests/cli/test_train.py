@@ -84,16 +84,6 @@ class TestLearned:
         assert told["agreement"]["cosine_mean"] > 0.98
         assert told["verdict"]["outcome"] == "better"
 
-    def test_the_card_says_what_json_says(self, shell: Shell, learned: Done) -> None:
-        card = json.loads((shell.folder / "words" / "card.json").read_bytes())
-        told = json.loads(learned.out)
-        assert told.pop("model") == card["name"]
-        assert card.items() >= told.items()
-
-    def test_what_was_only_needed_to_train_is_removed(self, shell: Shell, learned: Done) -> None:
-        files = {path.name for path in (shell.folder / "words").iterdir()}
-        assert files == {"card.json", "model.onnx", "tokenizer.json"}
-
     def test_people_see_a_table_and_how_to_use_the_model(self, shell: Shell, learned: Done) -> None:
         done = shell.train("encoder", "data", "--out", "words", *WELL)
         assert done.code == 0

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -26,6 +25,7 @@ from tests.deploy.test_balancer import (
     naming,
     wait_until,
 )
+from tests.faults.processes import FAST, SERVE, make_key
 from tests.store.qdrant_over_http import running
 
 pytestmark = pytest.mark.skipif(HAPROXY is None, reason="HAProxy is not installed")
@@ -47,7 +47,7 @@ class Cluster:
 
     def start(self, host: str) -> None:
         """Start a service; it is ready some seconds later."""
-        command = toolcrib("serve", "--host", host, "--port", str(self.replica_port))
+        command = (*SERVE, "serve", "--host", host, "--port", str(self.replica_port))
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.services[host] = subprocess.Popen(command, env=self.env, **quiet)
 
@@ -82,20 +82,14 @@ class Cluster:
         return ready == {200} and healthy(self.health_port) == len(ADDRESSES)
 
 
-def toolcrib(*words: str) -> list[str]:
-    return [sys.executable, "-m", "toolcrib.cli", *words]
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("cluster")
     port, health_port, replica_port = free_ports(3)
     with ExitStack() as stack:
         store = stack.enter_context(running()).url
-        env = {**os.environ, "TOOLCRIB_STORE": store}
-        create = toolcrib("keys", "create", "me", "--write", "--json")
-        made = subprocess.run(create, env=env, capture_output=True, text=True, check=True)
-        cluster = Cluster(port, health_port, replica_port, json.loads(made.stdout)["text"], env)
+        env = {**os.environ, **FAST, "TOOLCRIB_STORE": store}
+        cluster = Cluster(port, health_port, replica_port, make_key(store), env)
         stack.callback(cluster.stop)
         for host in ADDRESSES:
             cluster.start(host)

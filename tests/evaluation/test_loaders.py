@@ -21,8 +21,6 @@ FILES = {
     "intents.jsonl": json.dumps({"name": "call"}),
     "registry/p.tools.jsonl": json.dumps(TOOL),
     "queries.jsonl": json.dumps(QUERY),
-    "corpus.jsonl": json.dumps({"_id": "call", "title": "call", "text": "Ring somebody."}),
-    "qrels/test.tsv": "query-id\tcorpus-id\tscore\n1\tcall\t1",
 }
 
 
@@ -47,17 +45,6 @@ def test_a_folder_is_known_by_its_files(tmp_path, names, kind):
     assert (data.name, data.kind) == ("mine", kind)
     assert [tool.id for tool in data.tools] == ["call"]
     assert [dict(query.relevant) for query in data.queries] == [{"call": 1.0}]
-
-
-def test_a_beir_folder_is_known_by_its_files(tmp_path):
-    (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "phone Ada"}\n')
-    data = load(fill(tmp_path, "corpus.jsonl", "qrels/test.tsv"))
-    assert [dict(query.relevant) for query in data.queries] == [{"call": 1.0}]
-
-
-def test_the_sample_data_is_known():
-    assert len(load(str(DATA)).queries) == 358
-    assert len(load(str(CASE)).tools) == 6
 
 
 def test_a_folder_is_called_what_it_is_called_from_within(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from contextlib import suppress
@@ -36,7 +35,8 @@ class SmallDisk:
             words = self._holder.stderr.read().strip()
             self.close()
             raise OSError(words or "no namespaces of mounts here")
-        self._seen = Path(f"/proc/{self._holder.pid}/root{folder}")
+        # The same folder for those outside of the namespace.
+        self.seen = Path(f"/proc/{self._holder.pid}/root{folder}")
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -44,29 +44,21 @@ class SmallDisk:
         target = ("--target", str(self._holder.pid), f"--wd={self.folder.parent}")
         return ("nsenter", "--preserve-credentials", "--user", "--mount", *target, *SERVE)
 
-    def make_key(self, store: Path) -> str:
-        """A key to all namespaces of a store on the disk."""
-        asked = ("keys", "create", "test", "--write", "--namespace", "*", "--json", "--store")
-        made = subprocess.run(
-            [*self.command, *asked, str(store)], capture_output=True, text=True, check=True
-        )
-        return json.loads(made.stdout)["text"]
-
     @property
     def free(self) -> int:
         """Bytes that are left."""
-        found = os.statvfs(self._seen)
+        found = os.statvfs(self.seen)
         return found.f_bavail * found.f_frsize
 
     def fill(self, but: int) -> None:
         """Leave only so many bytes."""
-        with (self._seen / "ballast").open("ab", buffering=0) as ballast, suppress(OSError):
+        with (self.seen / "ballast").open("ab", buffering=0) as ballast, suppress(OSError):
             while self.free > but:
                 ballast.write(bytes(min(self.free - but, 2**20)))
 
     def make_room(self) -> None:
         """Take away what it was filled with."""
-        (self._seen / "ballast").unlink()
+        (self.seen / "ballast").unlink()
 
     def close(self) -> None:
         """Let go of it; it goes with the last process that sees it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import pytest
@@ -74,9 +75,12 @@ def test_while_it_is_dead_every_caller_is_told_to_come_back_and_then_all_is_as_b
     cluster.engine.order({"path": "/points/query/batch", "die": 0})
     require_come_back(ask(stocked, "search"))
     cluster.engine.gone()
-    for read in READS:
-        require_come_back(ask(stocked, read))
-    require_come_back(stocked.post("/v1/tools", json={"tools": MORE[:1]}))
+    # At once, as each is tried for as long as its caller waits.
+    with ThreadPoolExecutor() as pool:
+        answers = [pool.submit(ask, stocked, read) for read in READS]
+        answers.append(pool.submit(stocked.post, "/v1/tools", json={"tools": MORE[:1]}))
+        for answer in answers:
+            require_come_back(answer.result())
     require_come_back(cluster.patient.ready())
     with httpx2.Client(base_url=cluster.patient.url) as anyone:
         assert anyone.get("/healthz").status_code == 200

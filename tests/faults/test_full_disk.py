@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.faults.processes import make_key
+from tests.faults.processes import FAST, make_key
 from tests.faults.small_disk import SmallDisk
+from toolcrib import Crib, ToolSpec
 
 SIZE = 1000 * 2**20
 """The engine's files are mostly holes, and a file system in memory fills those that are read."""
@@ -63,9 +66,12 @@ def require_reading_goes_on(client):
     assert client.get("/v1/facets").json()["tools"] == 2
 
 
-def test_writers_are_told_507_readers_notice_nothing_and_with_room_writing_goes_on(serve, disk):
+def test_writers_are_told_507_readers_notice_nothing_and_with_room_writing_goes_on(
+    serve, disk, tmp_path
+):
     store = disk.folder / "store"
-    key = disk.make_key(store)
+    key = make_key(tmp_path / "store")
+    shutil.move(tmp_path / "store", disk.seen)
     service = serve(store, command=disk.command)
     with service.client(key) as client, service.client(key, "other") as other:
         for each in (client, other):
@@ -104,9 +110,9 @@ def test_when_its_ledger_cannot_grow_turns_are_routed_and_feedback_is_refused(
     serve, small_disk, tmp_path
 ):
     store = tmp_path / "store"
-    store.mkdir()
+    key = make_key(store)
+    shutil.move(store / "ledger.db", small_disk.seen)
     (store / "ledger.db").symlink_to(small_disk.folder / "ledger.db")
-    key = small_disk.make_key(store)
     service = serve(store, command=small_disk.command)
     with service.client(key) as client:
         client.post("/v1/tools", json={"tools": [bolt(0)]})
@@ -167,19 +173,18 @@ def test_a_log_that_cannot_be_written_keeps_nobody_from_being_served(serve, tmp_
     assert service.stop() == 0
 
 
-def test_what_was_indexed_can_be_read_by_commands_on_a_full_disk(disk, tmp_path):
-    store, source = disk.folder / "store", tmp_path / "tools.json"
-    source.write_text(json.dumps([bolt(number) for number in range(50)]))
-
+def test_what_was_indexed_can_be_read_by_commands_on_a_full_disk(disk, settings):
     def run(*command):
         return subprocess.run(
-            [*disk.command, *command, "--store", str(store)],
+            [*disk.command, *command, "--store", str(disk.folder / "store")],
+            env={**os.environ, **FAST},
             capture_output=True,
             text=True,
             check=False,
         )
 
-    assert run("index", str(source)).returncode == 0
+    with Crib.open(disk.seen / "store", settings=settings) as crib:
+        crib.index_tools(map(ToolSpec.model_validate, map(bolt, range(50))))
     for left in (SCARCE, 0):
         disk.fill(but=left)
         listed = run("list", "--json")
@@ -191,6 +196,6 @@ def test_what_was_indexed_can_be_read_by_commands_on_a_full_disk(disk, tmp_path)
     assert "bolt7" in run("search", "turn bolt number 7").stdout
 
     disk.make_room()
-    assert run("remove", "bolt7").returncode == 0
-    left_over = run("list", "--json").stdout
-    assert len(json.loads(left_over)["tools"]) == 49, left_over
+    with Crib.open(disk.seen / "store", settings=settings) as crib:
+        crib.remove_tools("bolt7")
+        assert len(list(crib.list_tools())) == 49

@@ -21,8 +21,8 @@ def fuzzed(start, tmp_path_factory):
 @pytest.mark.parametrize(
     ("grant", "phases", "examples"),
     [
-        ({"namespaces": ("*",), "access": "write"}, ("examples", "fuzzing", "stateful"), 4),
-        ({"servers": frozenset({"mail"}), "max_sensitivity": "public"}, ("fuzzing",), 2),
+        ({"namespaces": ("*",), "access": "write"}, ("examples", "fuzzing", "stateful"), 2),
+        ({"servers": frozenset({"mail"}), "max_sensitivity": "public"}, ("fuzzing",), 1),
     ],
     ids=["a key that may write", "a key that sees little"],
 )

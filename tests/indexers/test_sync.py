@@ -114,14 +114,6 @@ def test_what_the_store_holds_is_the_whole_specification(bench):
     assert bench.held() == {"mail/send": tool}
 
 
-def test_prune_removes_what_no_source_names(bench):
-    bench.run(spec("a"), spec("b"), spec("c"))
-    assert bench.run(spec("a")).removed == ()
-    report = bench.run(spec("a"), prune=True)
-    assert report.removed == ("b", "c")
-    assert bench.held().keys() == {"a"}
-
-
 def test_prune_of_one_server_leaves_the_others_alone(bench):
     bench.run(spec("a", server="one"), spec("b", server="one"), spec("c", server="two"))
     report = bench.run(spec("a", server="one"), prune=True, prune_server="one")
@@ -382,13 +374,6 @@ def test_a_part_under_another_heading_has_changed(passage_bench):
     passage_bench.run(Passage("notes", "a.md", "one", ("Before",)))
     report = passage_bench.run(Passage("notes", "a.md", "one", ("After",)))
     assert report.changed == ("notes/a.md#0",)
-
-
-def test_what_is_left_over_of_a_document_that_became_shorter_goes(passage_bench):
-    passage_bench.run(*parts("a.md", "one", "two", "three"), *parts("b.md", "four"))
-    report = passage_bench.run(*parts("a.md", "one, all of it"))
-    assert report.removed == ("notes/a.md#1", "notes/a.md#2")
-    assert set(passage_bench.held()) == {"notes/a.md#0", "notes/b.md#0"}
 
 
 def test_the_same_name_in_another_collection_does_not_shorten_a_document(passage_bench):

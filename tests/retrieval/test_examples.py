@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import encoded_once
 from tests.retrieval.calibrations import calibration
 from toolcrib import Crib, Scope, Settings, ToolSpec
 from toolcrib.retrieval.calibration import default_calibration
@@ -35,6 +36,12 @@ def _tools(said: dict[str, str] = SAID, server: str = "mine") -> list[ToolSpec]:
         )
         for number, (name, texts) in enumerate(said.items())
     ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def texts_encoded_once() -> Iterator[None]:
+    with encoded_once():
+        yield
 
 
 @pytest.fixture

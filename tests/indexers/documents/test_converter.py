@@ -35,11 +35,11 @@ ENDLESS = {
     "states.pdf": page(zlib.compress(b"q " * 5_000_000)),
 }
 LARGE = {
-    "deep.pdf": page(zlib.compress(squeezed(b"\0", 600)), b"FlateDecode", b"FlateDecode"),
-    "wide.pdf": page(squeezed(b" ", 300)),
-    "cells.html": b"<table>" + b"<tr>" * 2_000 + b"<td>x" * 300_000,
-    "paragraphs.docx": docx(body="<w:p/>" * 1_500_000),
-    "lists.md": b"- a\n" * 400_000,
+    "deep.pdf": page(zlib.compress(squeezed(b"\0", 200)), b"FlateDecode", b"FlateDecode"),
+    "wide.pdf": page(squeezed(b" ", 150)),
+    "cells.html": b"<table>" + b"<tr>" * 2_000 + b"<td>x" * 80_000,
+    "paragraphs.docx": docx(body="<w:p/>" * 400_000),
+    "lists.md": b"- a\n" * 100_000,
 }
 SMALL = {
     "pdf": page(zlib.compress(b"BT /F1 12 Tf 72 720 Td (Text.) Tj ET")),
@@ -73,8 +73,8 @@ def test_what_takes_too_long_is_ended_and_the_next_document_is_read():
         for name, content in ENDLESS.items():
             # A process that is there already is in the middle of it by then.
             assert converted(converters, "before.md", b"Text.") == ["Text."]
-            said = refusal(converters, name, content, timeout_s=1.5)
-            assert said.startswith("not converted within 1.5 s")
+            said = refusal(converters, name, content, timeout_s=0.5)
+            assert said.startswith("not converted within 0.5 s")
         assert converted(converters, "next.md", b"Text.") == ["Text."]
 
 
@@ -88,11 +88,10 @@ def test_what_takes_too_much_memory_is_refused_and_the_next_document_is_read():
         assert converted(converters, "next.md", b"Text.") == ["Text."]
 
 
-@pytest.mark.parametrize("name", MUCH)
-def test_what_holds_too_much_text_is_refused(name):
+def test_what_holds_too_much_text_is_refused():
     with Converters(ConversionLimits(text_chars=10_000)) as converters:
-        said = refusal(converters, name, MUCH[name])
-    assert said == "holds more than 10,000 characters of text; split it"
+        said = {refusal(converters, name, content) for name, content in MUCH.items()}
+    assert said == {"holds more than 10,000 characters of text; split it"}
 
 
 def test_the_limit_holds_for_a_caller_with_more_time():

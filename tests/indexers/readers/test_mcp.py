@@ -323,16 +323,6 @@ def test_an_empty_cursor_is_the_end() -> None:
     assert len(_tools_live(typed("pages.py", "--empty-cursor"))) == 6
 
 
-def test_the_reader_raises_what_left_it_nothing() -> None:
-    name = typed("broken.py", "dies")
-
-    with pytest.raises(SourceError) as caught:
-        list(McpLiveReader().read(Source(name), None))
-
-    assert (caught.value.source, caught.value.place) == (name, "")
-    assert caught.value.reason.startswith("its process ended before it answered initialize; ")
-
-
 def test_the_reader_yields_what_it_has_and_refuses_the_rest() -> None:
     source = Source(typed("pages.py", "--endless", "same"))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import encoded_once
 from toolcrib.build import capability_selector
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
@@ -24,8 +26,9 @@ PLOT = "plot the signups of this year"
 
 
 @pytest.fixture(scope="module")
-def dense() -> BundledEncoder:
-    return BundledEncoder()
+def dense() -> Iterator[BundledEncoder]:
+    with encoded_once():
+        yield BundledEncoder()
 
 
 @pytest.fixture(scope="module")

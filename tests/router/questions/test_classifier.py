@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import encoded_once
 from toolcrib.build import question_classifier
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import QuestionRenderError
@@ -23,8 +25,9 @@ DATA = Path(__file__).parents[3] / "data" / "questions"
 
 
 @pytest.fixture(scope="module")
-def dense() -> BundledEncoder:
-    return BundledEncoder()
+def dense() -> Iterator[BundledEncoder]:
+    with encoded_once():
+        yield BundledEncoder()
 
 
 @pytest.fixture(scope="module")
