@@ -6,12 +6,19 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Self
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.guidance.actions import Memory, ToolCall, make_call, normal_error, topics
+from toolcrib.guidance.actions import (
+    NO_ALARMS,
+    Memory,
+    ToolCall,
+    make_call,
+    normal_error,
+    topics,
+)
 from toolcrib.guidance.detectors import (
     DETECTORS,
     Event,
@@ -22,6 +29,7 @@ from toolcrib.guidance.detectors import (
     SearchAsked,
     told_something,
 )
+from toolcrib.guidance.signals import Signals
 from toolcrib.records import TrajectoryEvent, TrajectoryPattern
 
 __all__ = ["TrajectoryAnalysis", "TrajectoryBuilder", "analyse"]
@@ -50,6 +58,7 @@ class TrajectoryAnalysis:
 
     `duration` is in seconds, from the first event to the last. `calls` are oldest first, and
     `since_trouble` says how many calls ago a loop or a streak of errors last stood, None for never.
+    `alarms` stand now, by what is weighed of `signals`, each with how sure it is, 0.5 to 1.
     """
 
     turn_count: int = 0
@@ -66,6 +75,10 @@ class TrajectoryAnalysis:
     found: tuple[TrajectoryPattern, ...] = ()
     tools: Mapping[str, int] = field(default_factory=lambda: NONE)
     errors: Mapping[str, int] = field(default_factory=lambda: NONE)
+    alarms: Mapping[str, float] = field(default_factory=lambda: NO_ALARMS)
+    signals: Mapping[str, float] = field(
+        default_factory=lambda: NO_ALARMS, repr=False, compare=False
+    )
 
     def recent_tool_calls(self, n: int) -> tuple[ToolCall, ...]:
         """The last `n` calls, oldest first; none for `n` of 0 or less."""
@@ -117,6 +130,7 @@ class TrajectoryBuilder:
             each.indicator for each in self._detectors if isinstance(each, ProgressStallDetector)
         )
         self._is_progress = next(indicators, told_something)
+        self._signals, self._alarms = Signals(), dict[str, float]()
         self._standing: list[TrajectoryPattern | None] = [None] * len(self._detectors)
         self._memory = Memory(window)
         self._calls = self._memory.calls
@@ -212,6 +226,8 @@ class TrajectoryBuilder:
             found=tuple(each for each in self._standing if each is not None),
             tools=MappingProxyType(dict(self._tools)),
             errors=MappingProxyType(dict(self._errors)),
+            alarms=MappingProxyType(self._alarms),
+            signals=MappingProxyType(self._signals.values),
         )
 
     def _time(self, at: float | None) -> tuple[float, float]:
@@ -239,6 +255,8 @@ class TrajectoryBuilder:
             self._idle += 1
 
     def _observed(self, event: Event) -> Self:
+        self._alarms = self._signals.observe(event, self._calls)
+        event = replace(event, alarms=self._alarms)
         for place, detector in enumerate(self._detectors):
             try:
                 self._standing[place] = detector.observe(event, self._calls)
