@@ -23,7 +23,6 @@ from toolcrib.guidance.detectors import (
     DETECTORS,
     Event,
     PatternDetector,
-    PatternType,
     ProgressStallDetector,
     PromptExecuted,
     SearchAsked,
@@ -46,9 +45,6 @@ MAX_TEXT_CHARS, MAX_FOUND = 1_000, 100
 NEW_WORDS = 3
 """Words of a prompt, that no prompt had since the last request, that are a request."""
 
-STREAK = 3
-"""Failures in a row that are no accident."""
-
 NONE: Mapping[str, int] = MappingProxyType({})
 
 
@@ -57,7 +53,6 @@ class TrajectoryAnalysis:
     """A trajectory as it stood when it was built; counts are of all of it, calls of the window.
 
     `duration` is in seconds, from the first event to the last. `calls` are oldest first, and
-    `since_trouble` says how many calls ago a loop or a streak of errors last stood, None for never.
     `alarms` stand now, by what is weighed of `signals`, each with how sure it is, 0.5 to 1.
     """
 
@@ -70,7 +65,6 @@ class TrajectoryAnalysis:
     search_count: int = 0
     duration: float = 0.0
     calls: tuple[ToolCall, ...] = ()
-    since_trouble: int | None = None
     last_text: str = ""
     found: tuple[TrajectoryPattern, ...] = ()
     tools: Mapping[str, int] = field(default_factory=lambda: NONE)
@@ -142,7 +136,6 @@ class TrajectoryBuilder:
         self._text = ""
         self._heard: frozenset[str] = frozenset()
         self._failed = self._in_a_row = self._idle = 0
-        self._troubled: int | None = None
 
     def tool_invoked(
         self,
@@ -221,7 +214,6 @@ class TrajectoryBuilder:
             search_count=self._kinds[SearchAsked],
             duration=self._last - self._started if self._started is not None else 0.0,
             calls=tuple(self._calls),
-            since_trouble=self._troubled,
             last_text=self._text,
             found=tuple(each for each in self._standing if each is not None),
             tools=MappingProxyType(dict(self._tools)),
@@ -243,7 +235,6 @@ class TrajectoryBuilder:
 
     def _count(self, call: ToolCall) -> None:
         _add(self._tools, call.name)
-        self._troubled = None if self._troubled is None else self._troubled + 1
         self._in_a_row = 0 if call.success else self._in_a_row + 1
         if not call.success:
             self._failed += 1
@@ -264,13 +255,6 @@ class TrajectoryBuilder:
                 failed = type(detector).__name__, type(error).__name__
                 logger.warning("detector %s failed: %s", *failed)
                 self._standing[place] = None
-        types = {each.type for each in self._standing if each is not None}
-        is_search = isinstance(event, SearchAsked) or (
-            isinstance(event, ToolCall) and event.is_search
-        )
-        searches = is_search and PatternType.SEARCH_LOOP in types
-        if self._in_a_row >= STREAK or searches or PatternType.DOOM_LOOP in types:
-            self._troubled = 0
         self._kinds[type(event)] += 1
         return self
 
