@@ -52,13 +52,11 @@ def test_what_cannot_be_read_is_named_with_its_line(tmp_path):
         list(load_trajectories([tmp_path], "all"))
 
 
-@pytest.mark.parametrize(("split", "stalls"), [("dev", 0.45), ("test", 0.9)])
-def test_the_samples_hold_and_few_who_get_on_are_alarmed(split, stalls):
-    found = evaluate_guidance(list(load_trajectories([DATA], split)), split)
+def test_the_samples_hold_and_few_who_get_on_are_alarmed():
+    found = evaluate_guidance(list(load_trajectories([DATA], "dev")), "dev")
+    least = {"doom_loop": 0.65, "error_streak": 0.95, "stall": 0.55, "search_loop": 0.85}
 
-    assert found.trajectories >= 100
-    assert found.healthy_alarms <= found.healthy / 40
+    assert found.trajectories >= 400
+    assert found.healthy_alarms <= found.healthy / 20
     for name, scores in found.patterns.items():
-        least = stalls if name == "stall" else 0.8
-        assert scores.labelled >= 10
-        assert (name, scores.recall >= least, scores.precision >= 0.65) == (name, True, True)
+        assert (name, scores.recall >= least[name], scores.precision >= 0.85) == (name, True, True)

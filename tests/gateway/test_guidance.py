@@ -38,16 +38,14 @@ async def test_an_agent_that_loops_gets_one_hint_and_ends_with_another_tool(behi
     assert used == ["town_rent_room"] * 3 + ["office_book_room"] * 5
 
 
-async def test_the_third_search_for_the_same_hears_that_there_is_nothing_new(behind: Behind):
+async def test_who_searches_on_for_the_same_hears_once_that_there_is_nothing_new(behind: Behind):
     async with behind.client({"office": behind.entry("office", BOOK)}) as client:
-        asked = ("send a fax", "fax sender", "transmit a fax to somebody")
+        asked = ("send a fax", "fax sender", "fax somebody", "a fax machine", "telefax", "fax it")
         results = [await call(client, "find_tools", query=each) for each in asked]
 
-    assert [len(hints(result)) for result in results] == [0, 0, 1]
-    assert (
-        "Nothing new: 3 searches for the same. The nearest is office_book_room."
-        in hints(results[-1])[0]
-    )
+    heard = [hint for result in results for hint in hints(result)]
+    assert len(heard) == 1
+    assert "searches for the same. The nearest is office_book_room." in heard[0]
     assert results[-1].structured_content is not None
 
 

@@ -39,7 +39,14 @@ LOOP = [{"name": "send", "parameters": {"to": "ana"}, "error": "550 refused"}] *
 STALL = [{"name": f"get_{n}", "result": f"page {n}"} for n in (0, 1, 2, 3, 4, 1, 5, 0, 3, 1)]
 SEARCHES = [
     {"type": "search", "text": text, "found": ["mail/fax"]}
-    for text in ("send a fax", "fax sender", "transmit a fax")
+    for text in (
+        "send a fax",
+        "fax sender",
+        "transmit a fax",
+        "fax machine",
+        "fax a letter",
+        "telefax",
+    )
 ]
 LOOKS = [{"name": f"get_{n}", "result": f"{n}"} for n in range(3)]
 

@@ -201,15 +201,15 @@ def test_what_gets_on_or_waits_is_no_loop(events):
     assert not analyse(events).has_pattern(PatternType.DOOM_LOOP)
 
 
+FAX = ("send a fax", "fax sender", "transmit a fax", "fax machine", "fax a letter", "telefax")
+
+
 def test_the_other_patterns_have_fields_of_their_own():
     failing = [call("a", error="disk full"), call("b", error="disk full")] * 2
     wandering = [
         call("get_page", f"page {n}", page=f"p{n}") for n in (0, 1, 2, 3, 1, 4, 0, 5, 2, 3)
     ]
-    searches = [
-        TrajectoryEvent(type="search", text=text, found=("mail/fax",))
-        for text in ("send a fax", "fax sender", "transmit a fax")
-    ]
+    searches = [TrajectoryEvent(type="search", text=text, found=("mail/fax",)) for text in FAX]
     unused = [TrajectoryEvent(type="search", text="a fax", found=("fax",))]
     unused += [call("x", str(n), n=n) for n in range(4)]
     lost = [
@@ -221,7 +221,6 @@ def test_the_other_patterns_have_fields_of_their_own():
     error = analyse(failing).pattern("repeated_error")
     assert (error.message, error.tools, error.occurrences) == ("disk full", ("a", "b"), 4)
     assert analyse(wandering).pattern("progress_stall").known >= 3
-    assert analyse([call("x", error=f"e{n}") for n in range(6)]).has_pattern("progress_stall")
     loop = analyse(searches).pattern("search_loop")
     assert (loop.queries[0], loop.found) == ("send a fax", ("mail/fax",))
     assert analyse(unused).pattern("tool_avoidance").suggested == ("fax",)
@@ -248,10 +247,9 @@ LOOKED = [call("read_file", f"text {n}", path=f"file {n}") for n in (0, 1, 2, 3,
         ([], True),
         ([TrajectoryEvent(type="prompt", text="done?")], True),
         ([call("edit_file", "ok", path="file 3")], False),
-        ([call("wait", "", seconds=60)], False),
         ([TrajectoryEvent(type="prompt", text="Now list the invoices of our suppliers")], False),
     ],
-    ids=["looking around", "impatience", "an act", "a wait", "a new request"],
+    ids=["looking around", "impatience", "an act", "a new request"],
 )
 def test_what_was_known_is_no_progress_until_something_changes(between, stalls):
     more = [call("read_file", f"text {n}", path=f"file {n}") for n in (3, 4)]
@@ -276,8 +274,7 @@ def test_what_was_known_is_no_progress_until_something_changes(between, stalls):
 )
 def test_searches_by_any_tool_with_the_same_answer_are_a_loop(answers, loops):
     events = [
-        call("kb_search", answer, query=f"the fax {word}")
-        for answer, word in zip(answers, "abcdef", strict=False)
+        call("kb_search", answer, query=text) for answer, text in zip(answers, FAX, strict=False)
     ]
     made = [
         each for event in events for each in (event, call("page_create", "ok", **event.parameters))
@@ -291,7 +288,7 @@ def test_searches_by_any_tool_with_the_same_answer_are_a_loop(answers, loops):
     ("check", "act", "stalls"),
     [
         (call("build", "dist/main.js 8.41 MB"), "set_config", True),
-        (call("run_tests", error="1 failed: total"), "edit_file", True),
+        (call("run_tests", "1 failed: total"), "edit_file", True),
         (call("run_tests", "142 passed"), "edit_file", False),
         (call("scan", "no dock"), "turn", False),
     ],
@@ -487,10 +484,6 @@ def test_a_pattern_stands_until_something_changes():
 
     assert standing == sorted(standing)
     assert standing[-1]
-    stalled = analyse(
-        [*(call("x", error=f"e{n}") for n in range(6)), {"type": "search", "text": "y"}]
-    )
-    assert stalled.has_pattern("progress_stall")
 
 
 def test_a_call_of_many_long_parameters_is_read_once_and_compared_with_few(monkeypatch):

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field
 from toolcrib.evaluation.rows import FileRow, read_all
 from toolcrib.guidance import (
     ConsultationProvider,
-    DoomLoopClassifier,
-    ErrorStreakClassifier,
+    DiagnosticSignalProvider,
+    DoomLoopBreakerProvider,
     GuidanceClassifier,
     GuidanceContext,
     SearchLoopProvider,
@@ -34,8 +34,8 @@ __all__ = [
 AlarmName: TypeAlias = Literal["doom_loop", "error_streak", "stall", "search_loop"]
 
 ALARMS: Mapping[AlarmName, GuidanceClassifier] = {
-    "doom_loop": DoomLoopClassifier(),
-    "error_streak": ErrorStreakClassifier(),
+    "doom_loop": DoomLoopBreakerProvider(),
+    "error_streak": DiagnosticSignalProvider(),
     "stall": ConsultationProvider(),
     "search_loop": SearchLoopProvider(),
 }

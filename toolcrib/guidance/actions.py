@@ -141,6 +141,9 @@ _UNDER_WAY = re.compile(
     re.IGNORECASE,
 )
 
+NO_ALARMS: Mapping[str, float] = MappingProxyType({})
+"""The alarms that stand after an event, each with how sure it is: none."""
+
 Effect: TypeAlias = Literal["looks", "acts", "unknown"]
 """What a call does to the world, by its verb."""
 
@@ -157,7 +160,7 @@ class ToolCall:
     `is_red`: it failed, or found failures.
     `paused`: it came after a wait; `is_reply`: after somebody spoke. `is_news`: it told or did
     what was not known; `changes`: it did something new that worked. `kind` is the number of the
-    first call that it is again.
+    first call that it is again. `alarms` stand after it, as detectors are told.
     """
 
     name: str
@@ -187,6 +190,7 @@ class ToolCall:
     is_news: bool = True
     changes: bool = False
     kind: int = 0
+    alarms: Mapping[str, float] = field(default_factory=lambda: NO_ALARMS)
     _stems: dict[str, frozenset[str]] = field(
         default_factory=dict[str, frozenset[str]], compare=False, repr=False
     )

@@ -27,7 +27,7 @@ from toolcrib.guidance.detectors import (
     certainty,
     find_loop,
 )
-from toolcrib.guidance.trajectory import STREAK, TrajectoryAnalysis
+from toolcrib.guidance.trajectory import TrajectoryAnalysis
 from toolcrib.records import Message
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class DoomLoopClassifier(_Counting):
 class ErrorStreakClassifier(_Counting):
     """Failures in a row, whatever they say."""
 
-    threshold: int = STREAK
+    threshold: int = 3
     name = "error_streak"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:

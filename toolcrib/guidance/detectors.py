@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from toolcrib.guidance.actions import (
+    NO_ALARMS,
     REWORDED,
     ToolCall,
     likeness,
@@ -58,6 +60,7 @@ class PromptExecuted:
     at: float
     number: int
     is_new: bool
+    alarms: Mapping[str, float] = field(default_factory=lambda: NO_ALARMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class SearchAsked:
     number: int
     found: tuple[str, ...]
     topics: frozenset[str]
+    alarms: Mapping[str, float] = field(default_factory=lambda: NO_ALARMS)
 
 
 Event: TypeAlias = ToolCall | PromptExecuted | SearchAsked
@@ -259,15 +263,10 @@ class RepeatedErrorDetector:
 
 # -- progress ------------------------------------------------------------------------------------
 
-IDLE_CALLS = 6
-"""Calls in a row without news that are a stall."""
+RECENT = 10
+"""Calls of which a stall says what became of them."""
 
-UNMOVED = 4
-"""So often the same answer to a check, after another act each time, is a stall."""
-
-AROUND, KNOWN, RECENT = 10, 3.0, 10
-"""So many calls and searches in which nothing was done are one too, where of the last ten so many
-told what was known; a first failure, which the next try may mend, is half of one."""
+MAX_SEARCHES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,72 +284,37 @@ def told_something(call: ToolCall) -> bool:
 
 
 class ProgressStallDetector:
-    """Finds calls in a row without progress, and looking around: looks at what is known, no act.
+    """Finds that the work does not move: by the signals that are weighed for a stall.
 
-    Both begin anew with an act that works, after a wait, and with a new request. An act to no
-    avail, after which things are as before, was none. `indicator` says what progress is.
+    With `calls`, so many in a row without progress are one too; `indicator` says what progress is.
     """
 
     def __init__(
-        self, calls: int = IDLE_CALLS, *, indicator: Callable[[ToolCall], bool] = told_something
+        self, calls: int | None = None, *, indicator: Callable[[ToolCall], bool] = told_something
     ) -> None:
-        self._least = calls
+        self._least, self._idle, self._since = calls or math.inf, 0, 0
         self.indicator = indicator
-        self._begin(0)
 
     def observe(self, event: Event, calls: Sequence[ToolCall], /) -> ProgressStall | None:
         """Count the call, or begin anew."""
         if isinstance(event, PromptExecuted) and event.is_new:
-            self._begin(event.number)
-        elif isinstance(event, SearchAsked):
-            self._searches.append(event.number)
+            self._idle, self._since = 0, event.number
         elif isinstance(event, ToolCall):
-            if event.paused:
-                self._begin(event.number)
-            self._count(event, calls)
-            self._stands = self._stall(calls)
-        return self._stands
-
-    def _begin(self, number: int) -> None:
-        self._first = self._since = number
-        self._searches: deque[int] = deque(maxlen=RECENT)
-        self._weights: dict[int, float] = {}
-        self._idle = 0
-        self._stands: ProgressStall | None = None
-
-    def _count(self, call: ToolCall, calls: Sequence[ToolCall]) -> None:
-        """Weigh a call, and those that it shows to have been to no avail."""
-        is_idle = not self.indicator(call)
-        self._idle = self._idle + 1 if is_idle else 0
-        is_first = not call.success and call.kind == call.number
-        self._weights[call.number] = is_idle * (0.5 if is_first else 1.0)
-        if call.changes:
-            self._since = call.number
-        elif in_vain := _in_vain(call, calls):
-            acts = (each.number for each in calls if each.changes and each.number < call.kind)
-            self._since = max(self._first, min(self._since, max(acts, default=0)))
-            self._weights |= dict.fromkeys(in_vain, 0.5) | {call.number: 1.0}
-        for number in sorted(self._weights)[:-RECENT]:
-            del self._weights[number]
-
-    def _stall(self, calls: Sequence[ToolCall]) -> ProgressStall | None:
+            self._idle = 0 if self.indicator(event) else self._idle + 1
+            self._since = event.number if event.changes else self._since
+        sure = event.alarms.get("stall", 0.5 if self._idle >= self._least else 0.0)
         since = [each for each in calls if each.number >= self._since]
-        if calls and (count := _unmoved(calls)) >= UNMOVED:
-            said = f"{count} times the same answer, whatever was done in between"
-            first = next(each.at for each in calls if each.kind == calls[-1].kind)
-            return ProgressStall(PatternType.PROGRESS_STALL, 0.8, said, first, count, len(since))
-        known = sum(weight for at, weight in self._weights.items() if at >= self._since)
-        around = len(since) + sum(at >= self._since for at in self._searches)
-        if self._idle < self._least and (around < AROUND or known < KNOWN):
+        if not sure or not since:
             return None
-        failures = sum(not each.success for each in since[-RECENT:])
-        counts = len(since), failures, int(known)
+        recent = since[-RECENT:]
+        failed, known = sum(not e.success for e in recent), sum(not e.is_news for e in recent)
+        counts = len(since), failed, known
         said = "{} calls without an act; lately {} failed, {} told what was known".format(*counts)
         kind = PatternType.PROGRESS_STALL
-        return ProgressStall(kind, 0.8, said, since[0].at, len(since), *counts)
+        return ProgressStall(kind, sure, said, since[0].at, len(since), *counts)
 
 
-def _unmoved(calls: Sequence[ToolCall]) -> int:
+def unmoved(calls: Sequence[ToolCall]) -> int:
     """How often the last call came with the same answer, each time after another act."""
     last, count, acted = calls[-1], 1, False
     if not last.is_open_check or last.is_under_way:
@@ -367,36 +331,7 @@ def _unmoved(calls: Sequence[ToolCall]) -> int:
     return count
 
 
-def _in_vain(call: ToolCall, calls: Sequence[ToolCall]) -> list[int]:
-    """The acts after which a call is answered as it was before them.
-
-    A failure must not have been mended in between. That what an act was about reads as before
-    counts once something was done again, or taken back.
-    """
-    if call.kind == call.number or (call.does and not call.is_red):
-        return []
-    since = [each for each in calls if call.kind < each.number < call.number]
-    acts = [each for each in since if each.does]
-    if not call.is_red:
-        is_back = any(not each.changes or each.is_one_of("undoes") for each in acts)
-        touches = any(call.words <= each.words for each in acts) and call.words
-        shows = is_back and touches and call.is_one_of("reads")
-    else:
-        same = (each for each in since if each.name == call.name and each.asked == call.asked)
-        shows = all(each.is_red for each in same)
-    return [each.number for each in acts if each.changes] if shows else []
-
-
 # -- search loop ---------------------------------------------------------------------------------
-
-SEARCHES = 3
-"""Searches for the same, by what they found or by their words, that are a loop; one more where
-they have no word in common."""
-
-ANSWERS = 5
-"""Searches by a tool in other words, with the same answer, that are a loop."""
-
-MAX_SEARCHES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,81 +343,37 @@ class SearchLoop(TrajectoryPattern):
 
 
 class SearchLoopDetector:
-    """Finds searches that find nothing new, with no use of what was found between them."""
+    """Finds searches for tools, and by any tool, that find nothing new, with no use of what was.
 
-    def __init__(self, searches: int = SEARCHES) -> None:
+    So many there must be since the last act; the signals are weighed.
+    """
+
+    def __init__(self, searches: int = 3) -> None:
         self._least = searches
-        self._asked: list[SearchAsked] = []
-        self._answers: deque[tuple[tuple[str, object], ToolCall]] = deque(maxlen=MAX_SEARCHES)
-        self._in_vain = 0
-        self._stands: SearchLoop | None = None
+        self._asked: deque[tuple[str, float, tuple[str, ...]]] = deque(maxlen=MAX_SEARCHES)
 
     def observe(self, event: Event, _calls: Sequence[ToolCall], /) -> SearchLoop | None:
-        """Compare a search with those before it, or begin anew where one was of use."""
-        if event.changes if isinstance(event, ToolCall) else getattr(event, "is_new", False):
-            self._answers.clear()
+        """Take a search, or begin anew after an act and with a new request."""
         if isinstance(event, SearchAsked):
-            self._stands = self._after(event)
-            return self._stands
-        if isinstance(event, ToolCall) and self._is_use(event):
+            self._asked.append((event.text, event.at, event.found))
+        elif isinstance(event, ToolCall) and event.is_search:
+            text = " ".join(map(str, event.parameters.values()))
+            self._asked.append((text, event.at, ()))
+        elif event.changes if isinstance(event, ToolCall) else event.is_new:
             self._asked.clear()
-            self._in_vain, self._stands = 0, None
-        if isinstance(event, ToolCall) and event.is_search:
-            self._stands = self._answered(event) or self._stands
-        return self._stands
-
-    def _after(self, event: SearchAsked) -> SearchLoop | None:
-        known = {name for each in self._asked for name in each.found}
-        is_news = 2 * len(set(event.found) - known) > len(event.found)
-        is_linked = any(_linked(event, each) for each in self._asked)
-        self._in_vain += bool(self._asked) and not is_news
-        self._asked.append(event)
-        del self._asked[:-MAX_SEARCHES]
-        needed = self._least - is_linked
-        return None if is_news or self._in_vain < needed else self._loop()
-
-    def _answered(self, call: ToolCall) -> SearchLoop | None:
-        """A search by a tool of the agent's: with the answers before it, whatever their order."""
-        words = frozenset(call.result.lower().split())
-        answer = ("", "") if call.tells_nothing else (call.name, words)
-        if not self._answers or self._answers[-1][0] != answer:
-            self._answers.clear()
-        self._answers.append((answer, call))
-        calls = [each for _, each in self._answers]
-        if len({each.words for each in calls}) < ANSWERS:
+        asked, sure = self._asked, event.alarms.get("search_loop", 0.0)
+        if not sure or len(asked) < self._least:
             return None
-        said = f"{len(calls)} searches with {call.name}, all with the same answer"
-        kind, sure = PatternType.SEARCH_LOOP, certainty(len(calls), ANSWERS)
-        queries = tuple(" ".join(map(str, each.parameters.values())) for each in calls)
-        return SearchLoop(kind, sure, said, calls[0].at, len(calls), queries)
-
-    def _is_use(self, call: ToolCall) -> bool:
-        if any(call.name in each.found for each in self._asked):
-            return True
-        if not call.success or not self._asked or call.is_thought:
-            return False
-        return call.changes or bool(topics(call.name) & self._asked[-1].topics)
-
-    def _loop(self) -> SearchLoop:
-        asked = self._asked
-        found = Counter(name for each in asked for name in each.found).most_common(3)
+        found = Counter(name for _, _, names in asked for name in names).most_common(3)
         return SearchLoop(
             PatternType.SEARCH_LOOP,
-            certainty(len(asked), self._least),
+            sure,
             f"{len(asked)} searches for the same, and nothing that they found was of use",
-            asked[0].at,
+            asked[0][1],
             len(asked),
-            tuple(each.text for each in asked),
+            tuple(text for text, _, _ in asked),
             tuple(name for name, _ in found),
         )
-
-
-def _linked(one: SearchAsked, other: SearchAsked) -> bool:
-    """Whether two searches are for the same: by what they found, else by their words."""
-    if one.found and other.found:
-        both = len(set(one.found) & set(other.found))
-        return 2 * both >= min(len(one.found), len(other.found))
-    return bool(one.topics & other.topics)
 
 
 # -- the rest ------------------------------------------------------------------------------------

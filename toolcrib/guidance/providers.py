@@ -11,14 +11,12 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from toolcrib.guidance.classifiers import (
     ClassificationResult,
-    DoomLoopClassifier,
-    ErrorStreakClassifier,
     GuidanceClassifier,
     GuidanceContext,
     SequentialWhenParallelClassifier,
 )
 from toolcrib.guidance.detectors import PatternType, SearchLoop, find_loop
-from toolcrib.guidance.trajectory import STREAK, TrajectoryAnalysis
+from toolcrib.guidance.trajectory import TrajectoryAnalysis
 from toolcrib.records import GuidanceInjection
 
 __all__ = [
@@ -44,8 +42,8 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 MAX_CONTENT = 500
-QUIET_CALLS = 5
-"""Calls after a loop or a streak of errors for which a stall is nothing new."""
+LAST = 8
+"""Calls that are looked at for the tool that leads nowhere, where they are no exact loop."""
 
 
 class DecisionPoint(StrEnum):
@@ -262,13 +260,14 @@ def stuck_tool(trajectory: TrajectoryAnalysis) -> StuckTool | None:
 
     Of a loop the call that fails, else the one that was to change something.
     """
-    if loop := find_loop(trajectory.calls):
-        cycle = trajectory.calls[-len(loop.cycle) :]
+    if "doom_loop" in trajectory.alarms:
+        loop = find_loop(trajectory.calls, 2)
+        cycle = trajectory.calls[-len(loop.cycle) :] if loop else trajectory.calls[-LAST:]
         failing = [call for call in cycle if not call.success]
         acting = [call for call in cycle if call.effect == "acts"]
-        call, count = (failing or acting or cycle)[-1], loop.occurrences
-    elif trajectory.consecutive_errors >= STREAK:
-        failed = trajectory.recent_errors(trajectory.consecutive_errors)
+        call = (failing or acting or cycle)[-1]
+        count = loop.occurrences if loop else sum(each.name == call.name for each in cycle)
+    elif "error_streak" in trajectory.alarms and (failed := trajectory.recent_errors(LAST)):
         call = failed[-1]
         count = sum(each.name == call.name for each in failed)
     else:
@@ -286,6 +285,29 @@ def _quoted(text: str, chars: int = 120) -> str:
 
 STUCK = "stuck"
 """The cause of hints for a loop, or for failures in a row."""
+
+
+def _stands(alarm: str) -> Callable[[GuidanceContext], ClassificationResult]:
+    """Whether an alarm stands, by the signals of the trajectory."""
+
+    def classify(context: GuidanceContext) -> ClassificationResult:
+        sure = context.trajectory.alarms.get(alarm)
+        if sure is None:
+            return ClassificationResult.no()
+        told = _told(alarm, context.trajectory)
+        return ClassificationResult.yes(sure, f"{alarm} by the signals", told)
+
+    return classify
+
+
+def _told(alarm: str, trajectory: TrajectoryAnalysis) -> Mapping[str, Any]:
+    """What a hint says of an alarm."""
+    if alarm == "doom_loop" and (loop := find_loop(trajectory.calls, 2)):
+        return {"cycle": list(loop.cycle), "repetitions": loop.occurrences}
+    found = trajectory.pattern(PatternType.SEARCH_LOOP)
+    if alarm == "search_loop" and isinstance(found, SearchLoop):
+        return {"searches": found.occurrences, "found": found.found}
+    return {}
 
 
 class _OneHint:
@@ -323,7 +345,7 @@ class DoomLoopBreakerProvider(_OneHint):
     """Says that the same calls come again and again, and to do something else."""
 
     name, cause, key, priority = "doom-loop-breaker", STUCK, "doom-loop", 20
-    usual = DoomLoopClassifier().classify
+    usual = _stands("doom_loop")
 
     def _said(self, _context: GuidanceContext, told: Mapping[str, Any], /) -> str:
         cycle = " → ".join(dict.fromkeys(told.get("cycle", ())))
@@ -339,7 +361,7 @@ class DiagnosticSignalProvider(_OneHint):
     """Says what the failures in a row have in common; errors are not quoted: others wrote them."""
 
     name, cause, key, priority = "diagnostic-signal", STUCK, "error-streak", 30
-    usual = ErrorStreakClassifier().classify
+    usual = _stands("error_streak")
 
     def _said(self, context: GuidanceContext, _told: Mapping[str, Any], /) -> str:
         trajectory = context.trajectory
@@ -354,21 +376,11 @@ class DiagnosticSignalProvider(_OneHint):
         )
 
 
-def _stalled(context: GuidanceContext) -> ClassificationResult:
-    """Whether there is a stall that no loop and no streak of errors explains, or soon will."""
-    trajectory = context.trajectory
-    stall, since = trajectory.pattern(PatternType.PROGRESS_STALL), trajectory.since_trouble
-    is_explained = since is not None and since <= QUIET_CALLS
-    if stall is None or is_explained or find_loop(trajectory.calls, 2):
-        return ClassificationResult.no()
-    return ClassificationResult.yes(stall.confidence, stall.evidence)
-
-
 class ConsultationProvider(_OneHint):
     """Says that nothing has moved for a while: act on what is known, or say what is missing."""
 
     name, category, key, priority = "consultation", "consultation", "stall", 50
-    usual = _stalled
+    usual = _stands("stall")
 
     def _said(self, *_given: object) -> str:
         return (
@@ -425,19 +437,10 @@ class AlternateToolProvider(_OneHint):
         )
 
 
-def _searches_on(context: GuidanceContext) -> ClassificationResult:
-    """Whether the same was searched for three times and more."""
-    loop = context.trajectory.pattern(PatternType.SEARCH_LOOP)
-    if not isinstance(loop, SearchLoop):
-        return ClassificationResult.no()
-    told = {"searches": loop.occurrences, "found": loop.found}
-    return ClassificationResult.yes(loop.confidence, loop.evidence, told)
-
-
 class SearchLoopProvider(_OneHint):
     """Says that searching in other words finds nothing new: use what is nearest, or do without."""
 
-    name, key, priority, usual = "search-loop", "search-loop", 15, _searches_on
+    name, key, priority, usual = "search-loop", "search-loop", 15, _stands("search_loop")
 
     def _said(self, _context: GuidanceContext, told: Mapping[str, Any], /) -> str:
         found, count = told.get("found", ()), told.get("searches", "several")

@@ -6,22 +6,29 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Self
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.guidance.actions import Memory, ToolCall, make_call, normal_error, topics
+from toolcrib.guidance.actions import (
+    NO_ALARMS,
+    Memory,
+    ToolCall,
+    make_call,
+    normal_error,
+    topics,
+)
 from toolcrib.guidance.detectors import (
     DETECTORS,
     Event,
     PatternDetector,
-    PatternType,
     ProgressStallDetector,
     PromptExecuted,
     SearchAsked,
     told_something,
 )
+from toolcrib.guidance.signals import Signals
 from toolcrib.records import TrajectoryEvent, TrajectoryPattern
 
 __all__ = ["TrajectoryAnalysis", "TrajectoryBuilder", "analyse"]
@@ -38,9 +45,6 @@ MAX_TEXT_CHARS, MAX_FOUND = 1_000, 100
 NEW_WORDS = 3
 """Words of a prompt, that no prompt had since the last request, that are a request."""
 
-STREAK = 3
-"""Failures in a row that are no accident."""
-
 NONE: Mapping[str, int] = MappingProxyType({})
 
 
@@ -49,7 +53,7 @@ class TrajectoryAnalysis:
     """A trajectory as it stood when it was built; counts are of all of it, calls of the window.
 
     `duration` is in seconds, from the first event to the last. `calls` are oldest first, and
-    `since_trouble` says how many calls ago a loop or a streak of errors last stood, None for never.
+    `alarms` stand now, by what is weighed of `signals`, each with how sure it is, 0.5 to 1.
     """
 
     turn_count: int = 0
@@ -61,11 +65,14 @@ class TrajectoryAnalysis:
     search_count: int = 0
     duration: float = 0.0
     calls: tuple[ToolCall, ...] = ()
-    since_trouble: int | None = None
     last_text: str = ""
     found: tuple[TrajectoryPattern, ...] = ()
     tools: Mapping[str, int] = field(default_factory=lambda: NONE)
     errors: Mapping[str, int] = field(default_factory=lambda: NONE)
+    alarms: Mapping[str, float] = field(default_factory=lambda: NO_ALARMS)
+    signals: Mapping[str, float] = field(
+        default_factory=lambda: NO_ALARMS, repr=False, compare=False
+    )
 
     def recent_tool_calls(self, n: int) -> tuple[ToolCall, ...]:
         """The last `n` calls, oldest first; none for `n` of 0 or less."""
@@ -117,6 +124,7 @@ class TrajectoryBuilder:
             each.indicator for each in self._detectors if isinstance(each, ProgressStallDetector)
         )
         self._is_progress = next(indicators, told_something)
+        self._signals, self._alarms = Signals(), dict[str, float]()
         self._standing: list[TrajectoryPattern | None] = [None] * len(self._detectors)
         self._memory = Memory(window)
         self._calls = self._memory.calls
@@ -128,7 +136,6 @@ class TrajectoryBuilder:
         self._text = ""
         self._heard: frozenset[str] = frozenset()
         self._failed = self._in_a_row = self._idle = 0
-        self._troubled: int | None = None
 
     def tool_invoked(
         self,
@@ -207,11 +214,12 @@ class TrajectoryBuilder:
             search_count=self._kinds[SearchAsked],
             duration=self._last - self._started if self._started is not None else 0.0,
             calls=tuple(self._calls),
-            since_trouble=self._troubled,
             last_text=self._text,
             found=tuple(each for each in self._standing if each is not None),
             tools=MappingProxyType(dict(self._tools)),
             errors=MappingProxyType(dict(self._errors)),
+            alarms=MappingProxyType(self._alarms),
+            signals=MappingProxyType(self._signals.values),
         )
 
     def _time(self, at: float | None) -> tuple[float, float]:
@@ -227,7 +235,6 @@ class TrajectoryBuilder:
 
     def _count(self, call: ToolCall) -> None:
         _add(self._tools, call.name)
-        self._troubled = None if self._troubled is None else self._troubled + 1
         self._in_a_row = 0 if call.success else self._in_a_row + 1
         if not call.success:
             self._failed += 1
@@ -239,6 +246,8 @@ class TrajectoryBuilder:
             self._idle += 1
 
     def _observed(self, event: Event) -> Self:
+        self._alarms = self._signals.observe(event, self._calls)
+        event = replace(event, alarms=self._alarms)
         for place, detector in enumerate(self._detectors):
             try:
                 self._standing[place] = detector.observe(event, self._calls)
@@ -246,13 +255,6 @@ class TrajectoryBuilder:
                 failed = type(detector).__name__, type(error).__name__
                 logger.warning("detector %s failed: %s", *failed)
                 self._standing[place] = None
-        types = {each.type for each in self._standing if each is not None}
-        is_search = isinstance(event, SearchAsked) or (
-            isinstance(event, ToolCall) and event.is_search
-        )
-        searches = is_search and PatternType.SEARCH_LOOP in types
-        if self._in_a_row >= STREAK or searches or PatternType.DOOM_LOOP in types:
-            self._troubled = 0
         self._kinds[type(event)] += 1
         return self
 

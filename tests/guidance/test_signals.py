@@ -1,0 +1,56 @@
+"""Signals are numbers counted event by event; what is weighed of them is an alarm."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.guidance.test_trajectory import EVENTS, call
+from toolcrib.evaluation.trajectories import ALARMS
+from toolcrib.guidance import TrajectoryBuilder, TrajectoryEvent, analyse
+from toolcrib.guidance.signals import WEIGHTS
+
+
+def test_every_alarm_weighs_signals_that_there_are():
+    counted = analyse([call()]).signals
+
+    assert WEIGHTS.keys() == ALARMS.keys()
+    assert all(each.weights.keys() <= counted.keys() for each in WEIGHTS.values())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(EVENTS, max_size=30))
+def test_signals_are_from_0_to_1_and_alarms_more_sure_than_not(events):
+    found = analyse(events)
+
+    assert all(0 <= each <= 1 for each in found.signals.values())
+    assert all(0.5 <= each <= 1 for each in found.alarms.values())
+
+
+def test_the_same_call_that_fails_three_times_is_a_loop_at_once():
+    builder = TrajectoryBuilder()
+    stands = ["doom_loop" in builder.add(call(error="no")).build().alarms for _ in range(3)]
+
+    assert stands == [False, False, True]
+
+
+def test_an_act_that_gets_on_and_a_new_request_begin_the_counts_anew():
+    looked = [call("read_file", f"text {n}", path=f"file {n}") for n in (0, 1, 2, 0, 1, 2)]
+    act = call("edit_file", "ok", path="file 3", new="a line")
+    request = TrajectoryEvent(type="prompt", text="Now list the invoices of our suppliers")
+
+    assert analyse(looked).signals["rereads"] > 0
+    assert analyse([*looked, act]).signals["rereads"] == 0
+    assert analyse([*looked, request]).signals["rereads"] == 0
+
+
+def test_an_answer_to_a_question_of_the_agent_is_no_new_request():
+    asked = [
+        each
+        for n in range(3)
+        for each in (
+            call("ask_user", "asked", question=f"Which of the dates would you like, {n}?"),
+            TrajectoryEvent(type="prompt", text=f"the {n} of August as said before, thank you"),
+        )
+    ]
+    assert analyse(asked).signals["asks>=3"] == 1
