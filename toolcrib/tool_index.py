@@ -6,14 +6,13 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import IndexMismatchError, UnknownToolError
+from toolcrib.errors import IndexMismatchError, UnknownToolError, nearest
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
 from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft, layout
@@ -170,7 +169,7 @@ class ToolIndex:
                 return read_tool(record.payload)
         some = islice(self.store.scroll(allowed, ("id",)), MAX_NEAREST)
         known = [record.payload["id"] for record in some]
-        raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, known, n=3)))
+        raise UnknownToolError(tool_id, nearest(tool_id, known))
 
     def readiness(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
@@ -13,7 +12,13 @@ from pydantic import ValidationError
 
 from toolcrib.awaitable import in_thread
 from toolcrib.client.transport import EXTRA, FEATURE, Transport, quoted, upload
-from toolcrib.errors import FeedbackError, QueryError, UnknownCollectionError, UnknownToolError
+from toolcrib.errors import (
+    FeedbackError,
+    QueryError,
+    UnknownCollectionError,
+    UnknownToolError,
+    nearest,
+)
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.registry import ToolSource, tool_entries
 from toolcrib.indexers.sync import ReadSources, Screen, readable
@@ -152,7 +157,7 @@ class RemoteCrib:
             if tool.id == tool_id:
                 return tool
         known = [tool.id for tool in self.list_tools(scope=scope)]
-        raise UnknownToolError(tool_id, tuple(get_close_matches(tool_id, known, n=3)))
+        raise UnknownToolError(tool_id, nearest(tool_id, known))
 
     def tool_links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
         """As `Crib.tool_links`."""
@@ -233,8 +238,7 @@ class RemoteCrib:
         """As `Crib.remove_docs`."""
         counts = {each.name: count for each, count in self.list_collections()}
         if collection not in counts:
-            nearest = get_close_matches(collection, counts, n=3)
-            raise UnknownCollectionError(collection, tuple(nearest))
+            raise UnknownCollectionError(collection, nearest(collection, counts))
         if documents:
             body = {"collection": collection, "documents": list(documents)}
             call = partial(self._transport.ask, Removed, "DELETE", "/v1/documents", body)

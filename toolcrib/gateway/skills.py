@@ -11,7 +11,7 @@ from fastmcp.server.context import Context
 from fastmcp.tools.base import Tool, ToolResult
 
 from toolcrib.crib import Crib
-from toolcrib.errors import QueryError, StoreError
+from toolcrib.errors import QueryError, StoreError, nearest
 from toolcrib.gateway.catalog import MAX_SCOPES, RESERVED, CatalogEntry
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
 from toolcrib.indexers.readers.skills import MAX_DESCRIPTION_CHARS
@@ -21,7 +21,6 @@ from toolcrib.integrations.fastmcp import (
     SEARCHES,
     SearchTool,
     failure,
-    nearest,
     structured_answer,
 )
 from toolcrib.records import Scope
