@@ -199,8 +199,12 @@ class Gateway:
 
     async def _shown(self, token: AccessToken | None) -> dict[str, object]:
         """By list, something that is another thing when a key's holder is shown another."""
-        tools = await self.index.work(self._search.shown, self._provider.tools(), token)
-        return {"tools": tools, **self._offers.shown(token)}
+        tools = self._provider.tools()
+
+        def shown() -> dict[str, object]:
+            return {"tools": self._search.shown(tools, token), **self._offers.shown(token)}
+
+        return await self.index.work(shown)
 
     def _health_changed(self, upstream: Upstream) -> None:
         health = upstream.health
