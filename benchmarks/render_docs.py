@@ -72,6 +72,7 @@ def render_scale(result: Mapping[str, Any]) -> str:
             f"{one['memory_mb']['after_200_searches']['current_without_files']:,.0f}",
             f"{one['disk_mb']:,.0f}",
             f"{one['build']['write_s']:,.0f} + {one['build']['optimise_s']:,.0f}",
+            f"{one['build']['write_cpu_s']:,.0f} + {one['build']['optimise_cpu_s']:,.0f}",
         )
         for one in result["sizes"]
     ]
@@ -85,6 +86,7 @@ def render_scale(result: Mapping[str, Any]) -> str:
         "without files, MB",
         "disk, MB",
         "writing + graph, s",
+        "the same, s of processor",
     )
     return (
         f"![Milliseconds of a search over the number of tools.]({SCALE_PICTURE.name})\n\n"

@@ -96,8 +96,9 @@ __all__ = [
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The known names that look like an unknown one, at most three."""
-    return tuple(get_close_matches(name, list(known), n=3))
+    """The known names that look like an unknown one, at most three; case is no difference."""
+    spelt = {each.casefold(): each for each in known}
+    return tuple(spelt[each] for each in get_close_matches(name.casefold(), spelt, n=3))
 
 
 def did_you_mean(names: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import random
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,21 +178,30 @@ def _random(count: int, dimensions: int) -> FloatArray:
 
 
 def encoded(texts: list[str], encoder: BundledEncoder, cache: Path | None) -> FloatArray:
-    """The encoder's vectors, from the cache where they were made before."""
-    digest = _digest("\0".join((encoder.name, *texts)).encode("utf-8", "surrogatepass"))
-    path = cache / f"vectors-{digest}.npy" if cache else None
-    if path is not None and path.is_file():
-        return np.load(path)
+    """The encoder's vectors, each page from the cache where it was made before."""
     starts = range(0, len(texts), ENCODED_AT_ONCE)
-    pages = [
-        encoder.encode_documents(texts[start : start + ENCODED_AT_ONCE])
-        for start in track(starts, f"encoding {len(texts):,} texts", transient=True)
-    ]
-    matrix = np.concatenate(pages)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, matrix)
-    return matrix
+    return np.concatenate(
+        [
+            _page(texts[start : start + ENCODED_AT_ONCE], encoder, cache)
+            for start in track(starts, f"encoding {len(texts):,} texts", transient=True)
+        ]
+    )
+
+
+def _page(texts: list[str], encoder: BundledEncoder, cache: Path | None) -> FloatArray:
+    if cache is None:
+        return encoder.encode_documents(texts)
+    digest = _digest("\0".join((encoder.name, *texts)).encode("utf-8", "surrogatepass"))
+    path = cache / f"vectors-{digest}.npy"
+    if path.is_file():
+        return np.load(path)
+    made = encoder.encode_documents(texts)
+    cache.mkdir(parents=True, exist_ok=True)
+    # A run that is stopped leaves no half of a page.
+    with tempfile.NamedTemporaryFile(dir=cache, delete=False) as file:
+        np.save(file, made)
+    Path(file.name).rename(path)
+    return made
 
 
 def _digest(content: bytes) -> str:

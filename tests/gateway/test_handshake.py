@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from fastmcp import Client
 
 from tests.gateway.conftest import ECHO, Behind, found, ready, said
 from toolcrib.access.quarantine import Held, Quarantine
+from toolcrib.gateway.catalog import CatalogEntry
+from toolcrib.records import ToolSpec
 from toolcrib.tenants import DEFAULT
 
 FAX = {"name": "send_fax", "description": "Send a fax.", "title": "Fax it"}
@@ -39,6 +42,38 @@ async def test_tools_are_shown_as_they_are_and_where_they_can_be_called(behind: 
     }
     assert refused.startswith("There is no tool 'post_long'")
     assert ("warning", "post: 'long' is left out: it can be called as a task only") in behind.said
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_handshake_looks_at_no_offer_again(behind: Behind, monkeypatch, mode):
+    offers = behind.folder / "offers.json"
+    notes = [{"uri": f"note://{each}", "name": f"note{each}"} for each in range(50)]
+    prompts = [{"name": f"prompt{each}"} for each in range(50)]
+    offers.write_text(json.dumps({"prompts": prompts, "resources": notes}))
+    tools = [{"name": f"tool{each}"} for each in range(50)]
+    servers = {"post": behind.entry("post", *tools, options=("--offers", str(offers)))}
+    gateway = behind.make(servers)
+    looked: list[str] = []
+
+    def digest(spec: ToolSpec) -> str:
+        looked.append(spec.id)
+        return ""
+
+    def fits(entry: CatalogEntry, where: object) -> bool:
+        looked.append(entry.spec.id)
+        return True
+
+    async with behind.client(gateway, mode=mode) as first:
+        assert len(await first.list_tools()) > 0
+        assert len(await first.list_prompts()) == len(await first.list_resources()) == 50
+        monkeypatch.setattr(ToolSpec, "digest", property(digest))
+        monkeypatch.setattr(CatalogEntry, "fits", fits)
+        async with Client(gateway.server, mode=mode) as second:
+            able = second.server_capabilities
+
+    assert able.prompts is not None
+    assert able.resources is not None
+    assert looked == []
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Each clause of a query is a question of its own to the dense leg; the best answer counts."""
+"""Legs: a clause is a question of its own to the dense one; a scope's words are counted once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.retrieval.legs import EncodedQuery, Legs, LegScores
-from toolcrib.store.base import Store, point_id
+from toolcrib.store.base import LegQuery, Scored, Store, point_id
 from toolcrib.store.filters import Equals, Filter
 
 DENSE, LEXICAL = DeterministicEncoder(), LexicalEncoder()
@@ -25,13 +25,14 @@ def ask(
     *,
     words: str = "",
     where: Filter | None = None,
+    scope: Filter | None = None,
     depth: int = 20,
 ) -> dict[int, LegScores]:
     """What the legs say; without `words` the lexical one is silent."""
     rows = None if clauses is None else DENSE.encode_documents(clauses)
     lexical = LEXICAL.encode_query(words)
     query = EncodedQuery(text, DENSE.encode_query(text), lexical, (), rows)
-    return Legs(store, query, where, None, depth).candidates(set())
+    return Legs(store, query, where, scope, depth).candidates(set())
 
 
 @pytest.mark.parametrize("depth", [1, 20])
@@ -69,3 +70,24 @@ def test_a_query_of_one_clause_has_no_word_from_clauses(
 def test_a_filter_holds_for_clauses_too(indexed: Store) -> None:
     found = ask(indexed, WHOLE, [MAIL, PARCEL], where=Equals("server", "mail"))
     assert found.keys() == {point_id("mail/send_mail"), point_id("mail/read_mail")}
+
+
+def test_the_words_of_a_scope_are_counted_once_for_a_query(
+    indexed: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[list[LegQuery]] = []
+    search = indexed.search
+
+    def recorded(queries: Sequence[LegQuery]) -> list[list[Scored]]:
+        calls.append([query for query in queries if query.idf_corpus is not None])
+        return search(queries)
+
+    monkeypatch.setattr(indexed, "search", recorded)
+    mail = Equals("server", "mail")
+    found = ask(indexed, PARCEL, words=f"{MAIL} send", where=mail, scope=mail, depth=1)
+    assert [len(counted) for counted in calls if counted] == [2]
+
+    alone = ask(indexed, MAIL, words=f"{MAIL} send", where=mail, scope=mail)
+    assert {point: scores.lexical for point, scores in found.items()} == pytest.approx(
+        {point: alone[point].lexical for point in found}
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -389,6 +390,36 @@ def test_a_second_ranking_that_the_budget_has_no_room_for_is_left_out(two_ways):
     assert find(by_words, within=short).tools == find(None).tools
     assert short.degraded == ["interleave"]
     assert find(by_words, within=enough).interleaved == "words"
+
+
+def test_what_a_reranker_takes_is_a_stage_of_its_own(plain):
+    clock, costs, index = ManualClock(), Costs(), plain.tools
+
+    class Slow:
+        name = "slow"
+
+        def score(self, query, documents):
+            clock.now += 0.1
+            return np.linspace(0.9, 0.1, len(documents), dtype=np.float32)
+
+    settings = RerankSettings(lead=2.0)
+    retriever = HybridRetriever(
+        index.store,
+        index.dense,
+        LexicalEncoder(),
+        VECTORS,
+        reranker=Slow(),
+        rerank_settings=settings,
+        clock=clock,
+    )
+    stage = ToolStage(retriever, ToolSelector(index.store, ToolSettings(pass_through=0)))
+    turn, query = Turn(text="a plain tool"), stage.encode("a plain tool")
+    time = Budget(Limits(), costs, clock)
+    time.timed("tools", lambda: stage.find(turn, query, time, 3, (), reranking=True))
+
+    assert time.took_ms["rerank"] >= 100.0
+    assert costs.of("rerank") == time.took_ms["rerank"]
+    assert costs.of("tools") == pytest.approx(0.0)
 
 
 def test_what_a_language_model_takes_for_both_rankings_is_a_stage_of_its_own(plain):

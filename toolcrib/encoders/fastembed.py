@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib
 import json
@@ -28,7 +27,7 @@ from toolcrib.encoders.loading import (
     load_package,
     open_session,
 )
-from toolcrib.errors import EncoderError
+from toolcrib.errors import EncoderError, nearest
 from toolcrib.extras import require_extra
 
 __all__ = ["FastEmbedEncoder", "FastEmbedReranker", "open_named"]
@@ -241,7 +240,7 @@ def _listed(kind: Any, model: ModelName) -> dict[str, Any]:
     for entry in listed:
         if entry["model"].lower() == model.model.lower():
             return entry
-    near = difflib.get_close_matches(model.model, [entry["model"] for entry in listed], n=3)
+    near = nearest(model.model, (entry["model"] for entry in listed))
     hint = f"did you mean {', '.join(map(repr, near))}? " if near else ""
     raise EncoderError(
         f"fastembed has no model {model.model!r}; {hint}"

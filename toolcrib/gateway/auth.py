@@ -19,7 +19,7 @@ from toolcrib.errors import ServiceError, StoreError
 from toolcrib.records import Scope
 from toolcrib.tenants import DEFAULT
 
-__all__ = ["KeyVerifier", "reach"]
+__all__ = ["KeyVerifier", "grant", "reach"]
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
@@ -96,12 +96,17 @@ class _OpenUntilKeys:
         await self._app(scope, receive, send)
 
 
+def grant(token: AccessToken | None) -> str | None:
+    """What the holder of a key may use, as text; None where no keys are used."""
+    return None if token is None else token.claims.get(CLAIM)
+
+
 def reach(token: AccessToken | None, scope: Scope) -> Scope:
     """What the holder of a key may use of a scope: all of it where no keys are used."""
-    grant = None if token is None else token.claims.get(CLAIM)
-    return scope if grant is None else _reach(str(grant), scope)
+    granted = grant(token)
+    return scope if granted is None else _reach(granted, scope)
 
 
 @lru_cache(maxsize=256)
-def _reach(grant: str, scope: Scope) -> Scope:
-    return within(Caller("", "", Grant.model_validate_json(grant)).scope(), scope)
+def _reach(granted: str, scope: Scope) -> Scope:
+    return within(Caller("", "", Grant.model_validate_json(granted)).scope(), scope)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 from fastmcp.server.context import Context
@@ -27,6 +27,7 @@ from toolcrib.store.filters import Filter, from_scope, matches
 from toolcrib.store.payload import tool_payload
 
 __all__ = [
+    "MAX_SCOPES",
     "RESERVED",
     "CatalogEntry",
     "CatalogProvider",
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 MARK_CHARS = 6
+MAX_SCOPES = 64
 
 RESERVED = (
     "find_tools",
@@ -49,9 +51,13 @@ RESERVED = (
 """The gateway's own tools."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CatalogEntry:
-    """A tool as it is offered: under its own name at its server, under `name` at the gateway."""
+    """A tool as it is offered: under its own name at its server, under `name` at the gateway.
+
+    The next catalog has the very same entry for a tool that did not change, so that nobody
+    compares specifications to tell.
+    """
 
     name: str
     spec: ToolSpec
@@ -81,6 +87,8 @@ class ToolCatalog:
             for spec in enabled
         }
         self._named = {entry.name: entry for entry in self._entries.values()}
+        self.within = lru_cache(MAX_SCOPES)(self._within)
+        """The tools that a caller with a scope could find, by id."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -105,10 +113,9 @@ class ToolCatalog:
         """The tools of a server."""
         return [entry for entry in self if entry.spec.server == server]
 
-    def within(self, scope: Scope | None) -> list[CatalogEntry]:
-        """The tools that a caller with this scope could find, by id."""
+    def _within(self, scope: Scope | None) -> tuple[CatalogEntry, ...]:
         where = from_scope(scope)
-        return [entry for entry in self if entry.fits(where)]
+        return tuple(entry for entry in self if entry.fits(where))
 
     def narrowed(self, listings: Mapping[str, Iterable[ToolSpec]]) -> ToolCatalog:
         """The same catalog without what these servers do not have, or no longer as it is."""

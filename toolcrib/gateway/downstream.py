@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 from fastmcp import FastMCP
+from fastmcp.server.auth import AccessToken
 from fastmcp.server.context import Context
 from fastmcp.server.dependencies import get_access_token
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from mcp import MCPError
+from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
@@ -48,9 +50,12 @@ from mcp.types import (
     ResourcesCapability,
     ServerCapabilities,
     SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
     ToolListChangedNotification,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from toolcrib.gateway.auth import grant
 
 __all__ = [
     "SHARED",
@@ -189,7 +194,7 @@ class Handshake(Middleware):
     def __init__(
         self,
         instructions: Callable[[str], Awaitable[str]],
-        beside: Callable[[], Mapping[str, object]],
+        beside: Callable[[], Mapping[str, bool]],
     ) -> None:
         self._instructions, self._beside = instructions, beside
 
@@ -225,24 +230,47 @@ class Handshake(Middleware):
         return result.model_copy(update=update)
 
 
-class Notifications(Middleware):
-    """Notifications to all clients: that a list changed, and the gateway's own log.
+class Audience:
+    """Audience: the clients of one grant, who are `shown` the same lists; `token` is one's."""
 
-    `left` is called with the key of a conversation that is over.
+    def __init__(self, token: AccessToken | None, shown: Mapping[str, object]) -> None:
+        self.token, self.shown = token, shown
+        self.sessions: dict[str, ServerSession] = {}
+        self.listening = 0
+        self._bus = InMemorySubscriptionBus()
+        self.streams = ListenHandler(self._bus)
+
+    async def tell(self, shown: Mapping[str, object]) -> None:
+        """Tell of each list that is another than it was."""
+        before, self.shown = self.shown, shown
+        for kind in (kind for kind in LISTS if shown[kind] != before[kind]):
+            notification, event = LISTS[kind]
+            for session in list(self.sessions.values()):
+                await session.send_notification(notification())
+            await self._bus.publish(event())
+
+
+class Notifications(Middleware):
+    """Notifications to clients: that a list which they see has changed, and the gateway's own log.
+
+    `left` is called with the key of a conversation that is over; `shown` has by list what the
+    holder of a key is shown.
     """
 
-    def __init__(self, left: Callable[[str], Awaitable[None]]) -> None:
-        self._left = left
-        self._sessions: dict[str, ServerSession] = {}
+    def __init__(
+        self,
+        left: Callable[[str], Awaitable[None]],
+        shown: Callable[[AccessToken | None], Awaitable[Mapping[str, object]]],
+    ) -> None:
+        self._left, self._shown = left, shown
+        self._audiences: dict[str | None, Audience] = {}
         self._levels: dict[str, str] = {}
-        self._bus = InMemorySubscriptionBus()
-        self._streams = ListenHandler(self._bus)
 
     def join(self, server: FastMCP) -> None:
         """Serve this server's clients; since 2026 they subscribe to what they want to know."""
         server.add_middleware(self)
         server._mcp_server.add_request_handler(  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-            "subscriptions/listen", SubscriptionsListenRequestParams, self._streams
+            "subscriptions/listen", SubscriptionsListenRequestParams, self._listen
         )
 
     async def on_initialize(
@@ -253,7 +281,7 @@ class Notifications(Middleware):
         """Remember a session until it is over."""
         result = await call_next(context)
         if context.fastmcp_context is not None:
-            self._remember(context.fastmcp_context)
+            self._remember(context.fastmcp_context, await self._audience())
         return result
 
     async def on_request(
@@ -271,40 +299,55 @@ class Notifications(Middleware):
         """The lightest log entries that a conversation wants."""
         return self._levels.get(key, LOG_LEVELS[0])
 
-    def _remember(self, context: Context) -> None:
+    async def _audience(self) -> Audience:
+        """Those who are shown the same as the caller."""
+        token = get_access_token()
+        if grant(token) not in self._audiences:
+            audience = Audience(token, await self._shown(token))
+            self._audiences.setdefault(grant(token), audience)
+        return self._audiences[grant(token)]
+
+    async def _listen(
+        self, context: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        audience = await self._audience()
+        audience.listening += 1
+        try:
+            return await audience.streams(context, params)
+        finally:
+            audience.listening -= 1
+
+    def _remember(self, context: Context, audience: Audience) -> None:
         key, session = conversation_key(context), context.session
-        self._sessions[key] = session
+        audience.sessions[key] = session
 
         async def forget() -> None:
-            self._sessions.pop(key, None)
+            audience.sessions.pop(key, None)
             self._levels.pop(key, None)
             await self._left(key)
 
         connection = session._connection  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         connection.exit_stack.push_async_callback(forget)
 
-    async def follow(
-        self, changed: asyncio.Event, shown: Callable[[], Mapping[str, object]]
-    ) -> None:
-        """Tell clients whenever a list that they are shown is another: `shown` has them by kind."""
-        last: Mapping[str, object] = {}
+    async def follow(self, changed: asyncio.Event) -> None:
+        """Tell clients whenever a list that they are shown is another."""
         while True:
             await changed.wait()
             changed.clear()
-            last, before = shown(), last
-            for kind in (kind for kind in LISTS if last[kind] != before.get(kind, ())):
-                notification, event = LISTS[kind]
-                for session in list(self._sessions.values()):
-                    await session.send_notification(notification())
-                await self._bus.publish(event())
+            here = {g: one for g, one in self._audiences.items() if one.sessions or one.listening}
+            self._audiences = here
+            for audience in list(here.values()):
+                await audience.tell(await self._shown(audience.token))
 
     async def log(self, level: Level, text: str) -> None:
         """Log to clients of the handshake era; since 2026 there is no way to."""
         entry = LoggingMessageNotificationParams(level=level, data=text, logger="toolcrib")
-        for key, session in list(self._sessions.items()):
+        sessions = [each for one in self._audiences.values() for each in one.sessions.items()]
+        for key, session in sessions:
             if _reaches(level, self.level(key)):
                 await session.send_notification(LoggingMessageNotification(params=entry))
 
     def close(self) -> None:
         """End the streams of those who listen."""
-        self._streams.close()
+        for audience in self._audiences.values():
+            audience.streams.close()

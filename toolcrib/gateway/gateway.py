@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 from fastmcp import FastMCP
-from fastmcp.server.auth import AuthProvider
+from fastmcp.server.auth import AccessToken, AuthProvider
 
 from toolcrib import __version__
 from toolcrib.errors import SettingsError, did_you_mean, nearest
@@ -77,7 +77,7 @@ class Gateway:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changed = asyncio.Event()
         self._store = StoreThread()
-        self._notifications = Notifications(self._leave)
+        self._notifications = Notifications(self._leave, self._shown)
         overlays = {config.name: config.overlay for config in configs}
         self.index = index = GatewayIndex(
             overlays, storage, self._report, self._changed.set, options.progress
@@ -110,7 +110,7 @@ class Gateway:
         self.server = self._make_server(auth)
         self._notifications.join(self.server)
         # Innermost: nobody is told of anything before they have their answer.
-        self.server.add_middleware(Handshake(self._instructions, self._offers.fingerprints))
+        self.server.add_middleware(Handshake(self._instructions, self._offers.there_are))
 
     def _make_server(self, auth: AuthProvider | None) -> FastMCP:
         return FastMCP(
@@ -138,7 +138,7 @@ class Gateway:
         self._loop = asyncio.get_running_loop()
         self._spawn(self._open())
         self._spawn(self.index.follow_approvals(self._options.intervals.poll_s))
-        self._spawn(self._notifications.follow(self._changed, self._shown))
+        self._spawn(self._notifications.follow(self._changed))
         for upstream in self.pool:
             if upstream.config.problem:
                 self._report("error", f"{upstream.name}: {upstream.config.problem}")
@@ -197,9 +197,14 @@ class Gateway:
         entry = self.index.catalog.named(name)
         return [] if entry is None else await self._alternatives.names(entry, self._budgets.of(key))
 
-    def _shown(self) -> dict[str, object]:
-        tools = self._search.fingerprint(self._provider.tools())
-        return {"tools": tools, **self._offers.fingerprints()}
+    async def _shown(self, token: AccessToken | None) -> dict[str, object]:
+        """By list, something that is another thing when a key's holder is shown another."""
+        tools = self._provider.tools()
+
+        def shown() -> dict[str, object]:
+            return {"tools": self._search.shown(tools, token), **self._offers.shown(token)}
+
+        return await self.index.work(shown)
 
     def _health_changed(self, upstream: Upstream) -> None:
         health = upstream.health

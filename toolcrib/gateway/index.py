@@ -236,7 +236,7 @@ class GatewayIndex:
         progress: Listener | None = None,
     ) -> None:
         self.catalog = ToolCatalog()
-        self.offers = _offers({})
+        self.offers: dict[OfferKind, ToolCatalog] = {k: ToolCatalog() for k in OFFER_KINDS}
         self.instructions: dict[str, str] = {}
         self.is_open, self.is_recalled = asyncio.Event(), asyncio.Event()
         self.problem: str | None = None
@@ -372,7 +372,7 @@ class GatewayIndex:
         for server in changed:
             await self._index(server, tools[server])
         self.catalog = await self.work(self.catalog.replaced, tools)
-        self.offers = await self.work(_offers, served)
+        self.offers = await self.work(self._offers_of, served)
         self._not_offered = await self.work(self._back, screened)
         self.instructions = {
             server: spec.description
@@ -383,6 +383,15 @@ class GatewayIndex:
         self._screened = dict(screened)
         for server in changed:
             self._tell(server, screened[server])
+
+    def _offers_of(self, served: Mapping[str, Sequence[ToolSpec]]) -> dict[OfferKind, ToolCatalog]:
+        """What is no tool of all that is served, by kind."""
+        return {
+            kind: catalog.replaced(
+                {name: [s for s in specs if is_offer(s, kind)] for name, specs in served.items()}
+            )
+            for kind, catalog in self.offers.items()
+        }
 
     def _overlaid(self, screened: Mapping[str, Screening]) -> dict[str, list[ToolSpec]]:
         return {
@@ -524,12 +533,6 @@ def _instructions(server: str, text: str) -> ToolSpec:
 
 def _is_instructions(spec: ToolSpec) -> bool:
     return spec.id == spec.server + INSTRUCTIONS
-
-
-def _offers(served: Mapping[str, Sequence[ToolSpec]]) -> dict[OfferKind, ToolCatalog]:
-    """What is no tool of all that is served, by kind."""
-    specs = [spec for each in served.values() for spec in each]
-    return {kind: ToolCatalog(s for s in specs if is_offer(s, kind)) for kind in OFFER_KINDS}
 
 
 def _tools(specs: Sequence[ToolSpec]) -> list[ToolSpec]:

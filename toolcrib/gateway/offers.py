@@ -15,6 +15,7 @@ from fastmcp.exceptions import PromptError, ResourceError
 from fastmcp.prompts.base import Message, Prompt, PromptArgument, PromptResult
 from fastmcp.resources.base import Resource, ResourceContent, ResourceResult
 from fastmcp.resources.template import ResourceTemplate
+from fastmcp.server.auth import AccessToken
 from fastmcp.server.dependencies import get_access_token, get_context
 from fastmcp.server.providers import Provider
 from fastmcp.utilities.versions import VersionSpec
@@ -31,7 +32,6 @@ from toolcrib.gateway.downstream import conversation_key
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers, UpstreamPool
 from toolcrib.indexers.readers.base import build_spec
 from toolcrib.records import Refusal, Scope, ToolSpec
-from toolcrib.store.filters import from_scope
 
 __all__ = ["MARK", "OffersProvider", "is_offer", "offer_specs"]
 
@@ -122,18 +122,20 @@ class OffersProvider(Provider):
         self._catalog, self._scope, self._pool = catalog, scope, pool
         self._timeout_s = timeout_s
 
-    def fingerprints(self) -> dict[str, object]:
-        """By list, something that is another thing when the caller is shown another, or nothing."""
-        prompts, *resources = (
-            tuple((each.name, each.spec.digest) for each in self._entries(kind))
-            for kind in OFFER_KINDS
-        )
-        return {"prompts": prompts, "resources": tuple(chain(*resources))}
+    def shown(self, token: AccessToken | None) -> dict[str, object]:
+        """By list, something that is another thing when a key's holder is shown another list."""
+        prompts, *resources = (self._entries(kind, token) for kind in OFFER_KINDS)
+        return {"prompts": prompts, "resources": [*chain(*resources)]}
 
-    def _entries(self, kind: OfferKind) -> list[CatalogEntry]:
-        where = from_scope(reach(get_access_token(), self._scope))
+    def there_are(self) -> dict[str, bool]:
+        """By list, whether there is anything on it for the caller."""
+        scope = reach(get_access_token(), self._scope)
+        prompts, *resources = (bool(self._catalog(kind).within(scope)) for kind in OFFER_KINDS)
+        return {"prompts": prompts, "resources": any(resources)}
+
+    def _entries(self, kind: OfferKind, token: AccessToken | None) -> list[CatalogEntry]:
         order = {each.name: place for place, each in enumerate(self._pool)}
-        here = [entry for entry in self._catalog(kind) if entry.fits(where)]
+        here = self._catalog(kind).within(reach(token, self._scope))
         by_key = {
             entry.spec.annotations.get("uri", entry.name): entry
             for entry in sorted(here, key=lambda entry: order[entry.spec.server], reverse=True)
@@ -166,7 +168,7 @@ class OffersProvider(Provider):
         return await super()._get_resource_template(uri, version)
 
     def _offered(self, kind: OfferKind) -> Iterator[Any]:
-        for entry in self._entries(kind):
+        for entry in self._entries(kind, get_access_token()):
             try:
                 made = _made(kind, entry.spec, entry.name if kind == "prompt" else entry.spec.name)
             except ValidationError as error:

@@ -12,6 +12,7 @@ from itertools import accumulate, groupby
 from typing import Any
 
 from fastmcp.exceptions import NotFoundError
+from fastmcp.server.auth import AccessToken
 from fastmcp.server.context import Context
 from fastmcp.server.dependencies import get_access_token
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
@@ -148,7 +149,10 @@ class GatewaySearch(ToolcribSearchTransform):
 
     def _beyond_servers(self) -> Scope:
         """The same for what is of none of the servers behind the gateway."""
-        return reach(get_access_token(), replace(self._scope, servers=None))
+        return self._beyond_servers_of(get_access_token())
+
+    def _beyond_servers_of(self, token: AccessToken | None) -> Scope:
+        return reach(token, replace(self._scope, servers=None))
 
     # -- instructions ------------------------------------------------------------------------
 
@@ -190,15 +194,16 @@ class GatewaySearch(ToolcribSearchTransform):
 
     async def transform_tools(self, tools: Sequence[Tool]) -> Sequence[Tool]:
         """What a client is listed, out of all that there is: FastMCP looks at keys after this."""
-        scope = self.scope()
-        where = from_scope(scope)
-        offered = (each for each in tools if isinstance(each, GatewayTool))
-        return self.shown([tool for tool in offered if tool.entry.fits(where)], scope)
+        offered = [each for each in tools if isinstance(each, GatewayTool)]
+        return self._listed(offered, get_access_token())
 
-    def shown(self, offered: Sequence[GatewayTool], scope: Scope) -> list[Tool]:
-        """What a client with this scope is listed, when these are all that it may use."""
+    def _listed(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> list[Tool]:
+        scope = reach(token, self._scope)
+        where = from_scope(scope)
+        offered = [tool for tool in tools if tool.entry.fits(where)]
         knowledge = self._knowledge_tool(scope)
-        others = [*([] if knowledge is None else [knowledge]), *self._skills.tools()]
+        skills = self._skills.tools(self._beyond_servers_of(token))
+        others = [*([] if knowledge is None else [knowledge]), *skills]
         is_complete = all(
             each.health.state == "unusable" or self._tools.knows(each.name) for each in self._pool
         )
@@ -212,11 +217,12 @@ class GatewaySearch(ToolcribSearchTransform):
         describing = [self._describing] if self._form == "signature" else []
         return [*pinned, *active, search, *describing, self._make_call_tool(), *others]
 
-    def fingerprint(self, offered: Sequence[GatewayTool]) -> object:
-        """Something that is another thing when a client without a key is shown another list."""
-        tools = self.shown(offered, self._scope)
-        digests = [isinstance(tool, GatewayTool) and tool.entry.spec.digest for tool in tools]
-        return digests, [(tool.name, tool.description) for tool in tools]
+    def shown(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> object:
+        """Something that is another thing when a key's holder is shown another list."""
+        return [
+            (tool.entry if isinstance(tool, GatewayTool) else tool.name, tool.description)
+            for tool in self._listed(tools, token)
+        ]
 
     async def get_tool(
         self, name: str, call_next: GetToolNext, *, version: VersionSpec | None = None

@@ -11,8 +11,8 @@ from fastmcp.server.context import Context
 from fastmcp.tools.base import Tool, ToolResult
 
 from toolcrib.crib import Crib
-from toolcrib.errors import QueryError, StoreError
-from toolcrib.gateway.catalog import RESERVED, CatalogEntry
+from toolcrib.errors import QueryError, StoreError, nearest
+from toolcrib.gateway.catalog import MAX_SCOPES, RESERVED, CatalogEntry
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
 from toolcrib.indexers.readers.skills import MAX_DESCRIPTION_CHARS
 from toolcrib.integrations.fastmcp import (
@@ -21,7 +21,6 @@ from toolcrib.integrations.fastmcp import (
     SEARCHES,
     SearchTool,
     failure,
-    nearest,
     structured_answer,
 )
 from toolcrib.records import Scope
@@ -47,7 +46,6 @@ READ_TAKES = {
     "file": {"type": "string", "description": "A path among its files, in place of its text"},
 }
 K = 5
-MAX_SCOPES = 64
 
 
 class GatewaySkills:
@@ -73,9 +71,9 @@ class GatewaySkills:
         ]
         self._within.cache_clear()
 
-    def tools(self) -> list[Tool]:
-        """Both, where there is anything to be found for the caller; else none."""
-        return list(self._tools.values()) if self._visible() else []
+    def tools(self, scope: Scope) -> list[Tool]:
+        """Both, where there is anything to be found within a scope; else none."""
+        return list(self._tools.values()) if self._within(scope) else []
 
     def named(self, name: str) -> Tool | None:
         """One of them, where the caller is shown it."""

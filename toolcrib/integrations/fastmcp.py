@@ -9,10 +9,9 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any, TypeAlias
 
-from toolcrib.errors import MissingExtraError, QueryError
+from toolcrib.errors import MissingExtraError, QueryError, nearest
 
 try:
     from fastmcp.server.context import Context
@@ -288,8 +287,6 @@ NOT_SURE = (
 )
 LAST_IS_GENERAL = " The last one is there as a general one."
 
-MAX_NEAREST = 5
-
 
 def definition(described: Mapping[str, Any]) -> dict[str, Any]:
     """What a model needs of an MCP tool to call it: its name, what it does, its arguments."""
@@ -340,15 +337,6 @@ def unknown_tool(name: str, names: Iterable[str], search: str) -> ToolResult:
         f"There is no tool {name[:100]!r}.{hint} Call {search} to see what there is, and use a "
         "name exactly as it stands in its answer."
     )
-
-
-def nearest(name: str, names: Iterable[str]) -> list[str]:
-    """The names most like one that is unknown, best first; case is no difference."""
-    known: dict[str, str] = {}
-    for each in names:
-        known.setdefault(each.casefold(), each)
-    near = get_close_matches(name.casefold(), known, n=MAX_NEAREST, cutoff=0.5)
-    return [known[each] for each in near]
 
 
 # -- the index -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Literal
 
 import numpy as np
@@ -187,10 +187,17 @@ class Legs:
     def candidates(self, named: set[int]) -> dict[int, LegScores]:
         """Every point that a leg brought or that was named, with all its scores."""
         questions = {**self._questions, **self._clauses}
+        # Within a scope words are counted for what is asked at once, which takes longest of all.
+        counted = None if self.scope is None else questions.pop("lexical", None)
         brought = self._ask(list(questions.values()))
         found = dict(zip(questions, brought, strict=True))
         scores = {leg: {hit.id: hit.score for hit in hits} for leg, hits in found.items()}
         points = set[int](named).union(*scores.values())
+        if counted is not None:
+            only = replace(counted, limit=max(len(points), 1), where=HasId(frozenset(points)))
+            hits = chain.from_iterable(self._ask([counted, only]))
+            scores["lexical"] = {hit.id: hit.score for hit in hits}
+            points |= scores["lexical"].keys()
         for leg, hits in self._complete(questions, points, scores).items():
             scores.setdefault(leg, {}).update({hit.id: hit.score for hit in hits})
         dense, lexical, examples, anti_patterns = (
@@ -241,6 +248,7 @@ class Legs:
                 vector=SparseVector(words.indices[[at]], words.values[[at]]),
                 limit=1,
                 where=only,
+                idf_corpus=None,
             )
             for at in range(words.indices.size)
         ]

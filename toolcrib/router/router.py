@@ -399,13 +399,10 @@ class Router:
             return self.tools.always(turn, Reason.NO_TIME.said(), shown)
 
         asked = turn, query, budget, k, shown
-        selection = budget.timed(
+        return budget.timed(
             "tools",
             lambda: self.tools.find(*asked, reranking=reranking, asking=asking, seed=decision_id),
         )
-        if "rerank" in selection.result.took_ms:
-            self.costs.learn("rerank", selection.result.took_ms["rerank"])
-        return selection
 
     def _for_smalltalk(
         self, turn: Turn, kind: str, budget: Budget, shown: Sequence[str]

@@ -260,7 +260,8 @@ class ToolStage:
             # With a moment left a model is late, and the answer says so; with none it would not.
             room_s = max(MOMENT_S, budget.room_ms("llm") / 1000) if asking else 0.0
             result = looking.with_model_time(room_s).find(query, asked)
-            budget.took("llm", result.took_ms.get("llm", 0.0))
+            for stage in ("llm", "rerank"):
+                budget.took(stage, result.took_ms.get(stage, 0.0))
             return result
 
         found = ranked(self.retriever, options)

@@ -41,6 +41,7 @@ from toolcrib.store.filters import (
     Equals,
     Filter,
     HasId,
+    Keyword,
     Not,
     Or,
     Range,
@@ -226,17 +227,7 @@ def to_filter(where: Filter | None, *, coded: bool = False) -> engine.Filter | N
     """The engine's filter; None for none. Where the points are `coded`, it asks by number."""
     if where is None:
         return None
-    # Candidates are never the same twice: remembering them would only push out what is.
-    make = _filter if isinstance(where, HasId) else _remembered_filter
-    return make(where, coded)
-
-
-def _filter(where: Filter, coded: bool) -> engine.Filter:  # noqa: FBT001 -- for a cache
     return engine.Filter(must=[_translated(where, coded=coded)])
-
-
-# A wide scope takes a millisecond to translate, and every leg of every query has it.
-_remembered_filter = lru_cache(maxsize=256)(_filter)
 
 
 def _translated(where: Filter, *, coded: bool) -> Any:  # noqa: PLR0911
@@ -244,7 +235,7 @@ def _translated(where: Filter, *, coded: bool) -> Any:  # noqa: PLR0911
         case Equals(field=field, value=value):
             return engine.FieldCondition(key=field, match=engine.MatchValue(as_keyword(value)))
         case AnyOf(field=field, values=values):
-            return _any_of(field, [*map(as_keyword, values)], coded=coded)
+            return _any_of(field, values, coded)
         case Range(field=field):
             bounds = engine.RangeFloat(gt=where.gt, gte=where.gte, lt=where.lt, lte=where.lte)
             return engine.FieldCondition(key=field, range=bounds)
@@ -260,11 +251,19 @@ def _translated(where: Filter, *, coded: bool) -> Any:  # noqa: PLR0911
             return engine.Filter(should=should) if should else engine.HasIdCondition(set())
 
 
-def _any_of(field: str, values: list[str], *, coded: bool) -> engine.FieldCondition:
-    if coded and field == CODED and len(values) > MANY:
-        numbers: list[Any] = [*map(point_id, values)]
+# A wide scope takes milliseconds to translate, and every leg of every query has it: beside other
+# conditions too, which are never the same twice.
+@lru_cache(maxsize=256)
+def _any_of(
+    field: str,
+    values: tuple[Keyword, ...],
+    coded: bool,  # noqa: FBT001 -- for the cache
+) -> engine.FieldCondition:
+    words = [*map(as_keyword, values)]
+    if coded and field == CODED and len(words) > MANY:
+        numbers: list[Any] = [*map(point_id, words)]
         return engine.FieldCondition(key=CODES, match=engine.MatchAny(numbers))
-    return engine.FieldCondition(key=field, match=engine.MatchAny(values))
+    return engine.FieldCondition(key=field, match=engine.MatchAny(words))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, TypeAlias, cast
 
 from pydantic import (
@@ -219,11 +220,17 @@ def from_scope(scope: Scope | None) -> Filter | None:
         return None
     allowed = (("server", scope.servers), ("tags", scope.tags), ("category", scope.categories))
     parts: list[Filter] = [
-        AnyOf(field, sorted(values)) for field, values in allowed if values is not None
+        AnyOf(field, _sorted(frozenset(values))) for field, values in allowed if values is not None
     ]
     if scope.without_safety_tags:
         parts.append(Not(AnyOf("safety_tags", sorted(scope.without_safety_tags))))
     return all_of(*parts, up_to(scope.max_sensitivity))
+
+
+# Every query of a caller asks for the same, at several places.
+@lru_cache(maxsize=256)
+def _sorted(names: frozenset[str]) -> tuple[str, ...]:
+    return tuple(sorted(names))
 
 
 def up_to(ceiling: Sensitivity | None) -> Filter | None:

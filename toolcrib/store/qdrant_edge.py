@@ -304,16 +304,22 @@ class EdgeStore(Store):
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
         """Answer each query, best first."""
         shard = self._open_shard()
-        answers: list[list[Scored]] = []
         with guard(self._path):
-            # One by one: the engine's batch call is no faster (measured 2.0 ms against 1.3 ms).
-            for query in queries:
-                hits: list[engine.ScoredPoint] = []
-                if self._holds(query.using):
-                    where = self._narrowing(query.where)
-                    hits = shard.query(to_query(query, where, coded=self._coded))
-                answers.append([Scored(_number(hit.id), hit.score) for hit in hits])
-        return answers
+            asked = {
+                at: to_query(query, self._narrowing(query.where), coded=self._coded)
+                for at, query in enumerate(queries)
+                if self._holds(query.using)
+            }
+            # A batch counts the words of a part of the index once: that takes longer than all else.
+            # What needs no counting is no faster in one (measured 2.0 ms against 1.3 ms).
+            counted = [at for at in asked if queries[at].idf_corpus is not None]
+            batch = engine.QueryBatchRequest([asked.pop(at) for at in counted])
+            found = dict(zip(counted, shard.query_batch(batch), strict=True)) if counted else {}
+            found |= {at: shard.query(query) for at, query in asked.items()}
+        return [
+            [Scored(_number(hit.id), hit.score) for hit in found.get(at, ())]
+            for at in range(len(queries))
+        ]
 
     def _holds(self, vector: str) -> bool:
         """Whether any point has this vector: looking where nothing is costs a filter's time."""
