@@ -289,12 +289,12 @@ def test_an_empty_reply_is_asked_for_again(completion, monkeypatch):
     empty = json.dumps(completion).encode()
     with ChatServer(ANSWER) as server:
         handler = server._server.RequestHandlerClass
-        answer = handler._answer
+        say = handler._say
 
         def first_empty(self, planned):
-            answer(self, planned) if planned.request.number else self._send(200, empty)
+            say(self, planned) if planned.request.number else self._send(200, empty)
 
-        monkeypatch.setattr(handler, "_answer", first_empty)
+        monkeypatch.setattr(handler, "_say", first_empty)
         assert ask(model_of(server)).label == "billing"
     assert len(server.requests) == 2
 

@@ -1,6 +1,6 @@
 """Chat server: a double of a language model's server on this machine, that misbehaves on demand.
 
-It speaks OpenAI's `/v1/chat/completions` and Anthropic's `/v1/messages`:
+It speaks OpenAI's `/v1/chat/completions` and Anthropic's `/v1/messages`, also streamed:
 
     with ChatServer({"label": "billing"}, faults=["busy"]) as server:
         settings = Settings.model_validate({"llm": server.settings})
@@ -12,7 +12,7 @@ import json
 import random
 import socket
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -153,8 +153,7 @@ class ChatServer:
     def _reply(self, request: ChatRequest) -> ChatAnswer:
         replies = self._replies
         if replies is None:
-            schema = request.schema
-            return PROSE if schema is None else _example(schema, schema.get("$defs", {}))
+            return PROSE if request.schema is None else _sample(request.schema)
         if callable(replies):
             return replies(request)
         if isinstance(replies, str | Mapping | BaseModel):
@@ -238,8 +237,12 @@ def _made_up(value: Any) -> Any:
     return value
 
 
+def _sample(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer that fits a schema of an object, as plain as can be."""
+    return _example(schema, schema.get("$defs", {}))
+
+
 def _example(schema: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
-    """A value that fits a schema, as plain as can be; `known` are its `$defs`."""
     if "$ref" in schema:
         return _example(known[schema["$ref"].rpartition("/")[2]], known)
     for choice in ("anyOf", "oneOf", "allOf"):
@@ -291,6 +294,24 @@ def _openai(planned: _Planned) -> dict[str, Any]:
     }
 
 
+def _openai_events(whole: dict[str, Any]) -> Iterator[str]:
+    """The same, as the events of a stream."""
+    (choice,) = whole.pop("choices")
+    usage, delta = whole.pop("usage"), choice["message"]
+    for number, call in enumerate(delta.get("tool_calls", ())):
+        call["index"] = number
+    whole["object"] = "chat.completion.chunk"
+    parts: list[dict[str, Any]] = [
+        {"delta": {"role": "assistant", "content": ""}, "finish_reason": None},
+        {"delta": delta, "finish_reason": None},
+        {"delta": {}, "finish_reason": choice["finish_reason"]},
+    ]
+    for part in parts:
+        yield f"data: {json.dumps({**whole, 'choices': [{'index': 0, **part}]})}\n\n"
+    yield f"data: {json.dumps({**whole, 'choices': [], 'usage': usage})}\n\n"
+    yield "data: [DONE]\n\n"
+
+
 def _anthropic(planned: _Planned) -> dict[str, Any]:
     block: Mapping[str, Any]
     if planned.arguments is not None:
@@ -309,6 +330,28 @@ def _anthropic(planned: _Planned) -> dict[str, Any]:
         "stop_sequence": None,
         "usage": {"input_tokens": asked, "output_tokens": said},
     }
+
+
+def _anthropic_events(whole: dict[str, Any]) -> Iterator[str]:
+    content: list[dict[str, Any]] = whole.pop("content")
+    (block,), reason = content, whole.pop("stop_reason")
+    if block["type"] == "text":
+        delta = {"type": "text_delta", "text": block["text"]}
+        block["text"] = ""
+    else:
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        block["input"] = {}
+    usage = whole["usage"]
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage},
+        {"type": "message_stop"},
+    ]
+    for each in events:
+        yield f"event: {each['type']}\ndata: {json.dumps(each)}\n\n"
 
 
 def _tokens(planned: _Planned) -> tuple[int, int]:
@@ -389,8 +432,17 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             if planned.fault == "slow":
                 chat.closing.wait(chat.slow_s)
-            whole = _openai if planned.request.protocol == "openai" else _anthropic
-            self._send(200, json.dumps(whole(planned)).encode(), cut=planned.fault == "cut")
+            self._say(planned)
+
+    def _say(self, planned: _Planned) -> None:
+        is_openai = planned.request.protocol == "openai"
+        whole = _openai(planned) if is_openai else _anthropic(planned)
+        if planned.request.body.get("stream"):
+            events = list(_openai_events(whole) if is_openai else _anthropic_events(whole))
+            self._stream(events, cut=planned.fault == "cut")
+            return
+        body = json.dumps(whole).encode()
+        self._send(200, body, cut=planned.fault == "cut")
 
     def _send(
         self,
@@ -407,6 +459,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body[: len(body) // 2] if cut else body)
+        self.close_connection = self.close_connection or cut
+
+    def _stream(self, events: Sequence[str], *, cut: bool) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for event in events[: len(events) // 2] if cut else events:
+            data = event.encode()
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+        if not cut:
+            self.wfile.write(b"0\r\n\r\n")
         self.close_connection = self.close_connection or cut
 
     def log_message(self, format: str, *args: Any) -> None:
