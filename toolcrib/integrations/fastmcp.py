@@ -153,10 +153,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
 
     def _calling(self) -> Tool:
         async def call_tool(given: dict[str, Any], context: Context) -> ToolResult:
-            names = {tool.name for tool in await self.get_tool_catalog(context)}
-            if (name := given["name"]) not in names:
-                return unknown_tool(name, names, FIND)
-            return await context.fastmcp.call_tool(name, dict(given["arguments"] or {}))
+            return await self._call(context, given["name"], given["arguments"])
 
         return SearchTool.of(CALL, CALL_SAYS, CALL_TAKES, call_tool, meant=_call_meant)
 
@@ -171,6 +168,13 @@ class ToolcribSearchTransform(BaseSearchTransform):
             return failure(f"{error}.")
         named = {tool.name: tool for tool in tools}
         return found(result, [served(hit, _defined(named[hit.name])) for hit in result.tools])
+
+    async def _call(self, ctx: Context, name: str, arguments: Mapping[str, Any] | None) -> Any:
+        """Call what the caller may see; nothing else is there."""
+        names = {tool.name for tool in await self.get_tool_catalog(ctx)}
+        if name not in names:
+            return unknown_tool(name, names, FIND)
+        return await ctx.fastmcp.call_tool(name, dict(arguments or {}))
 
     async def _search(self, tools: Sequence[Tool], query: str) -> Sequence[Tool]:
         named = {tool.name: tool for tool in tools}
