@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from network import Network
+from network import Network, pruned
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
@@ -27,10 +27,15 @@ from toolcrib.router.context.classifier import STRETCH, TURNS
 from toolcrib.router.context.labels import FIELDS, LabelSet, label_sets
 from toolcrib.training.export import export
 
+ROOT = Path(__file__).resolve().parents[1]
+
 SEEN = "texts.json"
 """Beside a half's classifier: the texts that it was trained on."""
 
 LAYERS, MAX_TOKENS, BATCH, EPOCHS, RATE = 4, 64, 32, 3, 8e-5
+READ_TOKENS = 160
+"""Longer texts are read than were trained on: few of those were longer than `MAX_TOKENS`."""
+
 KEPT = ("intent", "sensitivity", "need")
 """The fields that are told; the others are only trained on. Of development turns the domain, which
 is what a text is about, was told better by vector and words, and urgency as well, in other
@@ -57,6 +62,13 @@ def wanted(sets: Mapping[str, LabelSet], texts: Sequence[str]) -> dict[str, list
     return found
 
 
+def requests() -> list[str]:
+    """What people ask of tools: words that turns have, and utterances may not."""
+    files = sorted((ROOT / "data" / "requests").glob("*.jsonl"))
+    lines = (line for file in files for line in file.read_text(encoding="utf-8").splitlines())
+    return [json.loads(line)["text"] for line in lines]
+
+
 def fit(sets: Mapping[str, LabelSet], texts: Sequence[str]) -> Network:
     """Train on texts."""
     widths = {field: len(classes(chosen)) for field, chosen in sets.items()}
@@ -80,11 +92,12 @@ def write(
     network: Network,
     sets: Mapping[str, LabelSet],
     temperatures: Mapping[str, float],
+    words: Sequence[str],
     out: Path,
 ) -> None:
-    """Write the model folder."""
-    card = {"name": "toolcrib-turns", "max_tokens": MAX_TOKENS, "base": DEFAULT_MODEL}
-    export(network.weights(), out, card)
+    """Write the model folder, which knows the words of `words`."""
+    card = {"name": "toolcrib-turns", "max_tokens": READ_TOKENS, "base": DEFAULT_MODEL}
+    export(pruned(network.weights(), words), out, card)
     told = {f: {"labels": classes(sets[f]), "digest": sets[f].digest} for f in KEPT}
     arrays: dict[str, Any] = {}
     for field in KEPT:
@@ -105,6 +118,7 @@ def main() -> None:
     found = label_sets({})
     sets = {field: found[field] for field in FIELDS}
     texts = list(dict.fromkeys(text for chosen in sets.values() for text, _ in chosen.texts()))
+    words = [*texts, *requests()]
     halves = [[text for text in texts if half_of(text) == half] for half in (0, 1)]
     print(f"{len(texts)} texts", flush=True)
     networks = [fit(sets, half) for half in halves]
@@ -119,9 +133,9 @@ def main() -> None:
     if options.halves:
         for half, network in enumerate(networks):
             folder = options.halves / str(half)
-            write(network, sets, scales, folder)
+            write(network, sets, scales, words, folder)
             (folder / SEEN).write_text(json.dumps(halves[half]), encoding="utf-8")
-    write(fit(sets, texts), sets, scales, options.out)
+    write(fit(sets, texts), sets, scales, words, options.out)
 
 
 if __name__ == "__main__":

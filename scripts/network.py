@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,8 @@ from tokenizers import Tokenizer
 
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
 from toolcrib.training.export import Weights, restore, write_for_training
+
+WORDS = "embeddings.word_embeddings.weight"
 
 PATIENCE = 200
 """A line every so many steps."""
@@ -138,3 +141,25 @@ class Network:
         tensors = {n: t.detach().numpy().copy() for n, t in self.bert.state_dict().items()}
         kept = {n: t for n, t in tensors.items() if n in self._start.tensors}
         return Weights(kept, self._start.heads, self._start.tokenizer)
+
+
+def pruned(weights: Weights, texts: Sequence[str]) -> Weights:
+    """The same without the tokens that none of `texts` has: most of a small model is its words.
+
+    Other words are read in shorter pieces then, to single letters.
+    """
+    kept: dict[str, Any] = json.loads(weights.tokenizer)
+    tokenizer = Tokenizer.from_str(weights.tokenizer.decode())
+    tokenizer.no_truncation()
+    seen = {token for each in tokenizer.encode_batch(list(texts)) for token in each.ids}
+    seen |= {token["id"] for token in kept["added_tokens"]}
+    known = sorted(kept["model"]["vocab"].items(), key=lambda item: item[1])
+    stay = [(t, at) for t, at in known if at in seen or len(t.removeprefix("##")) == 1]
+    moved = {old: new for new, (_, old) in enumerate(stay)}
+    kept["model"]["vocab"] = {token: new for new, (token, _) in enumerate(stay)}
+    for token in kept["added_tokens"]:
+        token["id"] = moved[token["id"]]
+    for token in kept["post_processor"]["special_tokens"].values():
+        token["ids"] = [moved[old] for old in token["ids"]]
+    tensors = {**weights.tensors, WORDS: weights.tensors[WORDS][list(moved)]}
+    return Weights(tensors, weights.heads, json.dumps(kept, ensure_ascii=False).encode())

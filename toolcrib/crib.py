@@ -443,7 +443,9 @@ class Crib:
             self._selector = build.capability_selector(
                 settings=self.tools.settings, dense=self.tools.dense, models=self._models
             )
-        return self._selector.select(_turn(turn), bypass=bypass, state=state)
+        turn = _turn(turn)
+        by_model = self.turns.may_be_told(turn)
+        return self._selector.select(turn, bypass=bypass, state=state, by_model=by_model)
 
     def alternates(
         self, failed_tool: str, turn: Turn | str, *, decision_id: str | None = None, k: int = 3

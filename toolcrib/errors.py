@@ -97,7 +97,9 @@ __all__ = [
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     """The known names that look like an unknown one, at most three; case is no difference."""
-    spelt = {each.casefold(): each for each in known}
+    spelt: dict[str, str] = {}
+    for each in known:
+        spelt.setdefault(each.casefold(), each)
     return tuple(spelt[each] for each in get_close_matches(name.casefold(), spelt, n=3))
 
 

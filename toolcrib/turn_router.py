@@ -133,6 +133,10 @@ class TurnRouter:
         """What kind of turn it is; nothing is called or written for it."""
         return self._router().detect(turn)
 
+    def may_be_told(self, turn: Turn) -> bool:
+        """Whether a language model may be shown a turn, by its ceiling."""
+        return turn.max_sensitivity is None or self._router().may_be_told(turn)
+
     def route(
         self,
         turn: Turn,
@@ -436,7 +440,10 @@ def make_context_model(
         own = read_context(kept, cues)
         if own.identity == identity_of(sets, cues, dense):
             return own
-    finder, told = EntityFinder(settings.gazetteers), shipped_turns().digests
+    finder = EntityFinder(settings.gazetteers)
+    # An encoder of the user's own may read languages that the classifier of turns does not.
+    reads = shipped.identity["encoder"] == dense.name
+    told = shipped_turns().digests if reads else dict[str, str]()
     return fit_context(sets, cues, finder, dense, shipped, told)
 
 

@@ -152,6 +152,8 @@ class TestCapabilities:
         assert (found["active"], found["signals"]) == (["mail"], ["reclassification_limit"])
 
     def test_a_state_that_there_is_not_is_refused_with_its_place(self, client):
+        reply = client.post("/v1/capabilities", json={"text": "a", "state": {"step": -2}})
+        assert reply.status_code == 422
         reply = client.post("/v1/capabilities", json={"text": "a", "state": {"stap": 1}})
         assert reply.status_code == 422
         assert reply.json()["errors"][0]["place"] == "state.stap"

@@ -94,3 +94,12 @@ def test_the_use_without_a_model_is_an_error():
     settings = Settings.model_validate({"llm": {"uses": {"conversation": {"timeout_s": 1}}}})
     with pytest.raises(SettingsError, match="set llm"):
         Crib.open(":memory:", settings=settings)
+
+
+@pytest.mark.parametrize("before", [(), (Message(role="assistant", content="so it is. " * 900),)])
+def test_what_is_above_the_ceiling_anywhere_in_the_history_is_shown_to_no_model(before):
+    card = Message(content="my card is 4111 1111 1111 1111")
+    turn = Turn(text="book it with that one", history=(*before, card), max_sensitivity="internal")
+    made, asked = decided(ANSWER, turn=turn)
+    assert asked == []
+    assert BY_MODEL not in made.signals

@@ -74,6 +74,8 @@ REACTIVE = [
     ("the last iteration", replace(CHOSEN, iterations=MAX_ITERATIONS - 1), "orchestrator", ""),
     ("too many", replace(CHOSEN, iterations=MAX_ITERATIONS), "error", ""),
     ("too many, and retriable", failed(CHOSEN, "retriable", iterations=100), "error", ""),
+    ("talk that is finished", replace(NEW, direct_chat=True, finished=True), "end", ""),
+    ("talk without an end", replace(NEW, direct_chat=True, iterations=100), "error", ""),
     ("just finished", replace(CHOSEN, iterations=100, finished=True), "end", ""),
 ]
 

@@ -113,6 +113,8 @@ def _kept(beside: Path, settings: Settings, named: Path | None) -> Generator[Kep
     if named is not None or settings.enrichments == "file":
         yield EnrichmentFile(beside)
         return
+    if settings.store == build.MEMORY:
+        raise SettingsError("enrichments: database has no place to stay where store is :memory:")
     with closing(build.open_records_db(settings.store, settings)) as records_db:
         yield EnrichmentTable(records_db, DEFAULT)
 

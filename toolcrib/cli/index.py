@@ -118,21 +118,19 @@ def index(
                 more: dict[str, Any] = {"prune": prune, "screen": screen, "progress": listener}
                 more["overlays"] = overlay or beside(sources or (), OVERLAY_NAME)
                 files = enrichment or beside(sources or (), ENRICHMENT_NAME)
-                more["enrichments"] = [*_written(settings, store, url, read), *files]
+                more["enrichments"] = [*_written(settings, read), *files]
                 report = crib.index_tools(read, server=server, **more)
     _finish(report, time.perf_counter() - started, strict=strict, json=json)
 
 
-def _written(
-    settings: Settings, store: str | None, url: str | None, read: ReadSources
-) -> list[Enrichments]:
+def _written(settings: Settings, read: ReadSources) -> list[Enrichments]:
     """What models wrote of these tools, where the database of records keeps it."""
     from toolcrib.indexers.enricher import EnrichmentTable
 
-    if settings.enrichments == "file" or service_of(settings, store, url) is not None:
+    if settings.enrichments == "file":
         return []
     ids = {item.id for _, item in read.entries if isinstance(item, ToolSpec)}
-    with closing(build.open_records_db(store or settings.store, settings)) as records_db:
+    with closing(build.open_records_db(settings.store, settings)) as records_db:
         found = EnrichmentTable(records_db, DEFAULT).read(ids)
     return [found] if found.lines else []
 

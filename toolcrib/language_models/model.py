@@ -130,7 +130,7 @@ class LanguageModel:
         """
         process = _EVENT_LOOP.process
         if self._free is None or self._free[0] != process:
-            place = process, self.chat.server
+            place = process, getattr(self.chat, "server", self.chat.name)
             # Held here as well: of a server without models nothing is kept.
             self._free = process, _FREE.setdefault(place, asyncio.Semaphore(self.parallel))
         return self._free[1]

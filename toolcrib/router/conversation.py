@@ -23,6 +23,7 @@ from toolcrib.router.sql import find_sql
 __all__ = [
     "BY_MODEL",
     "MAX_ATTACHMENTS",
+    "SHOWN",
     "ConversationReader",
     "SearchText",
     "by_itself",

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
 
 from toolcrib.router.recovery import ErrorClass
 from toolcrib.router.settings import OrchestrationMode, RecoverySettings
@@ -39,6 +41,9 @@ MAX_ITERATIONS = 100
 """Of a loop, in either mode; a plan of more steps is a planner that repeats itself."""
 
 
+Count: TypeAlias = Annotated[int, Field(ge=0)]
+
+
 @dataclass(frozen=True, slots=True)
 class LoopState:
     """What a loop knows of a turn.
@@ -52,14 +57,14 @@ class LoopState:
     task: str | None = None
     capabilities: tuple[str, ...] | None = None
     plan: tuple[str, ...] | None = None
-    step: int = 0
+    step: Count = 0
     direct_chat: bool = False
     error: ErrorClass | None = None
     failure: str = ""
-    attempts: int = 0
-    reclassifications: int = 0
-    replans: int = 0
-    iterations: int = 0
+    attempts: Count = 0
+    reclassifications: Count = 0
+    replans: Count = 0
+    iterations: Count = 0
     finished: bool = False
 
     def planned(self, plan: Sequence[str]) -> LoopState:
@@ -95,12 +100,12 @@ def next_node(
 
 
 def _ended(state: LoopState) -> FlowStep | None:
-    if state.direct_chat:
-        return FlowStep("direct_chat", reason="the user only talks")
     if state.finished:
         return FlowStep("end", reason="it is finished")
     if state.iterations >= MAX_ITERATIONS:
         return FlowStep("error", reason=f"it took {MAX_ITERATIONS} iterations")
+    if state.direct_chat:
+        return FlowStep("direct_chat", reason="the user only talks")
     return None
 
 

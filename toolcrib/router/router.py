@@ -41,6 +41,7 @@ from toolcrib.router.context.by_model import ContextReader
 from toolcrib.router.context.model import Detector
 from toolcrib.router.conversation import (
     MAX_ATTACHMENTS,
+    SHOWN,
     ConversationReader,
     SearchText,
     by_itself,
@@ -352,20 +353,24 @@ class Router:
 
         known = budget.run("follow_up", join, alone)
         reader = self.conversation
-        if reader is None or not self._may_be_told(turn) or not budget.admitted("llm"):
+        if reader is None or not self.may_be_told(turn) or not budget.admitted("llm"):
             return known
         room_s = budget.room_ms("llm") / 1000
         searched, lacking = budget.timed("llm", lambda: reader.read(turn, known, room_s))
         budget.degraded += lacking
         return searched
 
-    def _may_be_told(self, turn: Turn) -> bool:
-        """Whether a language model may be shown a turn before its context is known."""
+    def may_be_told(self, turn: Turn) -> bool:
+        """Whether a language model may be shown a turn: no message is above its ceiling."""
         if turn.max_sensitivity is None:
             return True
-        said = "\n".join((*(each.content for each in turn.history), turn.text))
-        query = self.tools.encode(gist(turn.text)) if has_words(turn.text) else None
-        known = (self._detector(turn).detect(text, query) for text in (turn.text, said))
+        detector = self._detector(turn)
+        texts = (*(each.content for each in turn.history[-SHOWN:]), turn.text)
+        known = (
+            detector.detect(text, self.tools.encode(gist(text)))
+            for text in texts
+            if has_words(text)
+        )
         return not any(is_above(each.sensitivity, turn.max_sensitivity) for each in known)
 
     def _vectors(self, texts: Sequence[str]) -> FloatArray:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import encoded_once
+from toolcrib import Crib
 from toolcrib.build import capability_selector
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
@@ -165,6 +166,16 @@ def test_each_is_asked_by_itself_but_those_that_are_always_active(dense):
     asked = server.requests[0].text
     assert PLOT in asked
     assert "Request:" in asked
+
+
+def test_a_turn_above_its_ceiling_is_shown_to_no_model():
+    card = Turn(text="charge card 4111 1111 1111 1111", max_sensitivity="internal")
+    with ChatServer(needs("charts")) as server:
+        named = {"llm": server.settings, "capabilities": {"file": str(FILE)}}
+        with Crib.open(":memory:", settings=Settings.model_validate(named)) as crib:
+            found = crib.select_capabilities(card)
+    assert server.requests == []
+    assert (found.degraded, found.failed) == (("llm",), ())
 
 
 def test_examples_are_shuffled_the_same_way_for_the_same_seed(dense):

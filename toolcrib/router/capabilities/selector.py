@@ -101,14 +101,15 @@ class CapabilitySelector:
         *,
         bypass: bool | None = None,
         state: LoopState | None = None,
+        by_model: bool = True,
     ) -> CapabilitySelection:
         """What is active for a turn.
 
         `bypass`: whether all are, in place of what the conversation (`/caps:off`, `/caps:on`) or
         the settings say. `state`: of a loop; where it says what failed, capabilities are selected
-        anew, as often as `recovery.reclassifications` allows.
+        anew, as often as `recovery.reclassifications` allows. Without `by_model` no model is asked.
         """
-        return _now(self.aselect(turn, bypass=bypass, state=state))
+        return _now(self.aselect(turn, bypass=bypass, state=state, by_model=by_model))
 
     async def aselect(
         self,
@@ -116,11 +117,13 @@ class CapabilitySelector:
         *,
         bypass: bool | None = None,
         state: LoopState | None = None,
+        by_model: bool = True,
     ) -> CapabilitySelection:
         """As `select`, while a model is waited for."""
         turn = Turn(text=turn) if isinstance(turn, str) else turn
         state = state or LoopState()
-        made = await self._selected(turn, bypass, state)
+        model = self._model if by_model else None
+        made = await self._selected(turn, bypass, state, model)
         if "reclassification_limit" in made.signals:
             after = replace(state, error=state.error or "reclassify")
         else:
@@ -132,6 +135,7 @@ class CapabilitySelector:
         turn: Turn,
         bypass: bool | None,  # noqa: FBT001 -- private
         state: LoopState,
+        model: LanguageModel | None,
     ) -> CapabilitySelection:
         count = state.reclassifications + bool(state.failure)
         if state.failure and count > self._limits.reclassifications:
@@ -147,7 +151,9 @@ class CapabilitySelector:
                 everything, bypassed=True, reclassifications=count, signals=(*signals, "bypassed")
             )
         text = _SWITCH.sub("", turn.text).strip()
-        chosen, probabilities, failed, degraded = await self._judged(text, turn, state.failure)
+        chosen, probabilities, failed, degraded = await self._judged(
+            model, text, turn, state.failure
+        )
         if not chosen:
             signals = (*signals, "nothing_selected")
         return CapabilitySelection(
@@ -167,16 +173,16 @@ class CapabilitySelector:
         return switches[-1] == "off" if switches else self._settings.bypass
 
     async def _judged(
-        self, text: str, turn: Turn, failure: str
+        self, model: LanguageModel | None, text: str, turn: Turn, failure: str
     ) -> tuple[list[str], dict[str, float], tuple[FailedCapability, ...], tuple[str, ...]]:
         """Names of those needed; probabilities; those that failed; and what was missing."""
-        if self._model is None or not self._asked:
+        if model is None or not self._asked:
             return self._by_examples(text, () if not self._asked else ("llm",))
         # The time of a call begins when the model takes it, not while others are answered.
-        places = asyncio.Semaphore(self._model.parallel)
+        places = asyncio.Semaphore(model.parallel)
         said = await asyncio.gather(
             *(
-                self._ask(self._model, places, self._messages(each, text, turn, failure))
+                self._ask(model, places, self._messages(each, text, turn, failure))
                 for each in self._asked
             )
         )

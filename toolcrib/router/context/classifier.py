@@ -19,12 +19,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.onnx import BundledEncoder
+from toolcrib.errors import EncoderError
 
 __all__ = [
     "OUTSIDE",
@@ -312,6 +314,8 @@ TURNS = Path(__file__).with_name("presets") / "turns"
 STRETCH = 12.0
 """Unit vectors are stretched by this before the softmax."""
 
+READ_CHARS = 320
+
 
 class TurnClassifier:
     """Tells fields of a turn by a small transformer; safe for several threads.
@@ -328,12 +332,15 @@ class TurnClassifier:
 
     def __init__(self, folder: Path) -> None:
         self._encoder = BundledEncoder(folder)
-        with np.load(folder / "head.npz", allow_pickle=False) as head:
-            fields = json.loads(bytes(head["fields"]))
-            self._classes = {name: tuple(told["labels"]) for name, told in fields.items()}
-            self._ends = np.cumsum([len(each) for each in self._classes.values()])[:-1]
-            self._weights = np.hstack([head[f"{name}.weights"] for name in fields])
-            self._bias = np.concatenate([head[f"{name}.bias"] for name in fields])
+        try:
+            with np.load(folder / "head.npz", allow_pickle=False) as head:
+                fields = json.loads(bytes(head["fields"]))
+                self._weights = np.hstack([head[f"{name}.weights"] for name in fields])
+                self._bias = np.concatenate([head[f"{name}.bias"] for name in fields])
+        except (OSError, ValueError, KeyError, BadZipFile) as error:
+            raise EncoderError(f"{folder / 'head.npz'} cannot be read: {error}") from error
+        self._classes = {name: tuple(told["labels"]) for name, told in fields.items()}
+        self._ends = np.cumsum([len(each) for each in self._classes.values()])[:-1]
         self.digests: Mapping[str, str] = {name: told["digest"] for name, told in fields.items()}
         self.labels = {
             name: tuple(each for each in classes if each is not None)
@@ -341,9 +348,13 @@ class TurnClassifier:
         }
 
     def tell(self, text: str) -> dict[str, Prediction]:
-        """Each field of a text: the likeliest label, and how likely each is."""
-        logits = self._encoder.encode_query(text) * STRETCH @ self._weights + self._bias
-        parts = np.split(logits, self._ends)
+        """Each field of a text: the likeliest label, and how likely each is.
+
+        Of a long text the beginning and the end are read, and count alike.
+        """
+        ends = [text] if len(text) <= 2 * READ_CHARS else [text[:READ_CHARS], text[-READ_CHARS:]]
+        vector = np.mean([self._encoder.encode_query(each) for each in ends], axis=0)
+        parts = np.split(vector * STRETCH @ self._weights + self._bias, self._ends)
         return {
             name: _likeliest(labels, _softmax(part[None, :])[0])
             for (name, labels), part in zip(self._classes.items(), parts, strict=True)
@@ -351,9 +362,8 @@ class TurnClassifier:
 
 
 def _likeliest(labels: Sequence[str | None], shares: FloatArray) -> Prediction:
-    chosen = int(shares.argmax())
     known = tuple(float(s) for s, label in zip(shares, labels, strict=True) if label is not None)
-    return Prediction(labels[chosen], float(shares[chosen]), known)
+    return Prediction(labels[int(shares.argmax())], max(known), known)
 
 
 @cache
