@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -31,6 +32,7 @@ from toolcrib.guidance import (
     collect_guidance,
     default_providers,
     events_of,
+    stuck_tool,
     with_guidance,
 )
 
@@ -185,6 +187,33 @@ def test_one_cause_has_one_hint():
     assert keys(alternates) == ["alternate-tool"]
     assert keys(none) == ["doom-loop"]
     assert keys(alternates, delivered={"alternate-tool": 1}) == []
+
+
+WORKS, FAILS = {"result": "a page"}, {"error": "550 refused"}
+
+
+@pytest.mark.parametrize(
+    ("alarm", "calls", "tool", "count"),
+    [
+        # A tool that fails once among others is not what goes round.
+        ("doom_loop", [("find", WORKS), ("open", WORKS)] * 3 + [("save", FAILS)], "open", 3),
+        ("doom_loop", [("send", FAILS), ("look", WORKS), ("send", WORKS)] * 2, "send", 4),
+        ("doom_loop", [("send", FAILS)] * 4 + [("send", WORKS), ("look", WORKS)], "send", 4),
+        # What failed before the tool worked is over.
+        ("error_streak", [("send", FAILS)] * 3 + [("send", WORKS)] + [("send", FAILS)], "send", 1),
+        ("error_streak", [("send", FAILS), ("open", FAILS), ("open", WORKS)], "send", 1),
+        ("error_streak", [("send", FAILS), ("send", WORKS)], None, 0),
+        ("doom_loop", [], None, 0),
+    ],
+)
+def test_the_tool_that_leads_nowhere_is_named_with_how_often(alarm, calls, tool, count):
+    events = [
+        {"name": name, "parameters": {"for": f"part {n} of {n * n}"}, **came}
+        for n, (name, came) in enumerate(calls)
+    ]
+    found = stuck_tool(replace(context(events).trajectory, alarms={alarm: 1.0}))
+
+    assert (found and (found.name, found.calls)) == (tool and (tool, count))
 
 
 @pytest.mark.parametrize(

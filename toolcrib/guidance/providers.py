@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, TypeAlias
 
+from toolcrib.guidance.actions import ToolCall
 from toolcrib.guidance.classifiers import (
     ClassificationResult,
     GuidanceClassifier,
@@ -258,21 +259,43 @@ class StuckTool:
 def stuck_tool(trajectory: TrajectoryAnalysis) -> StuckTool | None:
     """The tool that a loop or a streak of errors is about; None where there is neither.
 
-    Of a loop the call that fails, else the one that was to change something.
+    Of a loop the call that fails, else the one that was to change something; where there is no
+    exact one, the tool that comes most. Of a streak the last that failed and did not work since.
     """
     if "doom_loop" in trajectory.alarms:
-        loop = find_loop(trajectory.calls, 2)
-        cycle = trajectory.calls[-len(loop.cycle) :] if loop else trajectory.calls[-LAST:]
+        return _looping(trajectory.calls)
+    return _failing(trajectory.calls) if "error_streak" in trajectory.alarms else None
+
+
+def _looping(calls: Sequence[ToolCall]) -> StuckTool | None:
+    """The tool that calls go round about."""
+    if not calls:
+        return None
+    if loop := find_loop(calls, 2):
+        cycle = calls[-len(loop.cycle) :]
         failing = [call for call in cycle if not call.success]
         acting = [call for call in cycle if call.effect == "acts"]
         call = (failing or acting or cycle)[-1]
-        count = loop.occurrences if loop else sum(each.name == call.name for each in cycle)
-    elif "error_streak" in trajectory.alarms and (failed := trajectory.recent_errors(LAST)):
-        call = failed[-1]
-        count = sum(each.name == call.name for each in failed)
-    else:
+        return StuckTool(call.name, loop.occurrences, call.error or "")
+    last = calls[-LAST:]
+    ((name, count),) = Counter(call.name for call in reversed(last)).most_common(1)
+    errors = [each.error or "" for each in last if each.name == name and not each.success]
+    is_failing = 2 * len(errors) > count
+    return StuckTool(name, len(errors), errors[-1]) if is_failing else StuckTool(name, count)
+
+
+def _failing(calls: Sequence[ToolCall]) -> StuckTool | None:
+    """The tool that failed last, of those that did not work since, and how often."""
+    worked, failed = set[str](), list[ToolCall]()
+    for call in reversed(calls):
+        if call.success:
+            worked.add(call.name)
+        elif call.name not in worked:
+            failed.append(call)
+    if not failed:
         return None
-    return StuckTool(call.name, count, call.error or "")
+    name, error = failed[0].name, failed[0].error or ""
+    return StuckTool(name, sum(each.name == name for each in failed), error)
 
 
 # -- those that ship -----------------------------------------------------------------------------
@@ -431,9 +454,10 @@ class AlternateToolProvider(_OneHint):
         if not stuck or not names:
             return ""
         how = "failed" if stuck.error else "led nowhere"
+        often = f"{stuck.calls} times in the same way" if stuck.calls > 1 else "just now"
         return (
-            f"{stuck.name} {how} {stuck.calls} times in the same way. Do not call it again like "
-            f"this. Other tools that may do it: {', '.join(names[:3])}."
+            f"{stuck.name} {how} {often}. Do not call it again like this. "
+            f"Other tools that may do it: {', '.join(names[:3])}."
         )
 
 
