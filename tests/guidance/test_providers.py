@@ -189,6 +189,16 @@ def test_one_cause_has_one_hint():
     assert keys(alternates, delivered={"alternate-tool": 1}) == []
 
 
+@pytest.mark.parametrize("alarm", ["doom_loop", "error_streak", "search_loop"])
+def test_a_stall_is_told_of_where_nothing_else_is_wrong(alarm):
+    stall = context(STALL).trajectory
+    more = replace(stall, alarms={**stall.alarms, alarm: 1.0})
+
+    for found, keys in ((stall, ["stall"]), (more, [])):
+        hints = collect_guidance([ConsultationProvider()], GuidanceContext(found))
+        assert [each.key for each in hints] == keys
+
+
 WORKS, FAILS = {"result": "a page"}, {"error": "550 refused"}
 
 

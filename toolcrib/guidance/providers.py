@@ -310,12 +310,12 @@ STUCK = "stuck"
 """The cause of hints for a loop, or for failures in a row."""
 
 
-def _stands(alarm: str) -> Callable[[GuidanceContext], ClassificationResult]:
-    """Whether an alarm stands, by the signals of the trajectory."""
+def _stands(alarm: str, *unless: str) -> Callable[[GuidanceContext], ClassificationResult]:
+    """Whether an alarm stands, by the signals of the trajectory, and none of these others does."""
 
     def classify(context: GuidanceContext) -> ClassificationResult:
         sure = context.trajectory.alarms.get(alarm)
-        if sure is None:
+        if sure is None or not context.trajectory.alarms.keys().isdisjoint(unless):
             return ClassificationResult.no()
         told = _told(alarm, context.trajectory)
         return ClassificationResult.yes(sure, f"{alarm} by the signals", told)
@@ -403,7 +403,7 @@ class ConsultationProvider(_OneHint):
     """Says that nothing has moved for a while: act on what is known, or say what is missing."""
 
     name, category, key, priority = "consultation", "consultation", "stall", 50
-    usual = _stands("stall")
+    usual = _stands("stall", "doom_loop", "error_streak", "search_loop")
 
     def _said(self, *_given: object) -> str:
         return (
