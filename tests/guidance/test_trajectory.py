@@ -17,6 +17,7 @@ from toolcrib.guidance import (
     TrajectoryPattern,
     actions,
     analyse,
+    signals,
 )
 
 
@@ -343,6 +344,17 @@ def test_a_detector_of_ones_own_is_asked_for_every_event():
     builder = TrajectoryBuilder(detectors=[Shouting, Broken, DoomLoopDetector])
     found = builder.add(call()).add(call()).build()
     assert [each.type for each in found.patterns()] == ["shouting"]
+
+
+def test_signals_that_fail_raise_no_alarm_and_stop_nothing(monkeypatch):
+    builder = TrajectoryBuilder()
+    for _ in range(3):
+        builder.add(call(error="no"))
+    monkeypatch.setattr(signals, "unmoved", lambda _calls: 1 / 0)
+    found = builder.add(call(error="no")).build()
+
+    assert found.alarms == {}
+    assert found.has_pattern("doom_loop")
 
 
 def test_memory_stays_as_it_is():

@@ -246,7 +246,11 @@ class TrajectoryBuilder:
             self._idle += 1
 
     def _observed(self, event: Event) -> Self:
-        self._alarms = self._signals.observe(event, self._calls)
+        try:
+            self._alarms = self._signals.observe(event, self._calls)
+        except Exception as error:  # noqa: BLE001
+            logger.warning("the signals failed: %s", type(error).__name__)
+            self._alarms = {}
         event = replace(event, alarms=self._alarms)
         for place, detector in enumerate(self._detectors):
             try:
