@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from toolcrib.guidance.actions import (
-    NO_ALARMS,
     REWORDED,
     ToolCall,
     likeness,
@@ -60,7 +59,7 @@ class PromptExecuted:
     at: float
     number: int
     is_new: bool
-    alarms: Mapping[str, float] = field(default_factory=lambda: NO_ALARMS)
+    alarms: Mapping[str, float] = field(default_factory=dict[str, float], compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class SearchAsked:
     number: int
     found: tuple[str, ...]
     topics: frozenset[str]
-    alarms: Mapping[str, float] = field(default_factory=lambda: NO_ALARMS)
+    alarms: Mapping[str, float] = field(default_factory=dict[str, float], compare=False, repr=False)
 
 
 Event: TypeAlias = ToolCall | PromptExecuted | SearchAsked

@@ -12,7 +12,6 @@ from typing import Any, Self
 
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.guidance.actions import (
-    NO_ALARMS,
     Memory,
     ToolCall,
     make_call,
@@ -69,10 +68,8 @@ class TrajectoryAnalysis:
     found: tuple[TrajectoryPattern, ...] = ()
     tools: Mapping[str, int] = field(default_factory=lambda: NONE)
     errors: Mapping[str, int] = field(default_factory=lambda: NONE)
-    alarms: Mapping[str, float] = field(default_factory=lambda: NO_ALARMS)
-    signals: Mapping[str, float] = field(
-        default_factory=lambda: NO_ALARMS, repr=False, compare=False
-    )
+    alarms: Mapping[str, float] = field(default_factory=lambda: NONE)
+    signals: Mapping[str, float] = field(default_factory=lambda: NONE, repr=False, compare=False)
 
     def recent_tool_calls(self, n: int) -> tuple[ToolCall, ...]:
         """The last `n` calls, oldest first; none for `n` of 0 or less."""
