@@ -20,6 +20,7 @@ from toolcrib.guidance import (
     DecisionPoint,
     DiagnosticSignalProvider,
     DoomLoopBreakerProvider,
+    DoomLoopDetector,
     ErrorStreakClassifier,
     GuidanceContext,
     GuidanceHooks,
@@ -27,8 +28,11 @@ from toolcrib.guidance import (
     GuidanceProviderConfig,
     GuidanceSession,
     ParallelReminderProvider,
+    ProgressStallDetector,
+    SearchLoopDetector,
     SearchLoopProvider,
     TrajectoryBuilder,
+    TrajectoryPattern,
     collect_guidance,
     default_providers,
     events_of,
@@ -192,7 +196,8 @@ def test_one_cause_has_one_hint():
 @pytest.mark.parametrize("alarm", ["doom_loop", "error_streak", "search_loop"])
 def test_a_stall_is_told_of_where_nothing_else_is_wrong(alarm):
     stall = context(STALL).trajectory
-    more = replace(stall, alarms={**stall.alarms, alarm: 1.0})
+    looping = TrajectoryPattern(alarm, 1.0, "", 0.0, 3)
+    more = replace(stall, alarms={**stall.alarms, alarm: 1.0}, found=(*stall.found, looping))
 
     for found, keys in ((stall, ["stall"]), (more, [])):
         hints = collect_guidance([ConsultationProvider()], GuidanceContext(found))
@@ -224,6 +229,28 @@ def test_the_tool_that_leads_nowhere_is_named_with_how_often(alarm, calls, tool,
     found = stuck_tool(replace(context(events).trajectory, alarms={alarm: 1.0}))
 
     assert (found and (found.name, found.calls)) == (tool and (tool, count))
+
+
+@pytest.mark.parametrize(
+    ("events", "detector", "keys"),
+    [
+        (STALL, ProgressStallDetector, ["stall"]),
+        (STALL, DoomLoopDetector, []),
+        (STALL, lambda: ProgressStallDetector(indicator=lambda _: True), []),
+        (STALL[:5], ProgressStallDetector, []),
+        (STALL[:5], lambda: ProgressStallDetector(4, indicator=lambda _: False), ["stall"]),
+        (SEARCHES, SearchLoopDetector, ["search-loop"]),
+        (SEARCHES, DoomLoopDetector, []),
+        (SEARCHES, lambda: SearchLoopDetector(searches=10), []),
+    ],
+)
+def test_hints_obey_the_detectors_that_there_are(events, detector, keys):
+    builder = TrajectoryBuilder(detectors=[detector])
+    for event in events:
+        builder.add(event)
+    hints = collect_guidance(default_providers(), GuidanceContext(builder.build()))
+
+    assert [each.key for each in hints] == keys
 
 
 @pytest.mark.parametrize(

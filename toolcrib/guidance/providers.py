@@ -310,15 +310,30 @@ STUCK = "stuck"
 """The cause of hints for a loop, or for failures in a row."""
 
 
+FOUND: Mapping[str, PatternType] = {
+    "stall": PatternType.PROGRESS_STALL,
+    "search_loop": PatternType.SEARCH_LOOP,
+}
+"""Alarms of which a detector has the last word: it may have a threshold, and be left out."""
+
+
+def _sure(alarm: str, trajectory: TrajectoryAnalysis) -> float | None:
+    """How sure it is that an alarm stands, if it does."""
+    if alarm not in FOUND:
+        return trajectory.alarms.get(alarm)
+    found = trajectory.pattern(FOUND[alarm])
+    return None if found is None else found.confidence
+
+
 def _stands(alarm: str, *unless: str) -> Callable[[GuidanceContext], ClassificationResult]:
-    """Whether an alarm stands, by the signals of the trajectory, and none of these others does."""
+    """Whether an alarm stands, and none of these others does."""
 
     def classify(context: GuidanceContext) -> ClassificationResult:
-        sure = context.trajectory.alarms.get(alarm)
-        if sure is None or not context.trajectory.alarms.keys().isdisjoint(unless):
+        trajectory = context.trajectory
+        sure = _sure(alarm, trajectory)
+        if sure is None or any(_sure(each, trajectory) is not None for each in unless):
             return ClassificationResult.no()
-        told = _told(alarm, context.trajectory)
-        return ClassificationResult.yes(sure, f"{alarm} by the signals", told)
+        return ClassificationResult.yes(sure, f"{alarm} stands", _told(alarm, trajectory))
 
     return classify
 
@@ -328,7 +343,7 @@ def _told(alarm: str, trajectory: TrajectoryAnalysis) -> Mapping[str, Any]:
     if alarm == "doom_loop" and (loop := find_loop(trajectory.calls, 2)):
         return {"cycle": list(loop.cycle), "repetitions": loop.occurrences}
     found = trajectory.pattern(PatternType.SEARCH_LOOP)
-    if alarm == "search_loop" and isinstance(found, SearchLoop):
+    if alarm == "search_loop" and isinstance(found, SearchLoop) and found.occurrences > 1:
         return {"searches": found.occurrences, "found": found.found}
     return {}
 
