@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from toolcrib.guidance import (
     DecisionPoint,
     DiagnosticSignalProvider,
     DoomLoopBreakerProvider,
+    DoomLoopDetector,
     ErrorStreakClassifier,
     GuidanceContext,
     GuidanceHooks,
@@ -26,11 +28,15 @@ from toolcrib.guidance import (
     GuidanceProviderConfig,
     GuidanceSession,
     ParallelReminderProvider,
+    ProgressStallDetector,
+    SearchLoopDetector,
     SearchLoopProvider,
     TrajectoryBuilder,
+    TrajectoryPattern,
     collect_guidance,
     default_providers,
     events_of,
+    stuck_tool,
     with_guidance,
 )
 
@@ -185,6 +191,66 @@ def test_one_cause_has_one_hint():
     assert keys(alternates) == ["alternate-tool"]
     assert keys(none) == ["doom-loop"]
     assert keys(alternates, delivered={"alternate-tool": 1}) == []
+
+
+@pytest.mark.parametrize("alarm", ["doom_loop", "error_streak", "search_loop"])
+def test_a_stall_is_told_of_where_nothing_else_is_wrong(alarm):
+    stall = context(STALL).trajectory
+    looping = TrajectoryPattern(alarm, 1.0, "", 0.0, 3)
+    more = replace(stall, alarms={**stall.alarms, alarm: 1.0}, found=(*stall.found, looping))
+
+    for found, keys in ((stall, ["stall"]), (more, [])):
+        hints = collect_guidance([ConsultationProvider()], GuidanceContext(found))
+        assert [each.key for each in hints] == keys
+
+
+WORKS, FAILS = {"result": "a page"}, {"error": "550 refused"}
+
+
+@pytest.mark.parametrize(
+    ("alarm", "calls", "tool", "count"),
+    [
+        # A tool that fails once among others is not what goes round.
+        ("doom_loop", [("find", WORKS), ("open", WORKS)] * 3 + [("save", FAILS)], "open", 3),
+        ("doom_loop", [("send", FAILS), ("look", WORKS), ("send", WORKS)] * 2, "send", 4),
+        ("doom_loop", [("send", FAILS)] * 4 + [("send", WORKS), ("look", WORKS)], "send", 4),
+        # What failed before the tool worked is over.
+        ("error_streak", [("send", FAILS)] * 3 + [("send", WORKS)] + [("send", FAILS)], "send", 1),
+        ("error_streak", [("send", FAILS), ("open", FAILS), ("open", WORKS)], "send", 1),
+        ("error_streak", [("send", FAILS), ("send", WORKS)], None, 0),
+        ("doom_loop", [], None, 0),
+    ],
+)
+def test_the_tool_that_leads_nowhere_is_named_with_how_often(alarm, calls, tool, count):
+    events = [
+        {"name": name, "parameters": {"for": f"part {n} of {n * n}"}, **came}
+        for n, (name, came) in enumerate(calls)
+    ]
+    found = stuck_tool(replace(context(events).trajectory, alarms={alarm: 1.0}))
+
+    assert (found and (found.name, found.calls)) == (tool and (tool, count))
+
+
+@pytest.mark.parametrize(
+    ("events", "detector", "keys"),
+    [
+        (STALL, ProgressStallDetector, ["stall"]),
+        (STALL, DoomLoopDetector, []),
+        (STALL, lambda: ProgressStallDetector(indicator=lambda _: True), []),
+        (STALL[:5], ProgressStallDetector, []),
+        (STALL[:5], lambda: ProgressStallDetector(4, indicator=lambda _: False), ["stall"]),
+        (SEARCHES, SearchLoopDetector, ["search-loop"]),
+        (SEARCHES, DoomLoopDetector, []),
+        (SEARCHES, lambda: SearchLoopDetector(searches=10), []),
+    ],
+)
+def test_hints_obey_the_detectors_that_there_are(events, detector, keys):
+    builder = TrajectoryBuilder(detectors=[detector])
+    for event in events:
+        builder.add(event)
+    hints = collect_guidance(default_providers(), GuidanceContext(builder.build()))
+
+    assert [each.key for each in hints] == keys
 
 
 @pytest.mark.parametrize(

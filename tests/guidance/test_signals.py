@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,3 +55,34 @@ def test_an_answer_to_a_question_of_the_agent_is_no_new_request():
         )
     ]
     assert analyse(asked).signals["asks>=3"] == 1
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        [call("get_customer", f"lives in town {n}", id=n) for n in range(5)],
+        [call("get_plan", f"costs {n} a month", of=f"p{n}") for n in range(5)],
+        [call("update_user", "ok", id=n, mail=f"u{n}@example.org") for n in range(5)],
+        [call("confirm_booking", "ok", slot=n) for n in range(5)],
+        [call("todo_done", "ok", id=n) for n in range(5)],
+    ],
+)
+def test_work_on_customers_users_and_plans_is_neither_question_nor_plan(work):
+    found = analyse(work)
+
+    assert found.signals["asks"] == found.signals["plans"] == 0
+    assert "stall" not in found.alarms
+
+
+@pytest.mark.parametrize(
+    ("signal", "made"),
+    [
+        ("asks", call("ask_customer", "sent", question="which date?")),
+        ("asks", call("human_input", "sent", text="which date?")),
+        ("plans", call("todo_write", "ok", items=["read the file", "edit it"])),
+        ("plans", call("write_file", "ok", path="plan.md", content="first read the file")),
+        ("plans", call("think", "ok", thought="first")),
+    ],
+)
+def test_who_asks_somebody_or_writes_a_plan_is_counted(signal, made):
+    assert analyse([made]).signals[signal] > 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import tracemalloc
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,11 +14,13 @@ from toolcrib import Turn
 from toolcrib.guidance import (
     DoomLoopDetector,
     PatternType,
+    PromptExecuted,
     TrajectoryBuilder,
     TrajectoryEvent,
     TrajectoryPattern,
     actions,
     analyse,
+    signals,
 )
 
 
@@ -343,6 +347,27 @@ def test_a_detector_of_ones_own_is_asked_for_every_event():
     builder = TrajectoryBuilder(detectors=[Shouting, Broken, DoomLoopDetector])
     found = builder.add(call()).add(call()).build()
     assert [each.type for each in found.patterns()] == ["shouting"]
+
+
+def test_an_event_is_what_happened_whatever_alarms_stand_after_it():
+    heard = PromptExecuted("go on", 0.0, 0, is_new=False)
+    alarmed = replace(heard, alarms={"stall": 0.9})
+
+    assert alarmed == heard
+    assert hash(alarmed) == hash(heard)
+    assert copy.deepcopy(heard) == heard
+    assert asdict(heard)["alarms"] == {}
+
+
+def test_signals_that_fail_raise_no_alarm_and_stop_nothing(monkeypatch):
+    builder = TrajectoryBuilder()
+    for _ in range(3):
+        builder.add(call(error="no"))
+    monkeypatch.setattr(signals, "unmoved", lambda _calls: 1 / 0)
+    found = builder.add(call(error="no")).build()
+
+    assert found.alarms == {}
+    assert found.has_pattern("doom_loop")
 
 
 def test_memory_stays_as_it_is():

@@ -141,9 +141,6 @@ _UNDER_WAY = re.compile(
     re.IGNORECASE,
 )
 
-NO_ALARMS: Mapping[str, float] = MappingProxyType({})
-"""The alarms that stand after an event, each with how sure it is: none."""
-
 Effect: TypeAlias = Literal["looks", "acts", "unknown"]
 """What a call does to the world, by its verb."""
 
@@ -190,7 +187,7 @@ class ToolCall:
     is_news: bool = True
     changes: bool = False
     kind: int = 0
-    alarms: Mapping[str, float] = field(default_factory=lambda: NO_ALARMS)
+    alarms: Mapping[str, float] = field(default_factory=dict[str, float], compare=False, repr=False)
     _stems: dict[str, frozenset[str]] = field(
         default_factory=dict[str, frozenset[str]], compare=False, repr=False
     )

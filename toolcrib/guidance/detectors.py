@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from toolcrib.guidance.actions import (
-    NO_ALARMS,
     REWORDED,
     ToolCall,
     likeness,
@@ -60,7 +59,7 @@ class PromptExecuted:
     at: float
     number: int
     is_new: bool
-    alarms: Mapping[str, float] = field(default_factory=lambda: NO_ALARMS)
+    alarms: Mapping[str, float] = field(default_factory=dict[str, float], compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class SearchAsked:
     number: int
     found: tuple[str, ...]
     topics: frozenset[str]
-    alarms: Mapping[str, float] = field(default_factory=lambda: NO_ALARMS)
+    alarms: Mapping[str, float] = field(default_factory=dict[str, float], compare=False, repr=False)
 
 
 Event: TypeAlias = ToolCall | PromptExecuted | SearchAsked
@@ -286,7 +285,8 @@ def told_something(call: ToolCall) -> bool:
 class ProgressStallDetector:
     """Finds that the work does not move: by the signals that are weighed for a stall.
 
-    With `calls`, so many in a row without progress are one too; `indicator` says what progress is.
+    With `calls`, so many in a row without progress are one too; `indicator` says what progress is,
+    and one of your own has the last word on a call.
     """
 
     def __init__(
@@ -303,6 +303,8 @@ class ProgressStallDetector:
             self._idle = 0 if self.indicator(event) else self._idle + 1
             self._since = event.number if event.changes else self._since
         sure = event.alarms.get("stall", 0.5 if self._idle >= self._least else 0.0)
+        if not self._idle and self.indicator is not told_something:
+            return None
         since = [each for each in calls if each.number >= self._since]
         if not sure or not since:
             return None
@@ -345,11 +347,11 @@ class SearchLoop(TrajectoryPattern):
 class SearchLoopDetector:
     """Finds searches for tools, and by any tool, that find nothing new, with no use of what was.
 
-    So many there must be since the last act; the signals are weighed.
+    The signals are weighed; with `searches`, so many there must be since the last act besides.
     """
 
-    def __init__(self, searches: int = 3) -> None:
-        self._least = searches
+    def __init__(self, searches: int = 1) -> None:
+        self._least = max(1, searches)
         self._asked: deque[tuple[str, float, tuple[str, ...]]] = deque(maxlen=MAX_SEARCHES)
 
     def observe(self, event: Event, _calls: Sequence[ToolCall], /) -> SearchLoop | None:

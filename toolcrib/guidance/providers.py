@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, TypeAlias
 
+from toolcrib.guidance.actions import ToolCall
 from toolcrib.guidance.classifiers import (
     ClassificationResult,
     GuidanceClassifier,
@@ -258,21 +259,43 @@ class StuckTool:
 def stuck_tool(trajectory: TrajectoryAnalysis) -> StuckTool | None:
     """The tool that a loop or a streak of errors is about; None where there is neither.
 
-    Of a loop the call that fails, else the one that was to change something.
+    Of a loop the call that fails, else the one that was to change something; where there is no
+    exact one, the tool that comes most. Of a streak the last that failed and did not work since.
     """
     if "doom_loop" in trajectory.alarms:
-        loop = find_loop(trajectory.calls, 2)
-        cycle = trajectory.calls[-len(loop.cycle) :] if loop else trajectory.calls[-LAST:]
+        return _looping(trajectory.calls)
+    return _failing(trajectory.calls) if "error_streak" in trajectory.alarms else None
+
+
+def _looping(calls: Sequence[ToolCall]) -> StuckTool | None:
+    """The tool that calls go round about."""
+    if not calls:
+        return None
+    if loop := find_loop(calls, 2):
+        cycle = calls[-len(loop.cycle) :]
         failing = [call for call in cycle if not call.success]
         acting = [call for call in cycle if call.effect == "acts"]
         call = (failing or acting or cycle)[-1]
-        count = loop.occurrences if loop else sum(each.name == call.name for each in cycle)
-    elif "error_streak" in trajectory.alarms and (failed := trajectory.recent_errors(LAST)):
-        call = failed[-1]
-        count = sum(each.name == call.name for each in failed)
-    else:
+        return StuckTool(call.name, loop.occurrences, call.error or "")
+    last = calls[-LAST:]
+    ((name, count),) = Counter(call.name for call in reversed(last)).most_common(1)
+    errors = [each.error or "" for each in last if each.name == name and not each.success]
+    is_failing = 2 * len(errors) > count
+    return StuckTool(name, len(errors), errors[-1]) if is_failing else StuckTool(name, count)
+
+
+def _failing(calls: Sequence[ToolCall]) -> StuckTool | None:
+    """The tool that failed last, of those that did not work since, and how often."""
+    worked, failed = set[str](), list[ToolCall]()
+    for call in reversed(calls):
+        if call.success:
+            worked.add(call.name)
+        elif call.name not in worked:
+            failed.append(call)
+    if not failed:
         return None
-    return StuckTool(call.name, count, call.error or "")
+    name, error = failed[0].name, failed[0].error or ""
+    return StuckTool(name, sum(each.name == name for each in failed), error)
 
 
 # -- those that ship -----------------------------------------------------------------------------
@@ -287,15 +310,30 @@ STUCK = "stuck"
 """The cause of hints for a loop, or for failures in a row."""
 
 
-def _stands(alarm: str) -> Callable[[GuidanceContext], ClassificationResult]:
-    """Whether an alarm stands, by the signals of the trajectory."""
+FOUND: Mapping[str, PatternType] = {
+    "stall": PatternType.PROGRESS_STALL,
+    "search_loop": PatternType.SEARCH_LOOP,
+}
+"""Alarms of which a detector has the last word: it may have a threshold, and be left out."""
+
+
+def _sure(alarm: str, trajectory: TrajectoryAnalysis) -> float | None:
+    """How sure it is that an alarm stands, if it does."""
+    if alarm not in FOUND:
+        return trajectory.alarms.get(alarm)
+    found = trajectory.pattern(FOUND[alarm])
+    return None if found is None else found.confidence
+
+
+def _stands(alarm: str, *unless: str) -> Callable[[GuidanceContext], ClassificationResult]:
+    """Whether an alarm stands, and none of these others does."""
 
     def classify(context: GuidanceContext) -> ClassificationResult:
-        sure = context.trajectory.alarms.get(alarm)
-        if sure is None:
+        trajectory = context.trajectory
+        sure = _sure(alarm, trajectory)
+        if sure is None or any(_sure(each, trajectory) is not None for each in unless):
             return ClassificationResult.no()
-        told = _told(alarm, context.trajectory)
-        return ClassificationResult.yes(sure, f"{alarm} by the signals", told)
+        return ClassificationResult.yes(sure, f"{alarm} stands", _told(alarm, trajectory))
 
     return classify
 
@@ -305,7 +343,7 @@ def _told(alarm: str, trajectory: TrajectoryAnalysis) -> Mapping[str, Any]:
     if alarm == "doom_loop" and (loop := find_loop(trajectory.calls, 2)):
         return {"cycle": list(loop.cycle), "repetitions": loop.occurrences}
     found = trajectory.pattern(PatternType.SEARCH_LOOP)
-    if alarm == "search_loop" and isinstance(found, SearchLoop):
+    if alarm == "search_loop" and isinstance(found, SearchLoop) and found.occurrences > 1:
         return {"searches": found.occurrences, "found": found.found}
     return {}
 
@@ -380,7 +418,7 @@ class ConsultationProvider(_OneHint):
     """Says that nothing has moved for a while: act on what is known, or say what is missing."""
 
     name, category, key, priority = "consultation", "consultation", "stall", 50
-    usual = _stands("stall")
+    usual = _stands("stall", "doom_loop", "error_streak", "search_loop")
 
     def _said(self, *_given: object) -> str:
         return (
@@ -431,9 +469,10 @@ class AlternateToolProvider(_OneHint):
         if not stuck or not names:
             return ""
         how = "failed" if stuck.error else "led nowhere"
+        often = f"{stuck.calls} times in the same way" if stuck.calls > 1 else "just now"
         return (
-            f"{stuck.name} {how} {stuck.calls} times in the same way. Do not call it again like "
-            f"this. Other tools that may do it: {', '.join(names[:3])}."
+            f"{stuck.name} {how} {often}. Do not call it again like this. "
+            f"Other tools that may do it: {', '.join(names[:3])}."
         )
 
 

@@ -375,14 +375,27 @@ def _is_one_failure(calls: Sequence[ToolCall], loop: DoomLoop) -> bool:
 
 
 def _is_question(call: ToolCall) -> bool:
-    """Whether a call asks somebody."""
-    return not WORDS["questions"].isdisjoint(name_words(call.name))
+    """Whether a call asks somebody, by its verb or where its name says nothing else."""
+    words = name_words(call.name)
+    return not WORDS["asks"].isdisjoint(words) or words <= WORDS["questions"]
 
 
 def _plans(call: ToolCall) -> bool:
     """Whether a call writes a plan or a thought, by its name or, briefly, by what it is given."""
-    named = not PLANS.isdisjoint(name_words(call.name))
-    return named or (call.does and len(call.words) < BRIEF and not PLANS.isdisjoint(call.words))
+    named = call.effect != "looks" and not PLANS.isdisjoint(name_words(call.name))
+    brief = call.does and len(call.words) < BRIEF and not PLANS.isdisjoint(call.words)
+    return call.is_thought or brief or (named and not _is_about_one(call))
+
+
+def _is_about_one(call: ToolCall) -> bool:
+    """Whether a call says which thing it is for, in one word that is no plan itself."""
+    given = call.parameters
+    return any(
+        isinstance(given.get(key), str | int)
+        and len(str(given[key]).split()) == 1
+        and PLANS.isdisjoint(words)
+        for key, words in call.asked.items()
+    )
 
 
 def _goes_round(step: _Step, other: _Step) -> bool:

@@ -12,7 +12,6 @@ from typing import Any, Self
 
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.guidance.actions import (
-    NO_ALARMS,
     Memory,
     ToolCall,
     make_call,
@@ -69,10 +68,8 @@ class TrajectoryAnalysis:
     found: tuple[TrajectoryPattern, ...] = ()
     tools: Mapping[str, int] = field(default_factory=lambda: NONE)
     errors: Mapping[str, int] = field(default_factory=lambda: NONE)
-    alarms: Mapping[str, float] = field(default_factory=lambda: NO_ALARMS)
-    signals: Mapping[str, float] = field(
-        default_factory=lambda: NO_ALARMS, repr=False, compare=False
-    )
+    alarms: Mapping[str, float] = field(default_factory=lambda: NONE)
+    signals: Mapping[str, float] = field(default_factory=lambda: NONE, repr=False, compare=False)
 
     def recent_tool_calls(self, n: int) -> tuple[ToolCall, ...]:
         """The last `n` calls, oldest first; none for `n` of 0 or less."""
@@ -246,7 +243,11 @@ class TrajectoryBuilder:
             self._idle += 1
 
     def _observed(self, event: Event) -> Self:
-        self._alarms = self._signals.observe(event, self._calls)
+        try:
+            self._alarms = self._signals.observe(event, self._calls)
+        except Exception as error:  # noqa: BLE001
+            logger.warning("the signals failed: %s", type(error).__name__)
+            self._alarms = {}
         event = replace(event, alarms=self._alarms)
         for place, detector in enumerate(self._detectors):
             try:
