@@ -15,8 +15,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from itertools import repeat
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,7 +26,6 @@ from rich.table import Table
 from toolcrib import Crib, Decision, Route, Turn
 from toolcrib.router import router
 from toolcrib.router.context import classifier
-from toolcrib.router.context.classifier import TurnClassifier
 from toolcrib.router.route import RouteEvidence, choose_route
 from toolcrib.settings import load_settings
 
@@ -214,8 +211,8 @@ def _evidence(halves: Path) -> list[tuple[str, RouteEvidence]]:
     with _own() as crib:
         for folder in sorted(halves.iterdir()):
             trained_on = set(json.loads((folder / "texts.json").read_text(encoding="utf-8")))
-            told = TurnClassifier(folder)
-            classifier.shipped_turns = partial(next, repeat(told))
+            classifier.TURNS = folder
+            classifier.shipped_turns.cache_clear()
             crib.turns._made = None  # noqa: SLF001
             for row in [row for row in rows if row["text"] not in trained_on]:
                 seen.clear()

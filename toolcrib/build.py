@@ -277,11 +277,11 @@ def open_records_db(location: str, settings: Settings) -> RecordsDb:
     if is_url(location):
         from toolcrib.store.records_db.qdrant import QdrantRecordsDb
 
-        server = settings.server
+        server = part_of(location, settings, RECORDS)[1].server
         return QdrantRecordsDb.open(
             location,
             api_key=server.api_key.get_secret_value() if server.api_key else None,
-            collection=f"{server.collection}-{RECORDS}",
+            collection=server.collection,
             timeout_s=server.timeout_s,
             replicas=server.replicas,
         )

@@ -1,10 +1,9 @@
 """Classifiers of a turn: of one field, over labelled utterances; of many, a small transformer.
 
-The one of a field has a linear head and nearest neighbours.
-
-Its head is a multinomial logistic regression on sentence vectors. How far its answer can be
-trusted, and whether the text belongs to any label at all, is told by a second, tiny regression
-on what head and neighbours say of texts that neither has seen (cross-validation).
+The one of a field has a linear head and nearest neighbours. The head is a multinomial logistic
+regression on sentence vectors. How far its answer can be trusted, and whether the text belongs to
+any label at all, is told by a second, tiny regression on what head and neighbours say of texts
+that neither has seen (cross-validation).
 
 Both are fitted here and not by scikit-learn. On the shipped labels it was as right (within three
 of 160 test turns in every field) and took half the time; but it is no part of the core install,

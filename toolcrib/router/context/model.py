@@ -260,12 +260,11 @@ def fit_context(
     identity = identity_of(sets, cues, dense)
     base = known if known and all(known.identity[n] == identity[n] for n in SHARED) else None
     wanted = [field for field in sets if told.get(field) != identity[field]]
-    kept = {
-        field: fitted
-        for field, fitted in (base.classifiers.items() if base else ())
-        if field in wanted and base and base.identity.get(field) == identity[field]
-    }
-    stale = [field for field in wanted if field not in kept]
+    classifiers: dict[str, Classifier] = {}
+    if base is not None:
+        alike = [field for field in wanted if base.identity.get(field) == identity[field]]
+        classifiers = {f: base.classifiers[f] for f in alike if f in base.classifiers}
+    stale = [field for field in wanted if field not in classifiers]
     said = {field: _with_others(field, sets) for field in stale}
     texts = list(dict.fromkeys(text for pairs in said.values() for text, _ in pairs))
     rows = {text: row for row, text in enumerate(texts)}
@@ -273,7 +272,6 @@ def fit_context(
     features = base.features if base else fit_features(readings, cues)
     vectors = dense.encode_documents(texts)
     extra = [features.of(reading) for reading in readings]
-    classifiers = dict(kept)
     for field, pairs in said.items():
         labels = tuple(sets[field].labels)
         places = [rows[text] for text, _ in pairs]
