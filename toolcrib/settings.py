@@ -76,15 +76,19 @@ REMOVED = {"service.batch": "no longer a setting, as it changed nothing; remove 
 """Settings of earlier versions, and what to do about them."""
 
 
-class EncoderSettings(BaseModel):
+class _Section(BaseModel):
+    """What all sections have in common: whatever is waited for ends."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class EncoderSettings(_Section):
     """Which models are used.
 
     `dense`: `bundled`, `deterministic`, `fastembed:NAME` or `sentence-transformers:NAME`.
     `reranker`: none, `llm`, `bundled:FOLDER`, `fastembed:NAME` or `sentence-transformers:NAME`.
     `threads`: for encoding documents; 0 means all cores.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     dense: str = "bundled"
     reranker: str | None = None
@@ -119,7 +123,7 @@ class LearningSettings:
     enabled: bool = False
 
 
-class ServerSettings(BaseModel):
+class ServerSettings(_Section):
     """How a Qdrant server is reached, when the store is a URL, and how it keeps an index.
 
     The last five hold when a collection is made; null leaves them to the server, or as they were
@@ -127,8 +131,6 @@ class ServerSettings(BaseModel):
     `quantization`: what vectors are searched as; null is `int8`. `tenant_shards`: the namespaces
     that get `shards` of their own, while all others share one; null for no such shards.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     api_key: SecretStr | None = None
     collection: str = Field(default="toolcrib", min_length=1)
@@ -140,16 +142,14 @@ class ServerSettings(BaseModel):
     tenant_shards: tuple[str, ...] | None = None
 
 
-class ModelUseSettings(BaseModel):
+class ModelUseSettings(_Section):
     """What one use of language models has of its own: a model, and how long it is waited for."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str | None = None
     timeout_s: float | None = Field(default=None, gt=0)
 
 
-class LanguageModelSettings(BaseModel):
+class LanguageModelSettings(_Section):
     """Which language model is asked where one helps; none without a `model`.
 
     `protocol`: that of OpenAI, which most servers speak, or Anthropic's. `base_url`: null for
@@ -158,8 +158,6 @@ class LanguageModelSettings(BaseModel):
     over all uses; each is made up to `attempts` times. `temperature`: null leaves it to the server.
     `prices`: by model, for the accounting. `log_text`: prompts and answers may be logged.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     protocol: Literal["openai", "anthropic"] = "openai"
     base_url: str | None = Field(default=None, pattern=r"^https?://")
@@ -187,14 +185,12 @@ class LanguageModelSettings(BaseModel):
             raise SettingsError(f"llm.api_key_file: {self.api_key_file}: {error}") from error
 
 
-class DocumentSettings(BaseModel):
+class DocumentSettings(_Section):
     """How documents are read, and split into passages of about `max_tokens` tokens at most.
 
     A document is converted by a process of its own, which is ended after `timeout_s`, and may
     take `memory_mb`; what exceeds either is refused.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_tokens: int = Field(default=200, ge=1)
     timeout_s: float = Field(default=120.0, gt=0)
@@ -208,7 +204,7 @@ class DocumentSettings(BaseModel):
         return ConversionLimits(self.timeout_s, self.memory_mb * 2**20)
 
 
-class ServiceSettings(BaseModel):
+class ServiceSettings(_Section):
     """How `toolcrib serve` serves.
 
     It answers by `processes`, in each of which `workers` threads search. `concurrent` requests are
@@ -220,8 +216,6 @@ class ServiceSettings(BaseModel):
     single users. `trace_text`: user's words in traces. `reports`: folder of evaluation reports
     that the console shows.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = "127.0.0.1"
     port: int = Field(default=8642, ge=0, le=65_535)
@@ -241,7 +235,7 @@ class ServiceSettings(BaseModel):
     reports: str | None = None
 
 
-class GatewaySettings(BaseModel):
+class GatewaySettings(_Section):
     """How `toolcrib gateway` stands in front of MCP servers.
 
     Below or at `pass_through` tools all are shown. `pinned` are ids of tools that are shown
@@ -250,8 +244,6 @@ class GatewaySettings(BaseModel):
     `find_tools`. A server that died is tried again after `retry_s`. `lock`: the file of
     approved digests. `guidance`: append a hint to a result where the agent is stuck.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     pass_through: int = Field(default=30, ge=0)
     pinned: tuple[str, ...] = ()
@@ -364,6 +356,13 @@ class Settings(BaseSettings):
         fields = encoder.model_dump() if isinstance(encoder, EncoderSettings) else encoder
         rest = {key: value for key, value in said.items() if key != "rerank"}
         return {**rest, "encoder": {**fields, "reranker": name}}
+
+    @model_validator(mode="after")
+    def _collections_stand_once(self) -> Self:
+        named = [each.name for each in self.collections]
+        if twice := sorted({name for name in named if named.count(name) > 1}):
+            raise SettingsError(f"collections: {', '.join(twice)} stand there more than once")
+        return self
 
     @model_validator(mode="after")
     def _maps_speak_of_labels(self) -> Self:

@@ -161,6 +161,9 @@ def _tool(tool_id, description, **fields):
         (("a/rows", "Lists all rows."), ("b/add_rows", "Add rows."), False),
         (("a/delete_row", "Delete a row."), ("b/remove_row", "Remove a row."), True),
         (("a/rows", "All rows."), ("b/list_rows", "List all rows."), True),
+        (("a/refund_charge", "Money back."), ("b/charge_refunds", "Show money back."), False),
+        (("a/lock_door", "Lock the door."), ("b/unlock_door", "Unlock the door."), False),
+        (("a/grant_access", "Grant access."), ("b/list_access", "Who has access?"), False),
     ],
 )
 def test_what_reads_makes_or_ends_something_is_replaced_by_its_like_however_alike(
@@ -181,6 +184,17 @@ def test_what_a_tool_says_that_it_provides_is_believed():
             ]
         )
         assert ids(crib.alternates("a/seek", "the code of Lund")) == ["b/zip"]
+
+
+def test_what_gives_the_same_by_doing_something_else_is_no_alternate():
+    with Crib.open(":memory:") as crib:
+        crib.index_tools(
+            [
+                _tool("a/create_event", "Create an event.", provides=("event.id",)),
+                _tool("b/list_events", "List the events of a day.", provides=("event.id",)),
+            ]
+        )
+        assert crib.alternates("a/create_event", "a meeting with Ana at ten") == ()
 
 
 @pytest.mark.parametrize(

@@ -49,11 +49,14 @@ neighbours share their words (createIssue, listIssues)."""
 EFFECTS: Mapping[str, str] = {
     "reads": "check count describe detect explain fetch find get identify inspect list look "
     "lookup preview query read recognize report retrieve search show track view",
-    "makes": "add assign book buy charge create deploy enable forward insert invite launch make "
-    "new open order pay place post publish put register reply reserve schedule send set start "
-    "submit subscribe transfer update upload write",
-    "ends": "archive cancel clear close delete destroy disable drop end erase kill purge refund "
-    "reject remove reverse revoke rm stop terminate trash undo unsubscribe",
+    "makes": "accept activate add approve assign attach book buy charge connect create deploy "
+    "enable encrypt follow forward give grant increase insert install invite launch lock make "
+    "new open order pay pin place post publish put raise register reply reserve resume schedule "
+    "send set start submit subscribe transfer unblock unmute update upload write",
+    "ends": "archive block cancel clear close deactivate decline decrease decrypt delete destroy "
+    "detach disable disconnect drop end erase kill lower mute pause purge reduce refund reject "
+    "remove reverse revoke rm stop terminate trash undo unfollow uninstall unlock unpin unpublish "
+    "unsubscribe",
 }
 """Verbs by what they do to the world: what reads cannot stand in for what acts, nor what begins
 something for what ends it, however alike their words are."""
@@ -115,21 +118,27 @@ def _described(tool: ToolSpec) -> str:
 
 
 def _may_stand_in(failed: ToolSpec, tool: ToolSpec, near: float, likeness: float) -> bool:
-    """Whether a tool says that it does the same, or is near enough and acts as the failed one."""
-    if not likeness or _overlap(failed.provides, tool.provides) == 1:
+    """Whether it acts as the failed one, and says that it gives the same or is near enough."""
+    if not likeness:
         return True
+    if len({effect(failed), effect(tool)} - {""}) > 1:
+        # Also of what gives the same: to make an event and to list some both give its id.
+        return False
     if failed.server and tool.server == failed.server:
         likeness += SAME_SERVER
-    return near >= likeness and len({effect(failed), effect(tool)} - {""}) < 2  # noqa: PLR2004
+    return near >= likeness or _overlap(failed.provides, tool.provides) == 1
 
 
 def effect(tool: ToolSpec) -> str:
     """Whether a tool reads, makes or ends something; empty where its words do not say."""
-    named = {EFFECT_OF.get(word.casefold(), "") for word in split_identifier(tool.name)} - {""}
-    if len(named) == 1:
-        return named.pop()
+    words = [word.casefold() for word in split_identifier(tool.name)]
+    named = [EFFECT_OF[word] for word in words if word in EFFECT_OF]
+    if len(set(named)) == 1:
+        return named[0]
     verb = tool.description.casefold().split(maxsplit=1)[:1]
     said = [EFFECT_OF[form] for word in verb for form in (word, word[:-1]) if form in EFFECT_OF]
+    # Of several in a name the first is mostly the verb: refund_charge.
+    said += named
     return said[0] if said else "reads" * (tool.annotations.get("readOnlyHint") is True)
 
 

@@ -410,6 +410,8 @@ class Detector(Protocol):
 
 EVEN = 0.5
 """Small talk gets nothing at all, so it must be likelier than a request."""
+EVEN_BESIDE, A_REQUEST = 0.75, 2
+"""With so many words in a clause of their own, which may be a request, it must be clearer."""
 
 
 class SemanticDetector:
@@ -446,7 +448,8 @@ class SemanticDetector:
             return self._otherwise.detect(text, query, entities=entities)
         found = self._finder.find(head_of(text)) if entities else ()
         try:
-            told = self._predict(query.dense, self._reading(text, query.text, found))
+            reading = self._reading(text, query.text, found)
+            told = self._predict(query.dense, reading)
         except EncoderError as error:
             logger.warning("the classifier of turns failed; cues are read instead: %s", error)
             return self._otherwise.detect(text, query, entities=entities)
@@ -454,7 +457,7 @@ class SemanticDetector:
         confidences = {name: each.confidence for name, each in told.items()}
         held, holds, _ = graded(found, ())
         confidences["smalltalk"] = sum(told["smalltalk"].shares)
-        said["smalltalk"] = self._smalltalk(told["smalltalk"].shares)
+        said["smalltalk"] = self._smalltalk(told["smalltalk"].shares, reading.words)
         if said["smalltalk"] is not None:
             # It asks for nothing: what it contains is all that can matter.
             level, signals = held, holds
@@ -486,10 +489,12 @@ class SemanticDetector:
         told = self._turns.tell(reading.letters) if self._is_told else {}
         return told | self._model.predict(vector, reading)
 
-    def _smalltalk(self, shares: Sequence[float]) -> str | None:
+    def _smalltalk(self, shares: Sequence[float], words: TextWords) -> str | None:
         """The likeliest kind of small talk; None where a request is likelier than any."""
+        rest = remainder_of(words, self._model.features.cues.indexes)
+        least = EVEN_BESIDE if rest.smalltalk and rest.apart >= A_REQUEST else EVEN
         kinds = self._model.classifiers["smalltalk"].labels
-        return kinds[int(np.argmax(shares))] if sum(shares) >= EVEN else None
+        return kinds[int(np.argmax(shares))] if sum(shares) >= least else None
 
     def _reading(self, text: str, searched: str, found: tuple[Entity, ...]) -> ReadText:
         """What is read: with what a follow-up leans on, for its words alone may say little."""
