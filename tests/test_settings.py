@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from toolcrib import Settings
 from toolcrib.build import make_dense, make_reranker
@@ -191,6 +193,21 @@ def test_a_budget_that_is_none_is_an_error(empty_folder, setting, value):
     (empty_folder / "toolcrib.yaml").write_text(yaml.safe_dump(nested))
     with pytest.raises(SettingsError, match=re.escape(setting)):
         load_settings()
+
+
+@pytest.mark.parametrize(
+    "setting", ["documents.timeout_s", "service.body_s", "service.keep_days", "server.timeout_s"]
+)
+def test_whatever_is_waited_for_ends(setting):
+    section, name = setting.split(".")
+    with pytest.raises(ValidationError, match=name):
+        Settings.model_validate({section: {name: math.inf}})
+
+
+def test_a_collection_that_stands_there_twice_is_an_error():
+    twice = {"collections": [{"name": "security"}, {"name": "agile"}, {"name": "security"}]}
+    with pytest.raises(ValidationError, match="security stand there more than once"):
+        Settings.model_validate(twice)
 
 
 def test_an_unknown_kind_of_encoder_is_an_error():

@@ -397,9 +397,14 @@ def test_a_general_tool_that_is_not_there_is_a_warning_once_there_are_tools(shel
         ),
         ("context: {labels: {itent: gone.yaml}}\n", "context.labels: there is no field 'itent'"),
         ("context: {cues: gone.yaml}\n", "cannot read the cues 'gone.yaml'"),
+        ("agents: {targets: gone.yaml}\n", "cannot read the targets 'gone.yaml'"),
+        ("agents: {targets: preset, allowlist: gone.yaml}\n", "cannot read the allowlist"),
+        ("questions: {clinic: gone.yaml}\n", "gone.yaml: cannot be read"),
+        ("capabilities: {file: gone.yaml}\n", "gone.yaml: cannot be read"),
+        ("llm: {api_key_file: gone.key}\n", "llm.api_key_file: gone.key"),
     ],
 )
-def test_doctor_names_labels_and_cues_that_cannot_be_read(indexed, written, what):
+def test_doctor_names_files_of_the_settings_that_cannot_be_read(indexed, written, what):
     (indexed.folder / "toolcrib.yaml").write_text(written)
     [problem] = json.loads(indexed("doctor", "--json").stdout)["problems"]
     assert problem["what"].startswith(what)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Annotated, Any
@@ -94,6 +96,7 @@ def doctor(
             _check_service(service, settings, health)
         elif usable := _check_models(settings, health):
             _check_index(store or settings.store, usable, health, deep=deep)
+        _check_files(settings, health)
     if json:
         print_json({"healthy": not health.problems, "problems": health.problems, **health.facts})
     else:
@@ -174,6 +177,24 @@ def _check_context(settings: Settings, health: Health) -> None:
         EntityFinder(region=settings.context.region)
     except MissingExtraError as error:
         health.problem(str(error), "pip install 'toolcrib[context]', or leave the region out")
+
+
+def _check_files(settings: Settings, health: Health) -> None:
+    """Files that settings name, which nothing reads before they are first needed."""
+    from toolcrib.router.capabilities.registry import CapabilityRegistry
+    from toolcrib.router.questions.question import load_question
+
+    named: list[Callable[[], object]] = [settings.llm.key]
+    named += [partial(load_question, file) for file in settings.questions.values()]
+    if settings.agents.targets is not None:
+        named.append(partial(build.make_agents, settings))
+    if settings.capabilities.file is not None:
+        named.append(partial(CapabilityRegistry.load, settings.capabilities.file))
+    for read in named:
+        try:
+            read()
+        except ToolcribError as error:
+            health.problem(str(error), "correct that file, or take it out of the settings")
 
 
 def _check_calibration(crib: Crib, health: Health) -> None:

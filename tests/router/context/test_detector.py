@@ -80,6 +80,21 @@ def test_what_is_asked_for_in_few_words_is_no_small_talk(shipped):
     assert {text for text in asked if shipped(text).smalltalk} == set()
 
 
+def test_what_is_asked_for_beside_small_talk_is_no_small_talk(shipped):
+    asked = (
+        "thanks, now deploy the build",
+        "good night, switch all lights off",
+        "good evening, dim the lights",
+        "bye for now, but first set the alarm for six",
+        "post 'good morning' in #team",
+        "merci beaucoup, tu peux aussi l'imprimer",
+        "谢谢，现在把灯关掉",
+        "danke dir! mach bitte noch das Licht im Flur aus",
+        "спасибо, теперь перезапусти сервер",
+    )
+    assert {text for text in asked if shipped(text).smalltalk} == set()
+
+
 @pytest.mark.parametrize(
     ("text", "intent"),
     [
