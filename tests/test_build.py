@@ -11,10 +11,11 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from tests.router.conftest import TOOLS, free_of_models
-from toolcrib import Crib, Message, Settings, ToolSpec, Turn
+from toolcrib import Crib, Message, Scope, Settings, ToolSpec, Turn
 from toolcrib.clock import ManualClock
 from toolcrib.language_models import LanguageModel
 from toolcrib.language_models.langchain import LangChainChatModel
+from toolcrib.language_models.testing import ChatServer
 from toolcrib.tenants import Tenants
 
 QUERY = "send something to somebody"
@@ -129,3 +130,25 @@ def test_a_chat_model_of_langchain_can_be_passed_for_each_use(use, settings, ask
         ask(crib)
     assert asked
     assert {each.use for each in model.meter.usage} == {use}
+
+
+CARD = "I paid twice with the card 4111 1111 1111 1111"
+
+
+@pytest.mark.parametrize(
+    ("turn", "is_shown"),
+    [
+        (Turn(text=CARD), True),
+        (Turn(text=CARD, max_sensitivity="pii"), True),
+        (Turn(text=CARD, max_sensitivity="internal"), False),
+        (Turn(text=CARD, scope=Scope(max_sensitivity="internal")), False),
+    ],
+)
+def test_a_turn_above_a_ceiling_is_classified_without_a_model(turn, is_shown):
+    questions = {"support": "data/questions/support.yaml"}
+    with ChatServer(lambda _: {"answer": "billing"}) as server:
+        said = {"llm": server.settings, "questions": questions}
+        with Crib.open(":memory:", settings=Settings.model_validate(said)) as crib:
+            found = crib.classify("support", turn)
+            assert bool(server.requests) is is_shown
+            assert ("llm" in found.degraded) is not is_shown

@@ -425,8 +425,9 @@ class Crib:
                 models=self._models,
             )
             self._classifiers[question] = made
-        chosen = self._classifiers[question]
-        return chosen.classify(_turn(turn), variables=variables, outputs=outputs)
+        chosen, turn = self._classifiers[question], _turn(turn)
+        by_model = self.turns.may_be_told(turn)
+        return chosen.classify(turn, variables=variables, outputs=outputs, by_model=by_model)
 
     def select_capabilities(
         self, turn: Turn | str, *, bypass: bool | None = None, state: LoopState | None = None

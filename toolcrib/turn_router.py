@@ -134,8 +134,10 @@ class TurnRouter:
         return self._router().detect(turn)
 
     def may_be_told(self, turn: Turn) -> bool:
-        """Whether a language model may be shown a turn, by its ceiling."""
-        return turn.max_sensitivity is None or self._router().may_be_told(turn)
+        """Whether a language model may be shown a turn: nothing in it is above either ceiling."""
+        ceiling = None if turn.reach is None else turn.reach.max_sensitivity
+        held = turn.model_copy(update={"max_sensitivity": ceiling})
+        return ceiling is None or self._router().may_be_told(held)
 
     def route(
         self,

@@ -94,8 +94,11 @@ class QuestionClassifier:
         *,
         variables: Mapping[str, Any] | None = None,
         outputs: Outputs | None = None,
+        by_model: bool = True,
     ) -> Classification:
         """The class of a turn; `variables` and `outputs` of earlier nodes are the template's.
+
+        Without `by_model` no model is asked.
 
         Raises:
             QuestionRenderError: the template needs a variable that is not there.
@@ -104,7 +107,7 @@ class QuestionClassifier:
         asked = self._asked(turn, variables or {}, outputs or {})
         if asked is None:
             return Classification(None, matched=False, skipped=True)
-        if self._model is None:
+        if self._model is None or not by_model:
             return self._by_examples(asked[1])
         try:
             said = self._model.ask_sync("questions", asked[0], self._answer)
