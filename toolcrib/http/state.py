@@ -27,8 +27,9 @@ __all__ = ["UPLOAD_FACTOR", "ServiceState"]
 UPLOAD_FACTOR = 32
 """Times `service.max_body_bytes`: the most in a body of JSON Lines."""
 
-HELD_FACTOR = 48
-"""Times `service.max_body_bytes`: what all bodies under way may hold of memory."""
+HELD_FACTOR = 57
+"""Times `service.max_body_bytes`: what all bodies under way may hold of memory. The largest of JSON
+Lines fits into a key's share of its namespace's share."""
 
 FRESH_S = 0.5
 """How long readiness stands: whoever asks needs no key, and is not to keep us busy."""

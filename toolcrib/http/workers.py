@@ -211,9 +211,10 @@ class Workers:
 class Shares:
     """Who holds how much of something limited, such as places or bytes.
 
-    A key, and a tenant, may hold a `share` of what all others leave: alone most of it, beside
-    others less, and there is always some left for who comes next (a dynamic threshold, after
-    Choudhury and Hahne, 1998).
+    A tenant may hold a `share` of what all others leave: alone most of it, beside others less,
+    and there is always some left for who comes next (a dynamic threshold, after Choudhury and
+    Hahne, 1998). Of what its tenant may hold, a key may likewise, so that no key of a tenant
+    takes all from another.
     """
 
     def __init__(self, total: int, share: float) -> None:
@@ -224,11 +225,16 @@ class Shares:
 
     def has_room(self, owner: Owner, amount: int) -> bool:
         """Whether so much more is there, and within the shares of who holds something already."""
-        return self._all + amount <= self._total and all(
-            not (own := self._held.get(each, 0))
-            or own + amount <= math.ceil(self._share * (self._total - self._all + own))
-            for each in (owner, owner.namespace)
-        )
+        if self._all + amount > self._total:
+            return False
+        free = self._total - self._all
+        for each in (owner.namespace, owner):
+            own = self._held.get(each, 0)
+            most = math.ceil(self._share * (free + own))
+            if own and own + amount > most:
+                return False
+            free = most - own
+        return True
 
     def take(self, owner: Owner, amount: int) -> None:
         """Let it hold so much more, or less where that is negative."""
