@@ -207,14 +207,14 @@ class DocumentSettings(_Section):
 class ServiceSettings(_Section):
     """How `toolcrib serve` serves.
 
-    It answers by `processes`, in each of which `workers` threads search. `concurrent` requests are
-    worked on or wait at once, further ones are turned away; each has `timeout_s`. A namespace may
-    have a `share` of the requests and bytes that others leave, and of that likewise a key. A body
-    may be waited for `body_s`, and longer as it comes. `rate` is what a key may ask in each process, as
-    `LIMIT/second`, `/minute` or `/hour`. `drain_s`: for requests under way when the service stops.
-    Decisions are kept for `keep_days`. `approve_own`: a key may approve what it sent itself, for
-    single users. `trace_text`: user's words in traces. `reports`: folder of evaluation reports
-    that the console shows.
+    It answers by `processes`, in each of which `workers` threads search. `concurrent` requests
+    are worked on or wait at once, further ones are turned away; each has `timeout_s`. A namespace
+    may have a `share` of the requests and bytes that others leave, and of that likewise a key. A
+    body may be waited for `body_s`, and longer as it comes. `rate` is what a key may ask in each
+    process, as `LIMIT/second`, `/minute` or `/hour`. `drain_s`: for requests under way when the
+    service stops. Decisions are kept for `keep_days`. `approve_own`: a key may approve what it
+    sent itself, for single users. `trace_text`: user's words in traces. `reports`: folder of
+    evaluation reports that the console shows.
     """
 
     host: str = "127.0.0.1"

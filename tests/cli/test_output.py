@@ -84,7 +84,8 @@ def test_a_data_set_whose_name_is_nearly_a_commands_is_one(shell):
 
 
 def test_help_says_where_more_is_written(shell):
-    assert "reference/commands" in shell("index", "--help").stdout
+    for name in ("index", "eval", "keys", "store"):
+        assert "reference/commands" in shell(name, "--help").stdout
     assert "#toolcrib-search" in shell("search", "--help").stdout
     assert "#toolcrib-eval-run" in shell("eval", "run", "--help").stdout
 

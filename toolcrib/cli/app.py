@@ -78,7 +78,7 @@ def load(name: str) -> Any:
     module, _, attribute = COMMANDS[name].partition(":")
     found = getattr(import_module(module, __package__), attribute)
     made = get_command(found if isinstance(found, typer.Typer) else _alone(name, found))
-    made.name = name
+    made.name, made.epilog = name, f"More: {PAGE}"
     for path, each in _leaves(made, name):
         each.params += [param for param in _shared().params if param.name in SHARED]
         each.epilog = f"More: {PAGE}#toolcrib-{path}"
