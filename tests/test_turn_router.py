@@ -13,6 +13,7 @@ from tests.router.conftest import Shelves
 from toolcrib import Scope, Settings, Turn, build
 from toolcrib.errors import (
     FeedbackError,
+    QueryError,
     SettingsError,
     StoreWriteError,
     UnknownDecisionError,
@@ -121,6 +122,14 @@ def test_feedback_that_cannot_be_understood_is_an_error_that_names_the_field(log
     with pytest.raises(FeedbackError) as caught:
         crib.feedback(decision.id, **said)
     assert told in str(caught.value)
+    assert len(records()) == 1
+
+
+def test_an_outcome_that_there_is_not_is_an_error_and_is_not_logged(logged):
+    crib, records = logged
+    decision = crib.route(MAIL)
+    with pytest.raises(QueryError, match="outcome is True; it must be one of success, failure"):
+        crib.report_outcome(decision.id, "mail/send_mail", True)
     assert len(records()) == 1
 
 

@@ -472,7 +472,11 @@ class Crib:
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
     ) -> None:
-        """Say how a call of a tool ended: `alternates` avoids what failed, and it is logged."""
+        """Say how a call of a tool ended: `alternates` avoids what failed, and it is logged.
+
+        Raises:
+            QueryError: there is no such outcome.
+        """
         self.turns.report_outcome(decision_id, tool, outcome, took_ms=took_ms)
 
     def feedback(self, decision_id: str, **said: Unpack[FeedbackKeywords]) -> None:

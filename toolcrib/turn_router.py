@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -242,6 +242,8 @@ class TurnRouter:
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
     ) -> None:
         """Remember and log how a call ended; a log that others ask for it must have taken it."""
+        if outcome not in (known := get_args(Outcome)):
+            raise QueryError(f"outcome is {outcome!r}; it must be one of {', '.join(known)}")
         self._failures.report(decision_id, tool, outcome)
         if outcome == "success" and self.learner is not None and self.learner.collects:
             self._learn(self.learner, decision_id, tool)
