@@ -53,7 +53,8 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 
 
 def counted_by_engine(store: EdgeStore, leg: LegQuery) -> dict[int, float]:
-    hits: Sequence[Any] = store._open_shard().query(to_query(leg, leg.where, coded=store._coded))
+    shard = store._open_shard()
+    hits: Sequence[Any] = shard.query(to_query(shard, leg, leg.where, coded=store._coded))
     return {hit.id: hit.score for hit in hits}
 
 

@@ -89,6 +89,16 @@ CORPORA, TERMS = 256, 200_000
 
 NOTHING = HasId(frozenset())
 
+FEW = 8_000
+"""So many points are looked at in about the time that the graph takes with a filter."""
+
+MOST = 0.3
+"""A share of the points from which on walking further finds as much as ACORN, in half the time."""
+
+ACORN = engine.AcornSearchParams(enable=True, max_selectivity=1.0)
+FURTHER, THROUGH = 256, 64
+"""Candidates that are kept while the graph is walked; without a filter they are 100."""
+
 
 def size_of(point: engine.Record) -> int:
     """About how many bytes a point takes: four a number, and its payload."""
@@ -211,14 +221,38 @@ def to_sparse(vector: SparseVector) -> engine.SparseVector:
     return engine.SparseVector(indices=vector.indices.tolist(), values=vector.values.tolist())
 
 
-def to_query(leg: LegQuery, where: Filter | None, *, coded: bool) -> engine.QueryRequest:
+def to_query(
+    shard: engine.EdgeShard, leg: LegQuery, where: Filter | None, *, coded: bool
+) -> engine.QueryRequest:
     """One leg's question within `where`: ids and scores only, as payloads cost more."""
-    # Rescoring with the float vectors makes a score the exact cosine, whatever found the point.
-    params = engine.SearchParams(quantization=engine.QuantizationSearchParams(rescore=True))
-    if leg.idf_corpus is not None and isinstance(leg.vector, SparseVector):
+    within = to_filter(where, coded=coded)
+    if not isinstance(leg.vector, SparseVector):
+        params = _nearest(shard, within)
+    elif leg.idf_corpus is None:
+        params = engine.SearchParams()
+    else:
         corpus = to_filter(leg.idf_corpus, coded=coded)
         params = engine.SearchParams(idf=engine.IdfParams(corpus=corpus))
-    return _request(leg.vector, leg.using, leg.limit, to_filter(where, coded=coded), params)
+    return _request(leg.vector, leg.using, leg.limit, within, params)
+
+
+def _nearest(shard: engine.EdgeShard, within: engine.Filter | None) -> engine.SearchParams:
+    """How to find what is nearest: of a few points by looking at them all, else by the graph.
+
+    The graph loses two of three where a filter leaves a tenth, unless it is walked through the
+    others too (ACORN, Patel et al. 2024), and some where it leaves half, unless it is walked
+    further (docs/explanation/scale.md).
+    """
+    # Rescoring with the float vectors makes a score the exact cosine, whatever found the point.
+    rescore = engine.QuantizationSearchParams(rescore=True)
+    if within is None:
+        return engine.SearchParams(quantization=rescore)
+    left = shard.count(engine.CountRequest(exact=False, filter=within))
+    if left <= FEW:
+        return engine.SearchParams(exact=True)
+    if left > MOST * shard.count(engine.CountRequest(exact=False)):
+        return engine.SearchParams(quantization=rescore, hnsw_ef=FURTHER)
+    return engine.SearchParams(quantization=rescore, hnsw_ef=THROUGH, acorn=ACORN)
 
 
 def _request(

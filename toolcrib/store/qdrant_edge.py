@@ -317,7 +317,9 @@ class EdgeStore(Store):
             }
             # A batch of them is no faster: 2.0 ms against 1.3 ms.
             found = {
-                at: shard.query(to_query(query, self._narrowing(query.where), coded=self._coded))
+                at: shard.query(
+                    to_query(shard, query, self._narrowing(query.where), coded=self._coded)
+                )
                 for at, query in asked.items()
             }
         return [
