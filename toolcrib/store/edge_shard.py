@@ -89,11 +89,11 @@ CORPORA, TERMS = 256, 200_000
 
 NOTHING = HasId(frozenset())
 
-FEW = 8_000
-"""So many points are looked at in about the time that the graph takes with a filter."""
-
 MOST = 0.3
 """A share of the points from which on walking further finds as much as ACORN, in half the time."""
+
+FEW = 6_000
+"""So many points are looked at in about the time that ACORN takes."""
 
 ACORN = engine.AcornSearchParams(enable=True, max_selectivity=1.0)
 FURTHER, THROUGH = 256, 64
@@ -239,7 +239,7 @@ def to_query(
 def _nearest(shard: engine.EdgeShard, within: engine.Filter | None) -> engine.SearchParams:
     """How to find what is nearest: of a few points by looking at them all, else by the graph.
 
-    The graph loses two of three where a filter leaves a tenth, unless it is walked through the
+    The graph loses one of three where a filter leaves a tenth, unless it is walked through the
     others too (ACORN, Patel et al. 2024), and some where it leaves half, unless it is walked
     further (docs/explanation/scale.md).
     """
@@ -248,10 +248,10 @@ def _nearest(shard: engine.EdgeShard, within: engine.Filter | None) -> engine.Se
     if within is None:
         return engine.SearchParams(quantization=rescore)
     left = shard.count(engine.CountRequest(exact=False, filter=within))
-    if left <= FEW:
-        return engine.SearchParams(exact=True)
     if left > MOST * shard.count(engine.CountRequest(exact=False)):
         return engine.SearchParams(quantization=rescore, hnsw_ef=FURTHER)
+    if left <= FEW:
+        return engine.SearchParams(exact=True)
     return engine.SearchParams(quantization=rescore, hnsw_ef=THROUGH, acorn=ACORN)
 
 
