@@ -32,8 +32,12 @@ WAYS = {
     "half_by_tag": "half, one tag",
     "half_by_tag_scope": "half, scope, a tag",
     "half_by_servers_scope": "half, scope, servers",
+    "tenth_by_servers_scope": "a tenth, scope, servers",
 }
 """The measured searches, as the page names them."""
+
+DRAWN = {way: said for way, said in WAYS.items() if way != "half_by_tag"}
+"""Those of the picture: a scope by one tag is the same as a filter by it."""
 
 
 def render(results: list[Mapping[str, Any]]) -> str:
@@ -68,6 +72,7 @@ def render_scale(result: Mapping[str, Any]) -> str:
             f"{one['engine_ms']['all']['p99']:.2f}",
             f"{one['recall@10']['all']:.4f}",
             f"{one['recall@10']['half_by_tag']:.4f}",
+            f"{one['recall@10']['tenth_by_servers']:.4f}",
             f"{one['memory_mb']['after_200_searches']['peak']:,.0f}",
             f"{one['memory_mb']['after_200_searches']['current_without_files']:,.0f}",
             f"{one['disk_mb']:,.0f}",
@@ -82,6 +87,7 @@ def render_scale(result: Mapping[str, Any]) -> str:
         "p99 ms, no filter",
         "recall@10",
         "recall@10, half",
+        "recall@10, a tenth",
         "memory, MB",
         "without files, MB",
         "disk, MB",
@@ -99,7 +105,7 @@ def render_scale(result: Mapping[str, Any]) -> str:
 def draw_scale(result: Mapping[str, Any]) -> str:
     """The p50 of each kind of search over the number of tools, as an SVG file."""
     sizes = result["sizes"]
-    values = [[one["engine_ms"][way]["median"] for one in sizes] for way in WAYS]
+    values = [[one["engine_ms"][way]["median"] for one in sizes] for way in DRAWN]
     high = max(map(max, values)) * 1.1
     axes = (Axis(sizes[0]["size"], sizes[-1]["size"], 0, 1, log=True), Axis(0, high, 0, 1))
     ticks = (
@@ -108,7 +114,9 @@ def draw_scale(result: Mapping[str, Any]) -> str:
     )
     curves = [
         Curve(name, look, [(one["size"], at) for one, at in zip(sizes, found, strict=True)])
-        for (name, look), found in zip(zip(WAYS.values(), LOOKS, strict=False), values, strict=True)
+        for (name, look), found in zip(
+            zip(DRAWN.values(), LOOKS, strict=False), values, strict=True
+        )
     ]
     said = "Milliseconds of the engine part of a search (p50) over the number of tools"
     drawing = curve_chart(said, curves, axes, ticks, "tools")

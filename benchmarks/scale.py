@@ -42,8 +42,8 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.fingerprint import tool_fingerprint
 from toolcrib.indexers.points import TOOL_TERMS, Draft, dense_text, draft, layout
-from toolcrib.store.base import LegQuery, Point
-from toolcrib.store.filters import AnyOf
+from toolcrib.store.base import LegQuery, Point, Store
+from toolcrib.store.filters import AnyOf, Filter
 from toolcrib.store.folder import allocated
 from toolcrib.store.qdrant_edge import EdgeStore
 
@@ -286,10 +286,8 @@ def _measured(arguments: argparse.Namespace, work: Path) -> dict[str, Any]:
         }
         gc.collect()
         gc.freeze()
-        ways = {
-            size: _ways(crib, frozenset(built[size]["servers"])) for size, crib in cribs.items()
-        }
-        times = _timed(queries, ways, arguments.rounds)
+        ways = {size: _ways(crib, built[size]["servers"]) for size, crib in cribs.items()}
+        first, times = _timed(queries, ways, arguments.rounds)
         recall = {size: _recall(crib, asked, built[size]) for size, crib in cribs.items()}
     (work / "queries.json").write_text(json.dumps(queries), encoding="utf-8")
     return {
@@ -302,6 +300,7 @@ def _measured(arguments: argparse.Namespace, work: Path) -> dict[str, Any]:
                 "real": one["real"],
                 "build": {name: one[name] for name in BUILD},
                 "engine_ms": {name: stats(found) for name, found in times[size].items()},
+                "first_ms": {name: stats(found) for name, found in first[size].items()},
                 "to_all": {
                     name: rounded(median(found) / median(times[size]["all"]))
                     for name, found in times[size].items()
@@ -317,46 +316,59 @@ def _measured(arguments: argparse.Namespace, work: Path) -> dict[str, Any]:
 
 
 Ways: TypeAlias = dict[str, Callable[[str], FindResult]]
+Times: TypeAlias = dict[int, dict[str, list[float]]]
 
 
-def _ways(crib: Crib, servers: frozenset[str]) -> Ways:
-    tagged = frozenset({HALF})
+def _ways(crib: Crib, servers: list[str]) -> Ways:
+    tagged, half, tenth = frozenset({HALF}), frozenset(servers), frozenset(servers[::5])
     return {
         "all": crib.find_tools,
         "half_by_tag": lambda query: crib.find_tools(query, where=AnyOf("tags", tagged)),
         "half_by_tag_scope": lambda query: crib.find_tools(query, scope=Scope(tags=tagged)),
-        "half_by_servers_scope": lambda query: crib.find_tools(query, scope=Scope(servers=servers)),
+        "half_by_servers_scope": lambda query: crib.find_tools(query, scope=Scope(servers=half)),
+        "tenth_by_servers_scope": lambda query: crib.find_tools(query, scope=Scope(servers=tenth)),
     }
 
 
-def _timed(
-    queries: list[str], ways: dict[int, Ways], rounds: int
-) -> dict[int, dict[str, list[float]]]:
+def _timed(queries: list[str], ways: dict[int, Ways], rounds: int) -> tuple[Times, Times]:
+    """Milliseconds of each query's first search, and of those after it."""
     turns = [(size, name) for size, each in ways.items() for name in each]
-    times = {size: {name: list[float]() for name in each} for size, each in ways.items()}
+    first, times = (
+        {size: {name: list[float]() for name in each} for size, each in ways.items()}
+        for _ in range(2)
+    )
     for number in range(rounds + 1):
         for place, query in enumerate(track(queries, f"round {number}")):
-            first = (number + place) % len(turns)
-            for size, name in turns[first:] + turns[:first]:
-                took = engine_ms(ways[size][name](query))
-                if number:  # the first round fills caches
-                    times[size][name].append(took)
-    return times
+            start = (number + place) % len(turns)
+            for size, name in turns[start:] + turns[:start]:
+                # The first round fills caches, and counts the words of scopes.
+                (times if number else first)[size][name].append(engine_ms(ways[size][name](query)))
+    return first, times
 
 
 def _recall(crib: Crib, asked: FloatArray, built: dict[str, Any]) -> dict[str, float]:
     """The share of the ten nearest that the dense leg brings of a search as usual, in the mean."""
+    tenth = AnyOf("server", built["servers"][::5])
     found: dict[str, float] = {}
     for name, exact, where in (
-        ("all", "exact", None),
-        ("half_by_tag", "exact_half", AnyOf("tags", [HALF])),
+        ("all", built["exact"], None),
+        ("half_by_tag", built["exact_half"], AnyOf("tags", [HALF])),
+        ("tenth_by_servers", _exact_within(crib.tools.store, tenth, asked), tenth),
     ):
         right = 0
-        for vector, best in zip(asked, built[exact], strict=True):
+        for vector, best in zip(asked, exact, strict=True):
             (hits,) = crib.tools.store.search([LegQuery("dense", vector, 2 * TOP, where)])
             right += sum(hit.score >= min(best) - NEAR for hit in hits[:TOP])
         found[name] = rounded(right / TOP / len(asked))
     return found
+
+
+def _exact_within(store: Store, where: Filter, asked: FloatArray) -> list[list[float]]:
+    exact, ids = Exact(asked), [record.id for record in store.scroll(where, ("id",))]
+    for start in range(0, len(ids), PAGE):
+        vectors = store.vectors(ids[start : start + PAGE], "dense")
+        exact.show(np.stack([*vectors.values()]))
+    return exact.best.tolist()
 
 
 if __name__ == "__main__":

@@ -207,6 +207,16 @@ def test_as_prints_definitions_for_a_model(indexed, shape, keys):
     assert set(definition) == keys
 
 
+@pytest.mark.parametrize("shape", ["typescript", "python-stub"])
+def test_declarations_are_source_text_and_json_where_it_is_asked_for(indexed, shape):
+    asked = ("search", "send a mail", "-k", "2", "--as", shape)
+    told = json.loads(indexed(*asked, "--json").stdout)
+    assert {"id", "name", "declaration"} == set(told[0])
+    source = indexed(*asked).stdout
+    assert source.endswith("\n\n".join(each["declaration"] for each in told) + "\n")
+    assert source.startswith("from typing import") == (shape == "python-stub")
+
+
 def test_batch_answers_one_object_a_line_and_stays_in_step(indexed):
     done = indexed(
         "search", "--batch", "-", "--json", "-k", "1", stdin="send mail\n\nread a file\n"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
+from tests.integrations.schemas import any_schema
 from toolcrib import ToolSpec
 from toolcrib.integrations.formats import export
 from toolcrib.records.definitions import signature, summary
@@ -77,23 +77,7 @@ def test_an_export_names_the_tool_and_its_id() -> None:
     ]
 
 
-_json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["type", "enum", "anyOf", "items", "properties", "required", "$ref", "x"]
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=12,
-)
-
-
-@given(st.dictionaries(st.sampled_from(["properties", "required", "type", "$defs"]), _json))
+@given(any_schema)
 def test_any_schema_has_a_signature_with_all_that_it_requires(schema: dict[str, Any]) -> None:
     said = signature(ToolSpec.model_construct(name="f", input_schema=schema))
     required = schema.get("required")

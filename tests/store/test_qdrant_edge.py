@@ -71,9 +71,9 @@ def test_opening_again_finds_everything(tmp_path: Path) -> None:
         assert store.count() == 2
 
 
-def _like_texts(count: int, seed: int) -> FloatArray:
-    """Vectors as texts have them, of few real dimensions: float32 [count, 128], unit length."""
-    mixing = np.random.default_rng(0).normal(size=(16, 128))
+def _like_texts(count: int, seed: int, width: int = 128) -> FloatArray:
+    """Vectors as texts have them, of few real dimensions: float32 [count, width], unit length."""
+    mixing = np.random.default_rng(0).normal(size=(16, width))
     rows = np.random.default_rng(seed).normal(size=(count, 16)) @ mixing
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
@@ -116,6 +116,33 @@ def test_scores_stay_exact_when_vectors_are_stored_as_int8(tmp_path: Path) -> No
         )
         assert np.all(np.diff([hit.score for hit in hits]) <= 0)
     assert recalled >= 0.95 * 10 * len(queries)
+
+
+def test_what_is_nearest_within_a_filter_is_found_though_it_is_far_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The graph leads to what is near, none of which the filter lets through."""
+    rows, asked = _like_texts(6000, seed=7, width=384), _like_texts(1, seed=9, width=384)[0]
+    queries = asked + 0.1 * _like_texts(20, seed=8, width=384)
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    is_far = rows @ asked < np.quantile(rows @ asked, 0.25)
+    servers = [f"far {n % 50}" if far else "near" for n, far in enumerate(is_far)]
+    where = AnyOf("server", {*servers} - {"near"})
+    layout = Layout(dense={"description": 384}, multi={}, sparse=())
+    with closing(EdgeStore.open(tmp_path, layout, survives_power_cut=False)) as store:
+        points = zip(rows, servers, strict=True)
+        store.upsert([point(f"t{n}", dense=r, server=s) for n, (r, s) in enumerate(points)])
+        store.optimise()
+
+        def recall() -> float:
+            answers = store.search([dense_leg(query, limit=10, where=where) for query in queries])
+            found = [[hit.score for hit in hits] for hits in answers]
+            best = np.sort(rows[is_far] @ queries.T, axis=0)[-10]
+            return float(np.mean(best - TOLERANCE <= np.array(found).T))
+
+        assert recall() == 1.0
+        monkeypatch.setattr("toolcrib.store.edge_shard.FEW", 0)
+        assert recall() > 0.85
 
 
 PLACE = Path("store")

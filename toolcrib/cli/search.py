@@ -25,7 +25,7 @@ from toolcrib.cli.options import (
 )
 from toolcrib.cli.output import out, print_decision, print_either, print_json, print_result
 from toolcrib.errors import QueryError
-from toolcrib.integrations.formats import FORMATS, export
+from toolcrib.integrations.formats import FORMATS, SOURCES, export
 from toolcrib.records import Decision, FindResult, Turn
 from toolcrib.records.codec import as_json
 from toolcrib.records.validation import in_words
@@ -152,10 +152,20 @@ class _Shown:
     explain: bool
     json: bool
 
+    @property
+    def is_json(self) -> bool:
+        """Whether it is JSON: definitions are, but for those that are source text."""
+        return self.json or (self.as_ is not None and self.as_ not in SOURCES)
+
     def print(self, result: FindResult) -> None:
         if self.as_ is not None:
             tools = (hit.tool for hit in result.tools)
-            print_json(export(tools, self.as_, enriched=self.enriched))
+            shown = export(tools, self.as_, enriched=self.enriched)
+            if self.is_json:
+                print_json(shown)
+            else:
+                declared = "\n\n".join(each["declaration"] for each in shown)
+                typer.echo(f"{SOURCES[self.as_]}{declared}")
         elif self.json:
             print_json(as_json(result))
         else:
@@ -164,14 +174,13 @@ class _Shown:
 
 def _answer_line(ask: Callable[[str], FindResult], line: str, shown: _Shown) -> None:
     """One line of a batch: a bad one is answered with its error, so that lines stay in step."""
-    is_json = shown.json or shown.as_ is not None
-    if not is_json:
+    if not shown.is_json:
         out.rule(escape(line[:80]), align="left", style="dim")
     try:
         result = ask(line)
     except QueryError as error:
         answer: dict[str, Any] = {"query": line, "tools": [], "error": str(error)}
-        print_either(answer, f"[yellow]{escape(str(error))}[/]", json=is_json)
+        print_either(answer, f"[yellow]{escape(str(error))}[/]", json=shown.is_json)
     else:
         shown.print(result)
 

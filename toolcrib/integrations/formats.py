@@ -1,4 +1,4 @@
-"""Tools in the words of those who call them: MCP, OpenAI, Anthropic, signatures, our own JSON.
+"""Tools in the words of those who call them: MCP, OpenAI, Anthropic, code, our own JSON.
 
 Two ways lead to a provider. Either the few tools of a turn are handed over as they are (`openai`,
 `anthropic`), named as briefly as can be; or all are, marked as deferred, and the provider asks us
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from toolcrib.errors import QueryError
+from toolcrib.integrations.declarations import is_function_name, python_stub, typescript
 from toolcrib.records import ToolSpec
 from toolcrib.records.definitions import parameters_schema, signature, summary
 from toolcrib.records.tools import default_id
@@ -21,6 +22,7 @@ from toolcrib.records.tools import default_id
 __all__ = [
     "FORMATS",
     "MAX_NAME",
+    "SOURCES",
     "accepted",
     "export",
     "named_ids",
@@ -132,6 +134,20 @@ def _lasting(tool: ToolSpec, *parts: str) -> str:
     return with_digest(_named(name), tool.id)
 
 
+def _function_names(tools: Sequence[ToolSpec]) -> list[str]:
+    """The same whatever else there is, and a function's in any language."""
+    return [
+        _function_name(tool, name) for tool, name in zip(tools, _lasting_names(tools), strict=True)
+    ]
+
+
+def _function_name(tool: ToolSpec, lasting: str) -> str:
+    if is_function_name(lasting):
+        return lasting
+    plain = lasting.replace("-", "_")
+    return with_digest(plain if is_function_name(plain) else f"tool_{plain}", tool.id)
+
+
 def _namespace(server: str) -> str:
     is_accepted = _PLAIN.fullmatch(server) and len(server) <= MAX_NAME
     return server if is_accepted else with_digest(_named(server), server)
@@ -224,6 +240,20 @@ def _signatures(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     ]
 
 
+def _declared(
+    write: Callable[[ToolSpec, str], str],
+) -> Callable[[Sequence[ToolSpec]], list[dict[str, Any]]]:
+    """Functions for code that a model writes."""
+
+    def shown(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+        return [
+            {"id": tool.id, "name": name, "declaration": write(tool, name)}
+            for tool, name in zip(tools, _function_names(tools), strict=True)
+        ]
+
+    return shown
+
+
 def _json(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     return [tool.model_dump(mode="json", exclude_defaults=True) for tool in tools]
 
@@ -241,6 +271,11 @@ FORMATS: dict[str, tuple[_Definitions, _Names]] = {
     "anthropic-deferred": (_anthropic_deferred, _lasting_names),
     "tool_reference": (_tool_reference, _lasting_names),
     "signature": (_signatures, _own_names),
+    "typescript": (_declared(typescript), _function_names),
+    "python-stub": (_declared(python_stub), _function_names),
     "json": (_json, _own_names),
 }
 """How a format writes tools, and how it names them."""
+
+SOURCES = {"typescript": "", "python-stub": "from typing import Any, Literal\n\n\n"}
+"""Formats whose declarations together are a source, and what stands before them in it."""

@@ -13,6 +13,7 @@ from toolcrib.records.tools import ToolSpec
 
 __all__ = [
     "DefinitionForm",
+    "SchemaTypes",
     "definition_tokens",
     "estimated_tokens",
     "in_short",
@@ -88,7 +89,7 @@ def signature(tool: ToolSpec) -> str:
 
 def parameters(tool: ToolSpec) -> str:
     """What stands between the brackets of a signature."""
-    return _Types(tool.input_schema).parameters()
+    return SchemaTypes(tool.input_schema).parameters()
 
 
 def summary(tool: ToolSpec) -> str:
@@ -98,12 +99,21 @@ def summary(tool: ToolSpec) -> str:
     return first if len(first) <= MAX_SUMMARY else first[: MAX_SUMMARY - 1].rstrip() + _MORE
 
 
-class _Types:
-    """The types of one schema, whose `$defs` its references name, as far as there is room."""
+class SchemaTypes:
+    """The types of one schema, whose `$defs` its references name, as far as there is room.
+
+    As a signature has them; subclasses write other languages.
+    """
+
+    any, null = "any", "null"
+    cut = rest = _MORE
+    """What stands for a type that is left out, and for parameters that are."""
+
+    max_chars, max_optional = MAX_CHARS, MAX_OPTIONAL
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._root = schema
-        self._chars, self._nodes = MAX_CHARS, MAX_NODES
+        self._chars, self._nodes = self.max_chars, MAX_NODES
         self._referred: dict[tuple[str, int], str] = {}
 
     def parameters(self) -> str:
@@ -113,26 +123,27 @@ class _Types:
         options = _options(merged)
         if fields:
             is_partial = any(is_object(e) and e.keys() & {"$ref", "properties"} for e in options)
-            return f"{fields}, {_MORE}" if is_partial else fields
-        union = _union([self.type(each, 1) for each in options]) if options else ""
+            return f"{fields}, {self.rest}" if is_partial else fields
+        union = self.union([self.type(each, 1) for each in options]) if options else ""
         if "{" in union:
             return union
-        return _MORE if options or "$ref" in merged else ""
+        return self.rest if options or "$ref" in merged else ""
 
     def fields(self, schema: Mapping[str, Any], depth: int) -> str:
+        """The properties of an object, the required ones first."""
         properties = object_of(schema.get("properties"))
         required = dict.fromkeys(map(str, list_of(schema.get("required"))), "")
         optional = dict.fromkeys((name for name in properties if name not in required), "?")
         if depth:
             self._nodes -= len(required) + len(optional)
         shown: list[str] = []
-        for name, mark in (*required.items(), *islice(optional.items(), MAX_OPTIONAL)):
-            key = f"{_key(name)}{mark}: "
+        for name, mark in (*required.items(), *islice(optional.items(), self.max_optional)):
+            key = f"{self.key(name)}{mark}: "
             if (depth or mark) and (self._is_full or len(key) > self._chars):
                 break
             self._chars -= len(key)
             shown.append(f"{key}{self.type(properties.get(name), depth)}")
-        more = [_MORE] if len(shown) < len(required) + len(optional) else []
+        more = [self.rest] if len(shown) < len(required) + len(optional) else []
         return ", ".join([*shown, *more])
 
     @property
@@ -142,18 +153,19 @@ class _Types:
     def _fitted(self, text: str) -> str:
         """A text, where there is room for it."""
         self._chars -= len(text)
-        return _MORE if self._chars < 0 else text
+        return self.cut if self._chars < 0 else text
 
     def type(self, schema: Any, depth: int) -> str:
+        """The type of a schema that is so deep within others."""
         self._nodes -= 1
         if self._is_full:
-            return _MORE
+            return self.cut
         if not is_object(schema) or not schema:
-            return self._fitted("any")
+            return self._fitted(self.any)
         for word in ("enum", "const"):
             if word in schema and depth <= MAX_DEPTH:
                 values = list_of(schema[word]) if word == "enum" else [schema[word]]
-                return self._fitted(_values(values) if values else "any")
+                return self._fitted(self.values(values) if values else self.any)
         return self._combined(schema, depth)
 
     def _combined(self, schema: Mapping[str, Any], depth: int) -> str:
@@ -166,9 +178,11 @@ class _Types:
             if isinstance(reference := schema.get("$ref"), str):
                 return self._reference(reference, depth + 1)
             if (options := _options(schema)) and not schema.get("properties"):
-                return _union([self.type(each, depth + 1) for each in options])
+                return self.union([self.type(each, depth + 1) for each in options])
         kinds: Any = schema.get("type", "object" if "properties" in schema else "any")
-        return _union([self._plain(str(kind), schema, depth) for kind in list_of(kinds) or [kinds]])
+        return self.union(
+            [self._plain(str(kind), schema, depth) for kind in list_of(kinds) or [kinds]]
+        )
 
     def _reference(self, reference: str, depth: int) -> str:
         """The type that a reference names, worked out once a depth."""
@@ -206,11 +220,36 @@ class _Types:
 
     def _plain(self, kind: str, schema: Mapping[str, Any], depth: int) -> str:
         if depth <= MAX_DEPTH and kind == "array":
-            item = self.type(schema.get("items"), depth + 1)
-            return f"({item})[]" if " | " in item else f"{item}[]"
+            return self.array(self.type(schema.get("items"), depth + 1))
         if depth <= MAX_DEPTH and kind == "object" and schema.get("properties"):
-            return f"{{{self.fields(schema, depth + 1)}}}"
-        return self._fitted(kind)
+            return self.object(schema, depth + 1)
+        return self._fitted(self.kind(kind))
+
+    def kind(self, name: str) -> str:
+        """A type of JSON Schema by its name."""
+        return name
+
+    def array(self, item: str) -> str:
+        """A list of items of a type."""
+        return f"({item})[]" if " | " in item else f"{item}[]"
+
+    def object(self, schema: Mapping[str, Any], depth: int) -> str:
+        """An object with properties."""
+        return f"{{{self.fields(schema, depth)}}}"
+
+    def key(self, name: str) -> str:
+        """A property's name."""
+        return name if _IDENTIFIER.fullmatch(name) else _literal(name)
+
+    def values(self, values: Sequence[Any]) -> str:
+        """One of several values."""
+        shown = [_short(value) for value in values[:MAX_VALUES]]
+        return self.union([*shown, *([_MORE] if len(values) > MAX_VALUES else [])])
+
+    def union(self, types: Sequence[str]) -> str:
+        """One of several types; null says only that a parameter may be left out."""
+        told = [each for each in dict.fromkeys(types) if each != self.null]
+        return " | ".join(told) or self.null
 
     def _named(self, reference: str) -> Any:
         found: Any = self._root
@@ -227,25 +266,10 @@ def _options(schema: Mapping[str, Any]) -> list[Any]:
     return list_of(schema.get("anyOf")) or list_of(schema.get("oneOf"))
 
 
-def _values(values: Sequence[Any]) -> str:
-    shown = [_short(value) for value in values[:MAX_VALUES]]
-    return _union([*shown, *([_MORE] if len(values) > MAX_VALUES else [])])
-
-
 def _short(value: Any) -> str:
     if isinstance(value, str | list | dict) and len(cast("list[Any]", value)) > MAX_VALUE_CHARS:
         return _MORE
     return text if len(text := _literal(value)) <= MAX_VALUE_CHARS else _MORE
-
-
-def _union(types: Sequence[str]) -> str:
-    """One of several; null says only that a parameter may be left out."""
-    told = [each for each in dict.fromkeys(types) if each != "null"]
-    return " | ".join(told) or "null"
-
-
-def _key(name: str) -> str:
-    return name if _IDENTIFIER.fullmatch(name) else _literal(name)
 
 
 def _literal(value: Any) -> str:

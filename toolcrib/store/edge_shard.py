@@ -12,8 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+import threading
+from collections import OrderedDict
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ from typing import Any
 import numpy as np
 import qdrant_edge as engine
 
-from toolcrib.encoders.base import SparseVector
+from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import (
     Layout,
@@ -51,6 +54,7 @@ from toolcrib.store.folder import AGAIN, copy_sparsely, write_atomically, write_
 
 __all__ = [
     "MIN_FREE_BYTES",
+    "ScopedIdf",
     "create_shard",
     "engine",
     "from_payload",
@@ -79,6 +83,21 @@ MANY = 16
 MEMORY = Path("/dev/shm")  # noqa: S108 -- what is made there has a name that nobody knows
 ROOMY_BYTES = 512 * 2**20
 """A file system in memory fills the holes of files that are looked at."""
+
+CORPORA, TERMS = 256, 200_000
+"""Corpora whose frequencies are remembered, and terms of all of them: some 20 MB."""
+
+NOTHING = HasId(frozenset())
+
+MOST = 0.3
+"""A share of the points from which on walking further finds as much as ACORN, in half the time."""
+
+FEW = 6_000
+"""So many points are looked at in about the time that ACORN takes."""
+
+ACORN = engine.AcornSearchParams(enable=True, max_selectivity=1.0)
+FURTHER, THROUGH = 256, 64
+"""Candidates that are kept while the graph is walked; without a filter they are 100."""
 
 
 def size_of(point: engine.Record) -> int:
@@ -202,25 +221,126 @@ def to_sparse(vector: SparseVector) -> engine.SparseVector:
     return engine.SparseVector(indices=vector.indices.tolist(), values=vector.values.tolist())
 
 
-def to_query(leg: LegQuery, where: Filter | None, *, coded: bool) -> engine.QueryRequest:
+def to_query(
+    shard: engine.EdgeShard, leg: LegQuery, where: Filter | None, *, coded: bool
+) -> engine.QueryRequest:
     """One leg's question within `where`: ids and scores only, as payloads cost more."""
-    if isinstance(leg.vector, SparseVector):
-        vector: Any = to_sparse(leg.vector)
+    within = to_filter(where, coded=coded)
+    if not isinstance(leg.vector, SparseVector):
+        params = _nearest(shard, within)
+    elif leg.idf_corpus is None:
+        params = engine.SearchParams()
     else:
-        vector = leg.vector.tolist()
-    # Rescoring with the float vectors makes a score the exact cosine, whatever found the point.
-    params = engine.SearchParams(quantization=engine.QuantizationSearchParams(rescore=True))
-    if leg.idf_corpus is not None and isinstance(leg.vector, SparseVector):
         corpus = to_filter(leg.idf_corpus, coded=coded)
         params = engine.SearchParams(idf=engine.IdfParams(corpus=corpus))
+    return _request(leg.vector, leg.using, leg.limit, within, params)
+
+
+def _nearest(shard: engine.EdgeShard, within: engine.Filter | None) -> engine.SearchParams:
+    """How to find what is nearest: of a few points by looking at them all, else by the graph.
+
+    The graph loses one of three where a filter leaves a tenth, unless it is walked through the
+    others too (ACORN, Patel et al. 2024), and some where it leaves half, unless it is walked
+    further (docs/explanation/scale.md).
+    """
+    # Rescoring with the float vectors makes a score the exact cosine, whatever found the point.
+    rescore = engine.QuantizationSearchParams(rescore=True)
+    if within is None:
+        return engine.SearchParams(quantization=rescore)
+    left = shard.count(engine.CountRequest(exact=False, filter=within))
+    if left > MOST * shard.count(engine.CountRequest(exact=False)):
+        return engine.SearchParams(quantization=rescore, hnsw_ef=FURTHER)
+    if left <= FEW:
+        return engine.SearchParams(exact=True)
+    return engine.SearchParams(quantization=rescore, hnsw_ef=THROUGH, acorn=ACORN)
+
+
+def _request(
+    vector: FloatArray | SparseVector,
+    using: str,
+    limit: int,
+    where: engine.Filter | None,
+    params: engine.SearchParams,
+) -> engine.QueryRequest:
+    sent: Any = to_sparse(vector) if isinstance(vector, SparseVector) else vector.tolist()
     return engine.QueryRequest(
-        limit=leg.limit,
-        query=engine.Query.Nearest(vector, using=leg.using),
-        filter=to_filter(where, coded=coded),
+        limit=limit,
+        query=engine.Query.Nearest(sent, using=using),
+        filter=where,
         params=params,
         with_payload=False,
         with_vector=False,
     )
+
+
+class ScopedIdf:
+    """Inverse document frequencies within a corpus, remembered between two writes.
+
+    The engine counts the words of a corpus for each query, which takes many times as long as the
+    search (benchmarks/scale.py). Here it counts those that no query had before, and a query goes
+    to a corpus that holds nothing, where all terms weigh alike, with the rest in its own weights.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._writes = 0
+        self._known: OrderedDict[tuple[str, Filter], dict[int, float]] = OrderedDict()
+
+    def weighed(
+        self, shard: engine.EdgeShard, leg: LegQuery, writes: int, *, coded: bool
+    ) -> LegQuery:
+        """The same question with the corpus in its weights; `writes` tells what is outdated.
+
+        It is to be read before the shard is: what is counted in a later one is then not kept.
+        """
+        if leg.idf_corpus is None or not isinstance(leg.vector, SparseVector):
+            return leg
+        factors = self._factors((leg.using, leg.idf_corpus), writes)
+        terms = leg.vector.indices.tolist()
+        if new := [term for term in terms if term not in factors]:
+            corpus = to_filter(leg.idf_corpus, coded=coded)
+            factors.update(_counted(shard, leg.using, corpus, new))
+        weights = np.array([factors[term] for term in terms], dtype=np.float32)
+        vector = SparseVector(leg.vector.indices, leg.vector.values * weights)
+        return replace(leg, vector=vector, idf_corpus=NOTHING)
+
+    def _factors(self, corpus: tuple[str, Filter], writes: int) -> dict[int, float]:
+        with self._lock:
+            if writes != self._writes:
+                self._known.clear()
+                self._writes = writes
+            factors = self._known.setdefault(corpus, {})
+            self._known.move_to_end(corpus)
+            while len(self._known) > CORPORA or sum(map(len, self._known.values())) > TERMS:
+                self._known.popitem(last=False)
+            return factors
+
+
+def _counted(
+    shard: engine.EdgeShard, using: str, corpus: engine.Filter | None, terms: list[int]
+) -> dict[int, float]:
+    """What each term weighs within a corpus, as a multiple of what it weighs within nothing."""
+    alone = [SparseVector(np.array([term]), np.ones(1, dtype=np.float32)) for term in terms]
+
+    def best(counted: engine.Filter | None, within: Sequence[engine.Filter | None]) -> list[Any]:
+        params = engine.SearchParams(idf=engine.IdfParams(corpus=counted))
+        asked = [
+            _request(vector, using, 1, where, params)
+            for vector, where in zip(alone, within, strict=True)
+        ]
+        found = shard.query_batch(engine.QueryBatchRequest(asked))
+        return [hits[0] if hits else None for hits in found]
+
+    nothing = to_filter(NOTHING)
+    # A point of the corpus, where one has the term: others change not even the last bit.
+    inside, anywhere = (best(nothing, [where] * len(terms)) for where in (corpus, None))
+    plain = [mine or other for mine, other in zip(inside, anywhere, strict=True)]
+    # By the same point in both: a batch that asks for single points counts the corpus once.
+    places = [to_filter(HasId(frozenset({hit.id} if hit else ()))) for hit in plain]
+    return {
+        term: weighed.score / hit.score if weighed and hit and hit.score else 0.0
+        for term, weighed, hit in zip(terms, best(corpus, places), plain, strict=True)
+    }
 
 
 def to_filter(where: Filter | None, *, coded: bool = False) -> engine.Filter | None:

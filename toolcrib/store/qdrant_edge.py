@@ -38,6 +38,7 @@ from toolcrib.store.base import (
 )
 from toolcrib.store.edge_shard import (
     MIN_FREE_BYTES,
+    ScopedIdf,
     create_shard,
     from_payload,
     guard,
@@ -119,6 +120,7 @@ class EdgeStore(Store):
         self.updates = 0
         """Another number once the engine has begun to write, and once it is done."""
         self._facts: dict[object, tuple[int, bool]] = {}
+        self._idf = ScopedIdf()
         self._use(generation, written)
         _OPEN.add(self)
 
@@ -267,11 +269,13 @@ class EdgeStore(Store):
     def _update(self, operation: engine.UpdateOperation, points: int) -> None:
         with self._writing:
             shard = self._require_writable()
-            # Also before: nobody knows what of it a write that fails has written.
+            # Also before, and where it fails: nobody knows what of it is written by then.
             self.updates += 1
-            with guard(self._path):
-                shard.update(operation)
-            self.updates += 1
+            try:
+                with guard(self._path):
+                    shard.update(operation)
+            finally:
+                self.updates += 1
             if self._written is not None:
                 self._written += points
 
@@ -303,19 +307,21 @@ class EdgeStore(Store):
 
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
         """Answer each query, best first."""
-        shard = self._open_shard()
+        # Read first: what is counted while another thread writes is not kept.
+        writes, shard = self.updates, self._open_shard()
         with guard(self._path):
             asked = {
-                at: to_query(query, self._narrowing(query.where), coded=self._coded)
+                at: self._idf.weighed(shard, query, writes, coded=self._coded)
                 for at, query in enumerate(queries)
                 if self._holds(query.using)
             }
-            # A batch counts the words of a part of the index once: that takes longer than all else.
-            # What needs no counting is no faster in one (measured 2.0 ms against 1.3 ms).
-            counted = [at for at in asked if queries[at].idf_corpus is not None]
-            batch = engine.QueryBatchRequest([asked.pop(at) for at in counted])
-            found = dict(zip(counted, shard.query_batch(batch), strict=True)) if counted else {}
-            found |= {at: shard.query(query) for at, query in asked.items()}
+            # A batch of them is no faster: 2.0 ms against 1.3 ms.
+            found = {
+                at: shard.query(
+                    to_query(shard, query, self._narrowing(query.where), coded=self._coded)
+                )
+                for at, query in asked.items()
+            }
         return [
             [Scored(_number(hit.id), hit.score) for hit in found.get(at, ())]
             for at in range(len(queries))

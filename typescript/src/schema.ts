@@ -597,7 +597,7 @@ export interface RouteBody {
   token_budget?: number | null;
   budget_ms?: number | null;
   shown?: readonly string[];
-  shape?: "summary" | "full" | "mcp" | "openai" | "openai-namespaces" | "anthropic" | "anthropic-deferred" | "tool_reference" | "signature";
+  shape?: "summary" | "full" | "mcp" | "openai" | "openai-namespaces" | "anthropic" | "anthropic-deferred" | "tool_reference" | "signature" | "typescript" | "python-stub";
 }
 
 export interface RouteRecord {
@@ -654,7 +654,7 @@ export interface SearchBody {
   needs?: readonly string[] | null;
   token_budget?: number | null;
   query?: string | null;
-  shape?: "summary" | "full" | "mcp" | "openai" | "openai-namespaces" | "anthropic" | "anthropic-deferred" | "tool_reference" | "signature";
+  shape?: "summary" | "full" | "mcp" | "openai" | "openai-namespaces" | "anthropic" | "anthropic-deferred" | "tool_reference" | "signature" | "typescript" | "python-stub";
 }
 
 export interface ServerReplay {

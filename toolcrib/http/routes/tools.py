@@ -65,6 +65,8 @@ Shape = Literal[
     "anthropic-deferred",
     "tool_reference",
     "signature",
+    "typescript",
+    "python-stub",
 ]
 """How found tools are written: ours in short or with the whole specification, or definitions
 for a provider."""

@@ -1,0 +1,211 @@
+"""Word frequencies within a corpus are remembered, and are always those of what is stored now."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.store.samples import LAYOUT, as_dict, point, sparse, sparse_leg
+from toolcrib.store import edge_shard
+from toolcrib.store.base import LegQuery, Point, point_id
+from toolcrib.store.edge_shard import to_query
+from toolcrib.store.filters import And, AnyOf, Equals, Filter, HasId, Not
+from toolcrib.store.qdrant_edge import EdgeStore
+
+MAIL, DESK = Equals("server", "mail"), Equals("server", "desk")
+CORPORA: list[Filter] = [
+    MAIL,
+    DESK,
+    AnyOf("server", ["mail", "desk"]),
+    Not(MAIL),
+    And(DESK, Not(Equals("name", "t3"))),
+    And(),
+    HasId(frozenset({point_id("t1"), point_id("t5")})),
+    Equals("server", "nowhere"),
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EdgeStore]:
+    with closing(EdgeStore.open(tmp_path, LAYOUT, survives_power_cut=False)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The terms of each count from now on."""
+    counted = edge_shard._counted
+    terms: list[list[int]] = []
+
+    def recorded(shard: Any, using: str, corpus: Any, new: list[int]) -> dict[int, float]:
+        terms.append(new)
+        return counted(shard, using, corpus, new)
+
+    monkeypatch.setattr(edge_shard, "_counted", recorded)
+    return terms
+
+
+def counted_by_engine(store: EdgeStore, leg: LegQuery) -> dict[int, float]:
+    shard = store._open_shard()
+    hits: Sequence[Any] = shard.query(to_query(shard, leg, leg.where, coded=store._coded))
+    return {hit.id: hit.score for hit in hits}
+
+
+def some_points(chance: random.Random, count: int) -> list[Point]:
+    return [
+        point(
+            f"t{chance.randrange(40)}",
+            terms={term: chance.uniform(0.1, 3) for term in chance.sample(range(12), 4)},
+            server=chance.choice(["mail", "desk", "files"]),
+        )
+        for _ in range(count)
+    ]
+
+
+def write(store: EdgeStore, chance: random.Random) -> None:
+    kind = chance.choice(["nothing", "upsert", "set_sparse", "delete", "optimise", "renew"])
+    if kind == "upsert":
+        store.upsert(some_points(chance, chance.randrange(1, 6)))
+    elif kind == "set_sparse":
+        known = [record.id for record in store.scroll(None, ())]
+        store.set_sparse("lexical", {i: sparse({chance.randrange(12): 1.0}) for i in known[:3]})
+    elif kind == "delete":
+        store.delete([point_id(f"t{chance.randrange(40)}") for _ in range(4)])
+    elif kind == "optimise":
+        store.optimise()
+    elif kind == "renew":
+        with store.renew(LAYOUT) as beside:
+            beside.upsert(some_points(chance, 30))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_are_those_of_the_engines_own_count_after_any_writes(
+    store: EdgeStore, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM", 1)
+    chance = random.Random(seed)
+    store.upsert(some_points(chance, 40))
+    for _ in range(25):
+        write(store, chance)
+        legs = [
+            sparse_leg(
+                # The last ones are in no point.
+                {term: chance.uniform(0.1, 2) for term in chance.sample(range(14), 5)},
+                where=chance.choice([None, MAIL, DESK]),
+                idf_corpus=chance.choice(CORPORA),
+            )
+            for _ in range(6)
+        ]
+        for leg, hits in zip(legs, store.search(legs), strict=True):
+            assert as_dict(hits) == pytest.approx(counted_by_engine(store, leg), rel=1e-5)
+            assert [hit.score for hit in hits] == sorted((h.score for h in hits), reverse=True)
+
+
+def test_equal_points_stay_equal(store: EdgeStore) -> None:
+    store.upsert([point(f"t{n}", terms={1: 0.7, 2: 1.3}, server="mail") for n in range(5)])
+    store.upsert([point(f"u{n}", terms={2: 1.3, 3: 0.2}, server="desk") for n in range(4)])
+    (hits,) = store.search([sparse_leg({1: 0.9, 2: 0.4}, where=MAIL, idf_corpus=MAIL)])
+    assert len(hits) == 5
+    assert len({hit.score for hit in hits}) == 1
+
+
+def test_a_term_is_counted_once_between_two_writes(
+    store: EdgeStore, counts: list[list[int]]
+) -> None:
+    store.upsert([point(name, terms={1: 1.0, 2: 1.0}, server="mail") for name in ("a", "b")])
+    first, wider = sparse_leg({1: 1.0, 7: 1.0}, idf_corpus=MAIL), {1: 0.5, 2: 1.0, 7: 1.0}
+    store.search([first, first])
+    store.search([sparse_leg(wider, where=MAIL, idf_corpus=Equals("server", "mail"))])
+    assert counts == [[1, 7], [2]]
+    store.search([sparse_leg(wider, idf_corpus=DESK)])
+    assert counts[2:] == [[1, 2, 7]]
+    store.delete([point_id("a")])
+    store.search([first])
+    assert counts[3:] == [[1, 7]]
+
+
+def test_what_is_remembered_is_bounded(
+    store: EdgeStore, counts: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.upsert([point("a", terms={1: 1.0}, server="mail")])
+    monkeypatch.setattr(edge_shard, "CORPORA", 2)
+    legs = [sparse_leg({1: 1.0}, idf_corpus=corpus) for corpus in (MAIL, DESK, And())]
+    for leg in (*legs, legs[1], legs[0]):
+        store.search([leg])
+    assert len(counts) == 4
+    monkeypatch.setattr(edge_shard, "TERMS", 3)
+    wide = sparse_leg(dict.fromkeys(range(4), 1.0), idf_corpus=DESK)
+    for _ in range(3):
+        store.search([wide])
+    assert counts[4:] == [[0, 2, 3], [0, 1, 2, 3]]
+
+
+def test_a_count_that_a_write_overtakes_is_not_kept(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.upsert([point(f"t{n}", terms={n % 2: 1.0}, server="mail") for n in range(6)])
+    counted = edge_shard._counted
+
+    def overtaken(*given: Any) -> dict[int, float]:
+        found = counted(*given)
+        writer = threading.Thread(
+            target=store.upsert, args=([point(f"u{n}", terms={1: 2.0}) for n in range(9)],)
+        )
+        writer.start()
+        writer.join()
+        return found
+
+    leg = sparse_leg({1: 1.0}, idf_corpus=And())
+    with monkeypatch.context() as patch:
+        patch.setattr(edge_shard, "_counted", overtaken)
+        store.search([leg])
+    assert as_dict(store.search([leg])[0]) == pytest.approx(counted_by_engine(store, leg))
+
+
+def test_a_swap_while_a_search_begins_leaves_no_count_of_what_was(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.upsert([point(f"t{n}", terms={1: 1.0}) for n in range(6)])
+    opened = store._open_shard
+
+    def swapped() -> Any:
+        found = opened()
+        monkeypatch.setattr(store, "_open_shard", opened)
+        with store.renew(LAYOUT) as beside:
+            beside.upsert([point(f"u{n}", terms={n % 2: 1.0}) for n in range(6)])
+        return found
+
+    leg = sparse_leg({1: 1.0}, idf_corpus=And())
+    monkeypatch.setattr(store, "_open_shard", swapped)
+    store.search([leg])
+    assert as_dict(store.search([leg])[0]) == pytest.approx(counted_by_engine(store, leg))
+
+
+def test_threads_that_search_and_one_that_writes_end_in_agreement(store: EdgeStore) -> None:
+    chance = random.Random(5)
+    store.upsert(some_points(chance, 40))
+    over = threading.Event()
+
+    def searching(seed: int) -> None:
+        mine = random.Random(seed)
+        while not over.is_set():
+            terms = dict.fromkeys(mine.sample(range(14), 5), 1.0)
+            store.search([sparse_leg(terms, idf_corpus=mine.choice(CORPORA))])
+
+    with ThreadPoolExecutor(4) as pool:
+        searches = [pool.submit(searching, seed) for seed in range(4)]
+        for _ in range(30):
+            store.upsert(some_points(chance, 2))
+        over.set()
+    assert [each.exception() for each in searches] == [None] * 4
+    for corpus in CORPORA:
+        leg = sparse_leg(dict.fromkeys(range(14), 1.0), idf_corpus=corpus)
+        expected = pytest.approx(counted_by_engine(store, leg), rel=1e-5)
+        assert as_dict(store.search([leg])[0]) == expected

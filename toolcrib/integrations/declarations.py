@@ -1,0 +1,176 @@
+"""Declarations of tools as functions, for hosts that run a model's code in a sandbox.
+
+A model that writes code calls tools by these names; the host hands the calls on. Types are those
+of the whole schema, down to three levels; what is deeper, or too large, is `any`.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toolcrib.records import ToolSpec
+from toolcrib.records.codec import list_of, object_of
+from toolcrib.records.definitions import SchemaTypes
+
+__all__ = ["is_function_name", "python_stub", "typescript"]
+
+MAX_CHARS = 20_000
+"""What the types of a schema may have."""
+
+MAX_OPTIONAL = 1_000
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# What Python does not have as well, ECMAScript 2025, with what is reserved in modules.
+_RESERVED = frozenset(
+    {
+        "arguments",
+        "case",
+        "catch",
+        "const",
+        "debugger",
+        "default",
+        "delete",
+        "do",
+        "enum",
+        "eval",
+        "export",
+        "extends",
+        "false",
+        "function",
+        "implements",
+        "instanceof",
+        "interface",
+        "let",
+        "new",
+        "none",
+        "null",
+        "package",
+        "private",
+        "protected",
+        "public",
+        "static",
+        "super",
+        "switch",
+        "this",
+        "throw",
+        "true",
+        "typeof",
+        "undefined",
+        "var",
+        "void",
+    }
+)
+
+
+def is_function_name(name: str) -> bool:
+    """Whether a function can be called so in Python and in TypeScript."""
+    return (
+        _NAME.fullmatch(name) is not None
+        and not keyword.iskeyword(name)
+        and name.lower() not in _RESERVED
+    )
+
+
+def typescript(tool: ToolSpec, name: str) -> str:
+    """`declare function`, with one object of arguments and a promise of the result."""
+    takes = _TypeScript(tool.input_schema).arguments()
+    gives = _TypeScript(tool.output_schema or {}).type(tool.output_schema, 0)
+    told = tool.description.strip().replace("*/", "* /")
+    lines = [f" * {line}".rstrip() for line in told.splitlines()]
+    comment = ["/**", *lines, " */"] if lines else []
+    return "\n".join([*comment, f"declare function {name}({takes}): Promise<{gives}>;"])
+
+
+def python_stub(tool: ToolSpec, name: str) -> str:
+    """`def`, with keyword arguments; one that Python cannot name comes in `**more`."""
+    takes = _Python(tool.input_schema).arguments()
+    gives = _Python(tool.output_schema or {}).type(tool.output_schema, 0)
+    told = tool.description.strip().replace("\\", "\\\\").replace('"', '\\"').replace("\0", "")
+    lines = "\n".join(f"    {line}".rstrip() for line in told.splitlines()).strip()
+    body = f'\n    """{lines}"""' if lines else ""
+    return f"def {name}({takes}) -> {gives}:{body or ' ...'}"
+
+
+class _TypeScript(SchemaTypes):
+    cut, rest = "any", "[more: string]: any"
+    max_chars, max_optional = MAX_CHARS, MAX_OPTIONAL
+
+    def arguments(self) -> str:
+        """What stands between the brackets of a function."""
+        merged, _ = self._merged(self._root)
+        if merged.get("properties") or merged["required"]:
+            return f"input: {{{self.parameters()}}}"
+        options = list_of(merged.get("anyOf")) or list_of(merged.get("oneOf"))
+        return f"input: {self.type(merged, 0)}" if options or "$ref" in merged else ""
+
+    def kind(self, name: str) -> str:
+        known = {"integer": "number", "object": "Record<string, any>", "array": "any[]"}
+        return known.get(name, name if name in {"string", "number", "boolean", "null"} else "any")
+
+    def key(self, name: str) -> str:
+        return name if _NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+    def values(self, values: Sequence[Any]) -> str:
+        return self.union(
+            [
+                json.dumps(value, ensure_ascii=False) if _is_plain(value) else self.any
+                for value in values
+            ]
+        )
+
+
+class _Python(SchemaTypes):
+    any = cut = "Any"
+    null, rest = "None", "**more: Any"
+    max_chars, max_optional = MAX_CHARS, MAX_OPTIONAL
+
+    def arguments(self) -> str:
+        """What stands between the brackets of a function."""
+        merged, _ = self._merged(self._root)
+        properties = object_of(merged.get("properties"))
+        required = dict.fromkeys(map(str, list_of(merged["required"])))
+        named = [name for name in dict.fromkeys([*required, *properties]) if _is_argument(name)]
+        shown = [
+            f"{name}: {self.type(properties.get(name), 0)}{'' if name in required else ' = ...'}"
+            for name in named
+        ]
+        is_whole = len(named) == len({*required, *properties}) and not merged.keys() & {
+            "anyOf",
+            "oneOf",
+            "$ref",
+        }
+        star = ["*"] if shown else []
+        return ", ".join([*star, *shown, *([] if is_whole else [self.rest])])
+
+    def kind(self, name: str) -> str:
+        known = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
+        known |= {"object": "dict[str, Any]", "array": "list[Any]", "null": self.null}
+        return known.get(name, self.any)
+
+    def array(self, item: str) -> str:
+        return f"list[{item}]"
+
+    def object(self, schema: Mapping[str, Any], depth: int) -> str:  # noqa: ARG002 -- as a whole
+        return self.kind("object")
+
+    def values(self, values: Sequence[Any]) -> str:
+        plain = [repr(each) for each in values if _is_plain(each) and not isinstance(each, float)]
+        literal = [f"Literal[{', '.join(dict.fromkeys(plain))}]"] if plain else []
+        is_whole = len(plain) == len(values)
+        return self.union([*literal, *([] if is_whole else [self.any])])
+
+
+def _is_argument(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None and not keyword.iskeyword(name) and name != "more"
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value can be a type of its own."""
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    return value is None or is_number or isinstance(value, str)
