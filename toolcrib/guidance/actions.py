@@ -410,7 +410,8 @@ class Memory:
         is_done = call.says_little and call.effect != "looks"
         if is_polling or is_done or call.is_one_of("waits") or not call.is_told:
             return True
-        if not any(each.kind == kind or _same_target(call, each) for each in self._looks):
+        same = (each for each in self._looks if each.name == call.name)
+        if not any(each.kind == kind or _same_target(call, each) for each in same):
             return not self._known.issuperset(_tokens(call))
         # What is answered otherwise at times is worth asking again.
         asked = (e for e in self.calls if e.name == call.name and e.parameters == call.parameters)
@@ -423,9 +424,7 @@ class Memory:
 
 
 def _same_target(call: ToolCall, other: ToolCall) -> bool:
-    """Whether a call looks at what another did: at more or less of it, or at a part of it."""
-    if call.name != other.name:
-        return False
+    """Whether a call looks at what another of its tool did: at more or less of it, or a part."""
     if call.is_one_of("scrolls") and call.outcome == other.outcome:
         return True
     exactly = [[how for how in each.manner if "." in how] for each in (call, other)]
