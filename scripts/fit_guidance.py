@@ -135,7 +135,7 @@ def read() -> tuple[list[str], list[Seen]]:
             builder, rows = TrajectoryBuilder(detectors=()), list[list[float]]()
             for event in each.events:
                 found = builder.add(event).build().signals
-                names = names or [name for name in found if name != signals.CERTAIN]
+                names = names or [name for name in found if name not in {signals.CERTAIN, "bias"}]
                 rows.append([found[name] for name in (*names, signals.CERTAIN)])
             values = np.array(rows)
             seen.append(Seen(file.stem, values[:, :-1], values[:, -1], each.alarms))

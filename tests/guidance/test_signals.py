@@ -16,7 +16,7 @@ def test_every_alarm_weighs_signals_that_there_are():
     counted = analyse([call()]).signals
 
     assert WEIGHTS.keys() == ALARMS.keys()
-    assert all(each.weights.keys() <= counted.keys() for each in WEIGHTS.values())
+    assert all(each.keys() <= counted.keys() for each in WEIGHTS.values())
 
 
 @settings(max_examples=40, deadline=None)

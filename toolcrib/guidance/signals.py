@@ -10,7 +10,7 @@ import csv
 import math
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from toolcrib.guidance.actions import (
 )
 from toolcrib.guidance.detectors import (
     REPETITIONS,
-    DoomLoop,
     Event,
     PromptExecuted,
     SearchAsked,
@@ -34,7 +33,7 @@ from toolcrib.guidance.detectors import (
 )
 from toolcrib.router.alternates import EFFECT_OF
 
-__all__ = ["WEIGHTS", "AlarmWeights", "Signals"]
+__all__ = ["WEIGHTS", "Signals"]
 
 WINDOW, RECENT = 24, 8
 """Steps that a step is compared with, and those that count as recent."""
@@ -96,31 +95,14 @@ ORDERS = ACTS | {verb for verb, effect in EFFECT_OF.items() if effect != "reads"
 PLANS = WORDS["plans"] | WORDS["thoughts"]
 
 
-@dataclass(frozen=True, slots=True)
-class AlarmWeights:
-    """A logistic regression, its threshold at 0: `bias` and the weight of each signal."""
-
-    bias: float
-    weights: Mapping[str, float]
-
-    def score(self, signals: Mapping[str, float]) -> float:
-        """The log odds, of which 0 is the threshold."""
-        return self.bias + sum(each * signals[name] for name, each in self.weights.items())
-
-
-def _weights(rows: Iterable[Mapping[str, str]]) -> dict[str, AlarmWeights]:
-    """Each alarm's weights, from a table of a row for each signal."""
-    found: dict[str, dict[str, float]] = {}
-    for row in rows:
-        for alarm, weight in row.items():
-            if alarm != "signal" and weight:
-                found.setdefault(alarm, {})[row["signal"]] = float(weight)
-    return {alarm: AlarmWeights(each.pop("bias"), each) for alarm, each in found.items()}
-
-
 TABLE = Path(__file__).with_name("weights.csv")
-with TABLE.open(encoding="utf-8", newline="") as _table:
-    WEIGHTS: Mapping[str, AlarmWeights] = _weights(csv.DictReader(_table))
+with TABLE.open(encoding="utf-8", newline="") as _file:
+    _alarms, *_rows = [(name, weights) for name, *weights in csv.reader(_file)]
+WEIGHTS: Mapping[str, Mapping[str, float]] = {
+    alarm: {name: float(weights[place]) for name, weights in _rows if weights[place]}
+    for place, alarm in enumerate(_alarms[1])
+}
+"""Of each alarm a logistic regression, its threshold at 0: the weight of each signal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +157,10 @@ class Signals:
         else:
             self._hear(event)
         self.values = self._values(event, calls)
-        scores = {name: each.score(self.values) for name, each in WEIGHTS.items()}
+        scores = {
+            alarm: sum(weight * self.values[name] for name, weight in weights.items())
+            for alarm, weights in WEIGHTS.items()
+        }
         stands = {n for n, score in scores.items() if score >= -SLACK * (n in self._standing)}
         if self.values[CERTAIN]:
             stands.add("doom_loop")
@@ -198,7 +183,8 @@ class Signals:
         step, told = self._compared(event), _told(event)
         told["vain"] = told["searching"] and self._searched(step, is_empty=told["empty"])
         rewrites = told["acting"] and self._rewrites(step)
-        told["idling"] = not call.is_news if call else self._is_known(step)
+        new_words = _share(step.answer - self._known, step.answer)
+        told["idling"] = not call.is_news if call else bool(self._steps) and new_words <= HALF
         told["same"] = step.same > 0
         told["same_errors"] = call is not None and told["failing"] and self._has_met(call)
         if self._gets_on(step, told) or (
@@ -215,7 +201,7 @@ class Signals:
         told["circling"] = step.again >= REPETITIONS - 1 and not told["waiting"]
         self._turns = self._turns + 1 if told["circling"] else self._turns / 2
         lately = told | {
-            "new_words": _share(step.answer - self._known, step.answer),
+            "new_words": new_words,
             "familiar": 1 - _share(step.words - self._said, step.words),
         }
         for name in AVERAGED:
@@ -251,10 +237,6 @@ class Signals:
     def _is_told(self, step: _Step) -> bool:
         """Whether an answer says much that was not said before."""
         return len(step.answer) > A_WORD and _share(step.answer - self._said, step.answer) > TOLD
-
-    def _is_known(self, step: _Step) -> bool:
-        """Whether a search found tools of which most were known."""
-        return bool(self._steps) and _share(step.answer - self._known, step.answer) <= HALF
 
     def _compared(self, event: ToolCall | SearchAsked) -> _Step:
         """The step, and how often it came in the window."""
@@ -338,7 +320,10 @@ class Signals:
         for name, levels in LEVELS.items():
             values |= {f"{name}>={level}": float(numbers[name] >= level) for level in levels}
         is_certain = (
-            loop is not None and repetitions >= REPETITIONS and _is_one_failure(calls, loop)
+            loop is not None
+            and len(loop.cycle) == 1
+            and repetitions >= REPETITIONS
+            and not calls[-1].success
         )
         return values | {
             **{f"again{n}": sum(each >= n for each in again) / RECENT for n in (2, 3)},
@@ -351,6 +336,7 @@ class Signals:
             "asks_for": self._asks_for,
             "undone": self._orders * values["looks"],
             CERTAIN: float(is_certain),
+            "bias": 1.0,
         }
 
 
@@ -382,11 +368,6 @@ def _are_near(some: Sequence[float], others: Sequence[float]) -> bool:
     return len(some) == len(others) and all(
         abs(a - b) <= NEAR * max(a, b) for a, b in zip(some, others, strict=True)
     )
-
-
-def _is_one_failure(calls: Sequence[ToolCall], loop: DoomLoop) -> bool:
-    """Whether a loop is one call that fails, again and again."""
-    return len(loop.cycle) == 1 and not calls[-1].success
 
 
 def _is_question(call: ToolCall) -> bool:
