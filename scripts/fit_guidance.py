@@ -11,8 +11,8 @@ thresholds the one with the best recall, less three times what precision lacks t
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Mapping, Sequence
+import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -22,15 +22,22 @@ from numpy.typing import NDArray
 
 from toolcrib.evaluation.trajectories import ALARMS, LATE, AlarmLabel, load_trajectories
 from toolcrib.guidance import TrajectoryBuilder, signals
+from toolcrib.guidance.signals import REQUEST
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "data" / "trajectories"
-SHIPPED = Path(signals.__file__).with_name("weights.json")
-RIDGE: Mapping[str, float] = dict.fromkeys(ALARMS, 100.0)
-THRESHOLDS = np.linspace(-1, 3.5, 19)
-ENOUGH, STEPS = 0.9, 8
+RIDGE, STEPS, ENOUGH = 100.0, 8, 0.9
+THRESHOLDS = np.linspace(-0.5, 3.75, 18)
+EARLY = 3
+"""Events before the one by which a human would have spoken, from which on a stall may be told of:
+in some files the label begins where the trouble does."""
 
 Floats: TypeAlias = NDArray[np.float64]
+
+
+def soonest(alarm: AlarmLabel) -> int:
+    """The place of the event from which on an alarm may come."""
+    return max(alarm.begin, alarm.by - EARLY) if alarm.pattern == "stall" else alarm.begin
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,6 @@ class Seen:
     """A trajectory: its author, its signals after each event, and its alarms."""
 
     author: str
-    id: str
     values: Floats
     certain: Floats
     alarms: tuple[AlarmLabel, ...]
@@ -48,25 +54,76 @@ class Seen:
         stands, weight = np.zeros(len(self.values)), np.ones(len(self.values))
         for each in self.alarms:
             if each.pattern == alarm:
-                stands[each.begin :] = 1
-                weight[each.begin : each.by] = 0.3
-                weight[max(each.begin, each.by - 1) : each.by + LATE + 1] = 2
+                since = soonest(each)
+                stands[since:] = 1
+                weight[since : each.by] = 0.3
+                weight[max(since, each.by - 1) : each.by + LATE + 1] = 2
                 weight[each.by + LATE + 1 :] = 0.2
         return stands, weight
+
+    def counted(self, alarm: str, scores: Floats, least: float) -> tuple[int, ...]:
+        """Alarms that should come, those in time, that came, that were right; healthy alarmed."""
+        labels = [each for each in self.alarms if each.pattern == alarm]
+        came, stands = list[int](), False
+        for place, score in enumerate(scores if scores.max() >= least else ()):
+            now = score >= least - signals.SLACK * stands
+            if now and not stands:
+                came.append(place)
+            stands = now
+        right = sum(any(soonest(a) <= at for a in labels) for at in came)
+        # What is right again, having been right before, counts once.
+        again = max(0, right - len(labels))
+        found = sum(any(soonest(a) <= at <= a.by + LATE for at in came) for a in labels)
+        healthy = 0 if self.alarms else len(came)
+        return len(labels), found, len(came) - again, right - again, healthy
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A regression over signals."""
+    """A regression over some signals, by their places."""
 
     alarm: str
+    used: Sequence[int]
     bias: float
     weights: Floats
 
     def scores(self, each: Seen) -> Floats:
         """The log odds after each event, or certainty."""
-        scores = each.values @ self.weights + self.bias
+        scores = each.values[:, self.used] @ self.weights + self.bias
         return np.where(each.certain, np.inf, scores) if self.alarm == "doom_loop" else scores
+
+
+def fit(seen: Sequence[Seen], alarm: str, used: Sequence[int]) -> Fitted:
+    """Newton's method, with a ridge over standardised signals."""
+    values = np.vstack([each.values for each in seen])[:, used]
+    wanted = [each.wanted(alarm) for each in seen]
+    stands, weight = (np.concatenate(part) for part in zip(*wanted, strict=True))
+    mean, spread = values.mean(0), values.std(0) + 1e-6
+    given = np.hstack([(values - mean) / spread, np.ones((len(values), 1))])
+    ridge = np.diag([RIDGE] * len(used) + [0.0])
+    found = np.zeros(given.shape[1])
+    for _ in range(STEPS):
+        odds = 1 / (1 + np.exp(-np.clip(given @ found, -30, 30)))
+        slope = given.T @ (weight * (odds - stands)) + ridge @ found
+        bend = (given * (weight * odds * (1 - odds))[:, None]).T @ given + ridge
+        found -= np.linalg.solve(bend, slope)
+    weights = found[:-1] / spread
+    return Fitted(alarm, used, float(found[-1] - weights @ mean), weights)
+
+
+def threshold(seen: Sequence[Seen], alarm: str, used: Sequence[int]) -> float:
+    """The threshold that does best, with its neighbours, on authors that are left out."""
+    scored = list[tuple[Seen, Floats]]()
+    for author in sorted({each.author for each in seen}):
+        fitted = fit([each for each in seen if each.author != author], alarm, used)
+        scored += [(each, fitted.scores(each)) for each in seen if each.author == author]
+    worth = list[float]()
+    for least in THRESHOLDS:
+        counts = np.sum([e.counted(alarm, scores, least) for e, scores in scored], axis=0)
+        precision = counts[3] / max(1, counts[2])
+        worth.append(counts[1] / counts[0] - 3 * max(0.0, ENOUGH - precision))
+    smooth = np.convolve(worth, np.ones(3), "valid")
+    return float(THRESHOLDS[int(np.argmax(smooth)) + 1])
 
 
 def read() -> tuple[list[str], list[Seen]]:
@@ -78,78 +135,22 @@ def read() -> tuple[list[str], list[Seen]]:
             builder, rows = TrajectoryBuilder(detectors=()), list[list[float]]()
             for event in each.events:
                 found = builder.add(event).build().signals
-                names = names or list(found)
-                rows.append([found[name] for name in names])
+                names = names or [name for name in found if name not in {signals.CERTAIN, "bias"}]
+                rows.append([found[name] for name in (*names, signals.CERTAIN)])
             values = np.array(rows)
-            certain = values[:, names.index(signals.CERTAIN)]
-            seen.append(Seen(file.stem, each.id, values, certain, each.alarms))
+            seen.append(Seen(file.stem, values[:, :-1], values[:, -1], each.alarms))
     return names, seen
 
 
-def fit(seen: Sequence[Seen], alarm: str) -> Fitted:
-    """Newton's method, with a ridge over standardised signals."""
-    values = np.vstack([each.values for each in seen])
-    wanted = [each.wanted(alarm) for each in seen]
-    stands, weight = (np.concatenate(part) for part in zip(*wanted, strict=True))
-    mean, spread = values.mean(0), values.std(0) + 1e-6
-    given = np.hstack([(values - mean) / spread, np.ones((len(values), 1))])
-    ridge = np.diag([RIDGE[alarm]] * (given.shape[1] - 1) + [0.0])
-    found = np.zeros(given.shape[1])
-    for _ in range(STEPS):
-        odds = 1 / (1 + np.exp(-np.clip(given @ found, -30, 30)))
-        slope = given.T @ (weight * (odds - stands)) + ridge @ found
-        bend = (given * (weight * odds * (1 - odds))[:, None]).T @ given + ridge
-        found -= np.linalg.solve(bend, slope)
-    weights = found[:-1] / spread
-    return Fitted(alarm, float(found[-1] - weights @ mean), weights)
-
-
-def counted(seen: Sequence[Seen], scores: Sequence[Floats], alarm: str, least: float) -> Floats:
-    """Alarms that should come, those in time, that came, that were right; healthy ones alarmed."""
-    counts = np.zeros(5)
-    for each, given in zip(seen, scores, strict=True):
-        came, stands = list[int](), False
-        for place, score in enumerate(given):
-            now = score >= least - signals.SLACK * stands
-            if now and not stands:
-                came.append(place)
-            stands = now
-        labels = [label for label in each.alarms if label.pattern == alarm]
-        counts += (
-            len(labels),
-            sum(any(a.begin <= at <= a.by + LATE for at in came) for a in labels),
-            len(came),
-            sum(any(a.begin <= at for a in labels) for at in came),
-            0 if each.alarms else len(came),
-        )
-    return counts
-
-
-class LeftOut:
-    """Regressions of an alarm, each on all trajectories but those of some authors."""
-
-    def __init__(self, seen: Sequence[Seen], alarm: str) -> None:
-        self._seen, self._alarm = seen, alarm
-        self._fitted: dict[frozenset[str], Fitted] = {}
-
-    def without(self, *authors: str) -> Fitted:
-        """The one that has seen none of these authors."""
-        left = frozenset(authors)
-        if left not in self._fitted:
-            rest = [each for each in self._seen if each.author not in left]
-            self._fitted[left] = fit(rest, self._alarm)
-        return self._fitted[left]
-
-    def threshold(self, *authors: str) -> float:
-        """The threshold that does best on the others, one of them left out after the other."""
-        rest = [each for each in self._seen if each.author not in authors]
-        scores = [self.without(*authors, each.author).scores(each) for each in rest]
-
-        def worth(least: float) -> float:
-            should, found, came, right, _ = counted(rest, scores, self._alarm, least)
-            return found / should - 3 * max(0.0, ENOUGH - right / max(1, came))
-
-        return float(max(THRESHOLDS, key=worth))
+def report(alarm: str, who: str, counts: NDArray[np.int_]) -> None:
+    """Print what an alarm does."""
+    should, found, came, right, healthy = counts.tolist()
+    print(
+        f"{alarm} {who}: {found} of {should} in time, {right} of {came} right,",
+        f"recall {found / max(1, should):.2f}, precision {right / max(1, came):.2f},",
+        f"healthy {healthy}",
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -157,30 +158,27 @@ def main() -> None:
     parser.add_argument("--leave-out", action="store_true")
     is_left_out = parser.parse_args().leave_out
     names, seen = read()
-    shipped: dict[str, object] = {}
+    table: dict[str, dict[str, float]] = {}
     for alarm in ALARMS:
-        out = LeftOut(seen, alarm)
-        fitted, least = out.without(), out.threshold()
-        weights = dict(zip(names, fitted.weights.round(3).tolist(), strict=True))
-        shipped[alarm] = {"bias": round(fitted.bias - least, 3), "weights": weights}
-        total = np.zeros(5)
+        used = [n for n, name in enumerate(names) if alarm == "stall" or name not in REQUEST]
+        fitted, least = fit(seen, alarm, used), threshold(seen, alarm, used)
+        weights = fitted.weights.round(3).tolist()
+        table[alarm] = {"bias": round(fitted.bias - least, 3)}
+        table[alarm] |= {names[n]: weight for n, weight in zip(used, weights, strict=True)}
+        total = np.zeros(5, dtype=int)
         for author in sorted({each.author for each in seen} if is_left_out else ()):
+            rest = [each for each in seen if each.author != author]
+            other, least = fit(rest, alarm, used), threshold(rest, alarm, used)
             own = [each for each in seen if each.author == author]
-            scores = [out.without(author).scores(each) for each in own]
-            counts = counted(own, scores, alarm, out.threshold(author))
+            counts = np.sum([e.counted(alarm, other.scores(e), least) for e in own], axis=0)
+            report(alarm, author, counts)
             total += counts
-            print(
-                f"{alarm} {author}: {counts[1]:.0f} of {counts[0]:.0f} in time,",
-                f"{counts[3]:.0f} of {counts[2]:.0f} right",
-                flush=True,
-            )
         if is_left_out:
-            recall, precision = total[1] / total[0], total[3] / max(1, total[2])
-            print(
-                f"{alarm}: recall {recall:.2f}, precision {precision:.2f}, healthy {total[4]:.0f}",
-                flush=True,
-            )
-    SHIPPED.write_text(json.dumps(shipped, indent=1) + "\n", encoding="utf-8")
+            report(alarm, "all", total)
+    with signals.TABLE.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["signal", *table])
+        rows.writerows([n, *(each.get(n, "") for each in table.values())] for n in ("bias", *names))
 
 
 if __name__ == "__main__":

@@ -27,9 +27,9 @@ def made(id_, *events, **alarms):
 def test_what_is_found_late_is_missed_and_what_is_not_labelled_is_false():
     found = evaluate_guidance(
         [
-            made("right", FINE, FAIL, FAIL, FAIL, error_streak=(1, 3), doom_loop=(1, 3)),
+            made("right", FINE, *[FAIL] * 4, error_streak=(1, 3), doom_loop=(1, 3)),
             made("late", FINE, *[FAIL] * 6, error_streak=(1, 2), doom_loop=(0, 0)),
-            made("healthy", FINE, FAIL, FAIL, FAIL),
+            made("healthy", FINE, *[FAIL] * 4),
         ],
         "test",
     )
@@ -55,7 +55,7 @@ def test_what_cannot_be_read_is_named_with_its_line(tmp_path):
 @pytest.mark.parametrize(
     ("split", "least"),
     [
-        ("dev", {"doom_loop": 0.65, "error_streak": 0.95, "stall": 0.55, "search_loop": 0.85}),
+        ("dev", {"doom_loop": 0.65, "error_streak": 0.95, "stall": 0.5, "search_loop": 0.85}),
         ("test", {"doom_loop": 0.75, "error_streak": 0.85, "stall": 0.3, "search_loop": 0.85}),
     ],
 )
@@ -64,6 +64,6 @@ def test_the_samples_hold_and_few_who_get_on_are_alarmed(split, least):
     precise = {name: scores.precision for name, scores in found.patterns.items()}
 
     assert found.trajectories >= 200
-    assert found.healthy_alarms <= found.healthy / 20
+    assert found.healthy_alarms <= found.healthy / 30
     assert {name for name in least if found.patterns[name].recall < least[name]} == set()
     assert min(precise[name] for name in precise if name != "stall") >= 0.85

@@ -16,7 +16,7 @@ def test_every_alarm_weighs_signals_that_there_are():
     counted = analyse([call()]).signals
 
     assert WEIGHTS.keys() == ALARMS.keys()
-    assert all(each.weights.keys() <= counted.keys() for each in WEIGHTS.values())
+    assert all(each.keys() <= counted.keys() for each in WEIGHTS.values())
 
 
 @settings(max_examples=40, deadline=None)
@@ -55,6 +55,58 @@ def test_an_answer_to_a_question_of_the_agent_is_no_new_request():
         )
     ]
     assert analyse(asked).signals["asks>=3"] == 1
+
+
+def test_a_question_whose_answer_tells_something_is_none_too_many():
+    told = ["power green, DSL blinking", "an hour or so", "customer number 40-1182"]
+    asked = [call("ask_customer", answer, question="Which?") for answer in told]
+    known = [call("ask_customer", told[0], question=f"Which, {n}?") for n in range(4)]
+
+    assert analyse(asked).signals["asks"] == 0
+    assert analyse(known).signals["asks>=3"] == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "gets_on"),
+    [(("310 rows", "12 rows", "0 rows"), True), (("310 rows", "310 rows", "309 rows"), False)],
+)
+def test_a_check_that_is_answered_as_never_before_begins_the_counts_anew(answers, gets_on):
+    rules = ("of the age", "of the town", "of the street")
+    events = [
+        each
+        for rule, answer in zip(rules, answers, strict=True)
+        for each in (
+            call("todo_write", "saved", items=["a", rule]),
+            call("apply", "saved", rule=f"drop the rows {rule}"),
+            call("read_rows", answer, table="x"),
+        )
+    ]
+    assert (analyse(events).signals["plans"] == 0) == gets_on
+
+
+def test_numbers_that_are_nearly_the_same_make_no_other_round():
+    def turned(*degrees: float) -> dict[str, float]:
+        calls = [call("heating_get", f"now {each}, target 18", room="study") for each in degrees]
+        return analyse(calls).signals
+
+    assert turned(19.2, 19.1, 19.2, 19.1)["turns>=1.5"] == 1
+    assert turned(19.2, 20.1, 21.5, 23.4)["turns>=1.5"] == 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_order", "is_question"),
+    [
+        ("Rename the lead score column of the Lisbon office", True, False),
+        ("which of the Lisbon suppliers was late in autumn?", False, True),
+        ("the quarterly figures of the Lisbon office, autumn", False, False),
+    ],
+)
+def test_an_order_is_undone_while_things_are_only_looked_at(request_, is_order, is_question):
+    prompt = TrajectoryEvent(type="prompt", text=request_)
+    found = analyse([prompt, *(call("read_file", f"text {n}", path=f"f{n}") for n in range(4))])
+
+    assert (found.signals["undone"] > 0) == is_order
+    assert found.signals["asks_for"] == is_question
 
 
 @pytest.mark.parametrize(

@@ -343,16 +343,23 @@ class Memory:
     def add(self, call: ToolCall, waited: float) -> ToolCall:
         """The call with what it brings."""
         last = self.calls[-1] if self.calls else None
-        call = replace(call, made=self._made(call))
+        if made := self._made(call):
+            call = replace(call, made=made)
         kind = self._kind(call)
         paused = waited >= WAIT_S or (last is not None and last.is_one_of("waits"))
         changes = call.does and kind not in self._acts
         if changes or paused:
             self._looks.clear()
             self._known.clear()
-        call = replace(call, paused=paused, is_reply=self._spoken, changes=changes, kind=kind)
-        if not (self._spoken or call.does or self._is_news(call, last)):
-            call = replace(call, is_news=False)
+        is_news = self._spoken or call.does or self._is_news(call, kind, last)
+        call = replace(
+            call,
+            paused=paused,
+            is_reply=self._spoken,
+            is_news=is_news,
+            changes=changes,
+            kind=kind,
+        )
         if changes:
             self._acts.append(kind)
         elif call.success and not call.does and (call.effect == "looks" or not call.says_little):
@@ -389,7 +396,7 @@ class Memory:
             self.calls.append(replace(last, kind=kind, changes=kind == last.number))
         return made
 
-    def _is_news(self, call: ToolCall, last: ToolCall | None) -> bool:
+    def _is_news(self, call: ToolCall, kind: int, last: ToolCall | None) -> bool:
         """Whether a call that changes nothing told what was not known.
 
         Of one that waits, or is answered with next to nothing, nobody can say that it did not.
@@ -403,8 +410,8 @@ class Memory:
         is_done = call.says_little and call.effect != "looks"
         if is_polling or is_done or call.is_one_of("waits") or not call.is_told:
             return True
-        same = [each for each in self._looks if _same_target(call, each)]
-        if not same:
+        same = (each for each in self._looks if each.name == call.name)
+        if not any(each.kind == kind or _same_target(call, each) for each in same):
             return not self._known.issuperset(_tokens(call))
         # What is answered otherwise at times is worth asking again.
         asked = (e for e in self.calls if e.name == call.name and e.parameters == call.parameters)
@@ -417,11 +424,7 @@ class Memory:
 
 
 def _same_target(call: ToolCall, other: ToolCall) -> bool:
-    """Whether a call looks at what another did: at more or less of it, or at a part of it."""
-    if call.kind == other.kind:
-        return True
-    if call.name != other.name:
-        return False
+    """Whether a call looks at what another of its tool did: at more or less of it, or a part."""
     if call.is_one_of("scrolls") and call.outcome == other.outcome:
         return True
     exactly = [[how for how in each.manner if "." in how] for each in (call, other)]

@@ -1,37 +1,54 @@
 """Signals: what is counted of a trajectory event by event, and what it is judged by.
 
-Four alarms are weighed (`weights.json`, fitted by `scripts/fit_guidance.py`): each by a logistic
+Four alarms are weighed (`weights.csv`, fitted by `scripts/fit_guidance.py`): each by a logistic
 regression over these counts. Nothing here grows: a step is compared with those of the window.
 """
 
 from __future__ import annotations
 
-import json
+import csv
 import math
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolcrib.guidance.actions import MAX_KNOWN, WORDS, ToolCall, likeness, name_words, normal_error
+from toolcrib.guidance.actions import (
+    ACTS,
+    MAX_KNOWN,
+    WORDS,
+    ToolCall,
+    likeness,
+    name_words,
+    normal_error,
+)
 from toolcrib.guidance.detectors import (
     REPETITIONS,
-    DoomLoop,
     Event,
     PromptExecuted,
     SearchAsked,
     find_loop,
     unmoved,
 )
+from toolcrib.router.alternates import EFFECT_OF
 
-__all__ = ["WEIGHTS", "AlarmWeights", "Signals"]
+__all__ = ["WEIGHTS", "Signals"]
 
 WINDOW, RECENT = 24, 8
 """Steps that a step is compared with, and those that count as recent."""
 
 ALIKE, SAME = 0.6, 0.5
 """From this Jaccard index on answers are alike, and what is asked is much the same."""
+
+NEARLY, ROUGHLY, NEAR = 0.5, 0.34, 0.02
+"""The same where calls go round: numbers of an answer may differ by this share, by a degree."""
+
+A_WORD = 2
+"""Words of an answer that is one, behind whether it worked."""
+
+HALF, TOLD = 0.5, 0.6
+"""Up to the one share of new words an answer is known, from the other on it tells something."""
 
 FADING = 0.25
 """Share of the last step in what is averaged over the recent ones."""
@@ -46,91 +63,69 @@ MUCH_ALIKE, BRIEF = 0.3, 40
 """From this Jaccard index on an act is another one rewritten; so few words are no document."""
 
 COUNTS: Mapping[str, int] = {
-    "steps": 20,
-    "fresh": 12,
     "rereads": 8,
-    "reworded": 8,
-    "redone": 6,
-    "fails": 7,
-    "refails": 5,
     "same_errors": 5,
-    "waits": 6,
     "asks": 5,
     "plans": 6,
     "vain": 8,
-    "overlaps": 6,
-    "searches": 8,
     "idle": 8,
-    "blind": 12,
-    "rewrites": 6,
-    "reversals": 4,
     "looks": 14,
-    "stale": 8,
-    "new_tools": 8,
-    "stuck": 6,
     "refound": 6,
 }
 """What is counted since the last act that got on, and from which number on more says no more."""
 
-AVERAGED = (
-    *("failing", "looking", "acting", "changing", "idling", "waiting", "searching"),
-    *("same", "alike", "little", "one_tool", "new_words"),
-)
+AVERAGED = ("failing", "idling", "searching", "same", "new_words", "familiar", "circling")
+
+REQUEST = frozenset({"asks_for", "undone"})
+"""Signals of what was asked for; only a stall is weighed by them."""
 
 LEVELS: Mapping[str, tuple[float, ...]] = {
-    "fails": (4, 5),
-    "rereads": (3, 4, 5),
     "asks": (3, 4),
     "vain": (4, 5),
-    "plans": (3, 4),
     "unmoved": (3, 4),
-    "rewrites": (3, 4),
-    "fresh": (6, 8, 10),
-    "reversals": (2, 3),
-    "rounds": (1.5, 2, 2.5),
     "loop": (3, 4),
+    "turns": (1.5, 3),
+    "fail_run": (3, 4),
 }
-"""Counts that also weigh as steps: from so many on it is another thing."""
+"""Counts that weigh as steps: from so many on it is another thing."""
 
-_WORD = re.compile(r"[^\W_]++")
+_WORD, _NUMBER = re.compile(r"[^\W_]++"), re.compile(r"(?<![\w.])\d{1,12}(?:\.\d{1,6})?(?!\w)")
 EMPTY: frozenset[str] = frozenset()
+ORDERS = ACTS | {verb for verb, effect in EFFECT_OF.items() if effect != "reads"} | WORDS["orders"]
 PLANS = WORDS["plans"] | WORDS["thoughts"]
 
 
-@dataclass(frozen=True, slots=True)
-class AlarmWeights:
-    """A logistic regression, its threshold at 0: `bias` and the weight of each signal."""
-
-    bias: float
-    weights: Mapping[str, float]
-
-    def score(self, signals: Mapping[str, float]) -> float:
-        """The log odds, of which 0 is the threshold."""
-        return self.bias + sum(each * signals[name] for name, each in self.weights.items())
-
-
-WEIGHTS: Mapping[str, AlarmWeights] = {
-    name: AlarmWeights(given["bias"], given["weights"])
-    for name, given in json.loads(Path(__file__).with_name("weights.json").read_text()).items()
+TABLE = Path(__file__).with_name("weights.csv")
+with TABLE.open(encoding="utf-8", newline="") as _file:
+    _alarms, *_rows = [(name, weights) for name, *weights in csv.reader(_file)]
+WEIGHTS: Mapping[str, Mapping[str, float]] = {
+    alarm: {name: float(weights[place]) for name, weights in _rows if weights[place]}
+    for place, alarm in enumerate(_alarms[1])
 }
+"""Of each alarm a logistic regression, its threshold at 0: the weight of each signal."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
     """A call or a search, as it is compared: its answer, and how often it came before.
 
-    `same` counts those that asked the same and were answered alike, `alike` those in other words,
-    `asked` those that asked the same.
+    `which` are its words with digits, `gist` and `numbers` are of the answer. `same` counts those
+    that asked the same and were answered alike, `alike` those in other words, `asked` those that
+    asked the same, `seen` those of them whose numbers were near, `again` those roughly like it.
     """
 
     name: str
     words: frozenset[str]
-    answer: frozenset[str]
-    gist: frozenset[str]
+    which: frozenset[str] = EMPTY
+    answer: frozenset[str] = EMPTY
+    gist: frozenset[str] = EMPTY
+    numbers: tuple[float, ...] = ()
+    is_question: bool = False
     same: int = 0
     alike: int = 0
     asked: int = 0
-    is_question: bool = False
+    seen: int = 0
+    again: int = 0
 
 
 class Signals:
@@ -140,147 +135,151 @@ class Signals:
         self._known: set[str] = set()
         self._standing: set[str] = set()
         self.values: dict[str, float] = {}
+        self._said: set[str] = set()
+        self._orders = self._asks_for = 0.5
         self._begin()
 
     def _begin(self) -> None:
         self._steps: deque[_Step] = deque(maxlen=WINDOW)
         self._counts = dict.fromkeys(COUNTS, 0.0)
         self._means = dict.fromkeys(AVERAGED, 0.0)
-        self._fail_run = self._vain_run = self._same_run = 0
-        self._searches: deque[tuple[frozenset[str], frozenset[str]]] = deque(maxlen=WINDOW)
+        self._fail_run = self._vain_run = 0
+        self._rounds, self._round_waits = [0] * 5, [0] * 5
+        self._turns, self._has_acted = 0.0, False
+        self._found: deque[frozenset[str]] = deque(maxlen=WINDOW)
         self._errors: deque[str] = deque(maxlen=RECENT)
         self._acts: deque[tuple[str, frozenset[str]]] = deque(maxlen=RECENT)
-        self._tools: set[str] = set()
-        self._rounds = [0] * 5
-        self._round_waits = [0] * 5
 
     def observe(self, event: Event, calls: Sequence[ToolCall]) -> dict[str, float]:
         """The alarms that stand after an event, each with how sure it is (0.5 to 1)."""
         if not isinstance(event, PromptExecuted):
             self._count(event)
-        elif event.is_new and not (self._steps and self._steps[-1].is_question):
-            self._begin()
+        else:
+            self._hear(event)
         self.values = self._values(event, calls)
-        scores = {name: each.score(self.values) for name, each in WEIGHTS.items()}
+        scores = {
+            alarm: sum(weight * self.values[name] for name, weight in weights.items())
+            for alarm, weights in WEIGHTS.items()
+        }
         stands = {n for n, score in scores.items() if score >= -SLACK * (n in self._standing)}
         if self.values[CERTAIN]:
             stands.add("doom_loop")
         self._standing = stands
         return {name: max(0.5, 1 / (1 + math.exp(-scores[name]))) for name in stands}
 
+    def _hear(self, event: PromptExecuted) -> None:
+        """Take in what was said: whether it is a question, and whether something is to be done."""
+        words = _WORD.findall(event.text.lower())
+        self._said.update(words)
+        if event.is_new and not (self._steps and self._steps[-1].is_question):
+            opens = bool(words) and words[0] in WORDS["interrogatives"]
+            self._asks_for = float(opens or event.text.rstrip().endswith("?"))
+            self._orders = float(not opens and not ORDERS.isdisjoint(words))
+            self._begin()
+
     def _count(self, event: ToolCall | SearchAsked) -> None:
         """Take a step in."""
         call = event if isinstance(event, ToolCall) else None
         step, told = self._compared(event), _told(event)
-        told["vain"], told["overlaps"] = self._searched(step, told)
-        told["rewrites"], told["reversals"] = self._acted(step, told)
-        told["idling"] = not call.is_news if call else self._is_known(step)
-        told["same"], told["alike"] = step.same > 0, step.same + step.alike > 0
-        told["one_tool"] = bool(self._steps) and self._steps[-1].name == step.name
+        told["vain"] = told["searching"] and self._searched(step, is_empty=told["empty"])
+        rewrites = told["acting"] and self._rewrites(step)
+        new_words = _share(step.answer - self._known, step.answer)
+        told["idling"] = not call.is_news if call else bool(self._steps) and new_words <= HALF
+        told["same"] = step.same > 0
         told["same_errors"] = call is not None and told["failing"] and self._has_met(call)
-        is_aside = told["plans"] or step.is_question or step.asked or told["rewrites"]
-        if told["changing"] and not is_aside:
+        if self._gets_on(step, told) or (
+            told["changing"] and not (told["plans"] or step.is_question or step.asked or rewrites)
+        ):
             self._counts = dict.fromkeys(COUNTS, 0.0)
-            self._searches.clear()
+            self._found.clear()
             self._vain_run = 0
-        if call is not None and not told["failing"]:
-            is_new = told["changing"] and not step.asked
-            self._counts["fails"] *= 0.3 if is_new else 0.75
-            self._counts["refails"] *= 0.75
         if told["changing"]:
             self._errors.clear()
         for name, happened in self._happened(step, told).items():
             self._counts[name] += happened
         self._fail_run = self._fail_run + 1 if told["failing"] else 0
-        self._same_run = self._same_run + 1 if told["alike"] else 0
-        new = len(step.answer - self._known) / len(step.answer) if step.answer else 0.0
+        told["circling"] = step.again >= REPETITIONS - 1 and not told["waiting"]
+        self._turns = self._turns + 1 if told["circling"] else self._turns / 2
+        lately = told | {
+            "new_words": new_words,
+            "familiar": 1 - _share(step.words - self._said, step.words),
+        }
         for name in AVERAGED:
-            lately = new if name == "new_words" else told[name]
-            self._means[name] += FADING * (lately - self._means[name])
+            self._means[name] += FADING * (lately[name] - self._means[name])
         self._round(step, waits=told["waiting"])
         self._known |= step.answer
-        self._tools.add(step.name)
+        self._said |= step.words | (step.answer if step.is_question else EMPTY)
         self._steps.append(step)
-        for known in (self._known, self._tools):
+        for known in (self._known, self._said):
             if len(known) > MAX_KNOWN:
                 known.clear()
 
+    def _gets_on(self, step: _Step, told: Mapping[str, bool]) -> bool:
+        """Whether a check, for the first time since an act, is answered as it never was."""
+        moved = self._has_acted and step.asked > 0 and step.seen == 0 and not told["idling"]
+        self._has_acted = told["acting"] or (self._has_acted and not step.asked)
+        return moved
+
     def _happened(self, step: _Step, told: Mapping[str, bool]) -> dict[str, bool]:
         """What is counted of a step."""
-        again, acts, fails, waits = (told[n] for n in ("alike", "acting", "failing", "waiting"))
-        only_reads = not (waits or fails or acts)
-        is_idle = told["little"] or waits or told["stepping"]
+        only_reads = not (told["waiting"] or told["failing"] or told["acting"])
         return {
-            "steps": True,
-            "looks": told["looking"] and not fails,
-            "stale": again,
-            "fresh": told["looking"] and not again and not fails,
+            "looks": told["looking"] and not told["failing"],
             "rereads": step.same > 0 and only_reads,
-            "reworded": step.alike > 0 and not step.same and only_reads,
             "refound": step.same > 1 and only_reads,
-            "redone": acts and step.same > 0,
-            "stuck": (acts or fails) and again and not is_idle,
-            "fails": fails,
-            "refails": fails and again,
             "same_errors": told["same_errors"],
-            "waits": waits,
-            "asks": step.is_question,
+            "asks": step.is_question and not self._is_told(step),
             "plans": told["plans"],
             "vain": told["vain"],
-            "overlaps": told["overlaps"],
-            "searches": told["searching"],
             "idle": told["idling"],
-            "blind": not told["changing"],
-            "rewrites": told["rewrites"] and not told["stepping"],
-            "reversals": told["reversals"],
-            "new_tools": step.name not in self._tools,
         }
 
-    def _is_known(self, step: _Step) -> bool:
-        """Whether a search found tools of which most were known."""
-        return bool(self._steps) and 2 * len(step.answer - self._known) <= len(step.answer)
+    def _is_told(self, step: _Step) -> bool:
+        """Whether an answer says much that was not said before."""
+        return len(step.answer) > A_WORD and _share(step.answer - self._said, step.answer) > TOLD
 
     def _compared(self, event: ToolCall | SearchAsked) -> _Step:
         """The step, and how often it came in the window."""
         if isinstance(event, ToolCall):
             name, words, is_question = event.name, event.words, _is_question(event)
-            answer = frozenset(_WORD.findall(event.outcome.lower()))
+            text = event.outcome.lower()
+            answer = frozenset(_WORD.findall(text))
             gist = frozenset(word for word in answer if word.isalpha())
         else:
-            name, words, is_question = "", event.topics, False
+            name, words, is_question, text = "", event.topics, False, ""
             answer = gist = frozenset(each.lower() for each in event.found)
-        same = alike = asked = 0
+        which = frozenset(word for word in words if not word.isalpha())
+        numbers = tuple(map(float, _NUMBER.findall(text)))
+        same = alike = asked = seen = again = 0
         for each in self._steps:
             if each.name != name:
                 continue
+            asks, answers = likeness(words, each.words), likeness(gist, each.gist)
+            is_near = answers >= NEARLY and _are_near(numbers, each.numbers)
             if each.words == words:
                 asked += 1
-                same += likeness(gist, each.gist) >= ALIKE
-            elif likeness(words, each.words) >= SAME:
-                alike += likeness(gist, each.gist) >= ALIKE
-        return _Step(name, words, answer, gist, same, alike, asked, is_question)
+                seen += is_near
+                same += answers >= ALIKE
+            elif asks >= SAME:
+                alike += answers >= ALIKE
+            again += is_near and asks >= ROUGHLY and which == each.which
+        counts = same, alike, asked, seen, again
+        return _Step(name, words, which, answer, gist, numbers, is_question, *counts)
 
-    def _searched(self, step: _Step, told: Mapping[str, bool]) -> tuple[bool, bool]:
-        """Whether a search found nothing new, and whether it shares a word with one before it."""
-        if not told["searching"]:
-            return False, False
-        before = EMPTY.union(*(found for _, found in self._searches))
-        is_old = bool(before) and 2 * len(step.answer - before) <= len(step.answer)
-        is_vain = told["empty"] or is_old
-        overlaps = is_vain and any(words & step.words for words, _ in self._searches)
-        self._searches.append((step.words, EMPTY if told["empty"] else step.answer))
+    def _searched(self, step: _Step, *, is_empty: bool) -> bool:
+        """Whether a search found nothing new."""
+        before = EMPTY.union(*self._found)
+        is_vain = is_empty or (bool(before) and _share(step.answer - before, step.answer) <= HALF)
+        self._found.append(EMPTY if is_empty else step.answer)
         self._vain_run = self._vain_run + 1 if is_vain else 0
-        return is_vain, overlaps
+        return is_vain
 
-    def _acted(self, step: _Step, told: Mapping[str, bool]) -> tuple[bool, bool]:
-        """Whether an act is much like a recent one, and whether it goes back to an earlier one."""
-        if not told["acting"]:
-            return False, False
-        act = step.name, step.words
+    def _rewrites(self, step: _Step) -> bool:
+        """Whether an act is much like a recent one."""
         alike = (likeness(words, step.words) for name, words in self._acts if name == step.name)
-        rewrites, reverses = any(each >= MUCH_ALIKE for each in alike), act in list(self._acts)[:-1]
-        self._acts.append(act)
-        return rewrites, reverses
+        rewrites = any(each >= MUCH_ALIKE for each in alike)
+        self._acts.append((step.name, step.words))
+        return rewrites
 
     def _has_met(self, call: ToolCall) -> bool:
         """Whether an error was met before, of the last ones."""
@@ -301,77 +300,74 @@ class Signals:
 
     def _values(self, event: Event, calls: Sequence[ToolCall]) -> dict[str, float]:
         """Each signal by its name, from 0 to 1."""
-        counts = self._counts
-        last = self._steps[-1] if self._steps else _Step("", EMPTY, EMPTY, EMPTY)
-        recent = list(self._steps)[-RECENT:]
-        again = [each.same + each.alike for each in recent] or [0]
-        same = [each.same for each in recent] or [0]
+        recent = list(self._steps)[-RECENT:] or [_Step("", EMPTY)]
+        again = [each.same + each.alike for each in recent]
         is_prompt = isinstance(event, PromptExecuted)
         loop = find_loop(calls, 2) if calls else None
+        repetitions = loop.occurrences if loop else 0
+        numbers = self._counts | {
+            "unmoved": unmoved(calls) if calls and not is_prompt else 0,
+            "loop": repetitions,
+            "turns": self._turns,
+            "fail_run": self._fail_run,
+        }
         rounds = max(
             self._rounds[n] / n if 2 * self._round_waits[n] <= self._rounds[n] else 0.0
             for n in range(2, 5)
         )
-        numbers = {
-            **counts,
-            "unmoved": unmoved(calls) if calls and not is_prompt else 0,
-            "loop": loop.occurrences if loop else 0,
-            "rounds": rounds,
-        }
-        steps = max(1.0, counts["steps"])
-        most = Counter(each.name for each in recent).most_common(1)
-        values = {name: min(counts[name], cap) / cap for name, cap in COUNTS.items()}
+        values = {name: min(self._counts[name], cap) / cap for name, cap in COUNTS.items()}
         values |= self._means
         for name, levels in LEVELS.items():
             values |= {f"{name}>={level}": float(numbers[name] >= level) for level in levels}
-        for name in ("waits", "looks", "fails", "searches", "stale"):
-            values[f"{name}_share"] = min(1.0, counts[name] / steps)
-        for least in (2, 3):
-            values[f"again{least}"] = sum(each >= least for each in again) / RECENT
-            values[f"same{least}"] = sum(each >= least for each in same) / RECENT
+        is_certain = (
+            loop is not None
+            and len(loop.cycle) == 1
+            and repetitions >= REPETITIONS
+            and not calls[-1].success
+        )
         return values | {
+            **{f"again{n}": sum(each >= n for each in again) / RECENT for n in (2, 3)},
             "fail_run": min(self._fail_run, 6) / 6,
-            "vain_run": min(self._vain_run, 6) / 6,
-            "same_run": min(self._same_run, 6) / 6,
-            "unmoved": min(numbers["unmoved"], 5) / 5,
-            "loop": min(numbers["loop"], 5) / 5,
-            "rounds": min(rounds, 4) / 4,
-            "wander": values["fresh"] * (counts["rereads"] + counts["reworded"] >= 1),
-            "now_same": min(last.same, 4) / 4,
-            "now_again": min(last.same + last.alike, 4) / 4,
-            "max_same": min(max(same), 5) / 5,
+            "now_again": min(again[-1], 4) / 4,
             "max_again": min(max(again), 5) / 5,
+            "rounds": min(rounds, 4) / 4,
+            "vain_run": min(self._vain_run, 6) / 6,
             "distinct": len({(each.name, each.words) for each in recent}) / RECENT,
-            "most": most[0][1] / RECENT if most else 0.0,
-            "prompt": float(is_prompt),
-            CERTAIN: float(
-                bool(loop) and loop.occurrences >= REPETITIONS and _is_one_failure(calls, loop)
-            ),
+            "asks_for": self._asks_for,
+            "undone": self._orders * values["looks"],
+            CERTAIN: float(is_certain),
+            "bias": 1.0,
         }
 
 
 def _told(event: ToolCall | SearchAsked) -> dict[str, bool]:
     """What a step is."""
     if isinstance(event, SearchAsked):
-        told = dict.fromkeys(AVERAGED, False) | {"plans": False, "stepping": False}
+        told = dict.fromkeys(("failing", "acting", "changing", "waiting", "plans"), False)
         return told | {"looking": True, "searching": True, "empty": not event.found}
+    searching = event.is_search
     return {
         "failing": not event.success,
         "looking": event.effect == "looks",
         "acting": event.does,
         "changing": event.changes,
         "waiting": event.success and not event.does and event.waits,
-        "searching": event.is_search,
-        "empty": event.tells_nothing,
-        "little": event.says_little,
+        "searching": searching,
+        "empty": searching and event.tells_nothing,
         "plans": _plans(event),
-        "stepping": event.is_one_of("steps"),
     }
 
 
-def _is_one_failure(calls: Sequence[ToolCall], loop: DoomLoop) -> bool:
-    """Whether a loop is one call that fails, again and again."""
-    return len(loop.cycle) == 1 and not calls[-1].success
+def _share(some: frozenset[str], words: frozenset[str]) -> float:
+    """The share that some words are of others; none of none."""
+    return len(some) / len(words) if words else 0.0
+
+
+def _are_near(some: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether numbers are the same, or nearly."""
+    return len(some) == len(others) and all(
+        abs(a - b) <= NEAR * max(a, b) for a, b in zip(some, others, strict=True)
+    )
 
 
 def _is_question(call: ToolCall) -> bool:
@@ -402,8 +398,6 @@ def _goes_round(step: _Step, other: _Step) -> bool:
     """Whether a step asks much as another did, and is answered alike."""
     if step.name != other.name or likeness(step.gist, other.gist) < ALIKE:
         return False
-    apart = step.words ^ other.words
-    if not apart:
-        return True
-    is_near = likeness(step.words, other.words) >= SAME
-    return is_near and not any(any(map(str.isdigit, word)) for word in apart)
+    return step.words == other.words or (
+        step.which == other.which and likeness(step.words, other.words) >= SAME
+    )

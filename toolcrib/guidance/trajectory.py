@@ -248,7 +248,8 @@ class TrajectoryBuilder:
         except Exception as error:  # noqa: BLE001
             logger.warning("the signals failed: %s", type(error).__name__)
             self._alarms = {}
-        event = replace(event, alarms=self._alarms)
+        if self._alarms:
+            event = replace(event, alarms=self._alarms)
         for place, detector in enumerate(self._detectors):
             try:
                 self._standing[place] = detector.observe(event, self._calls)
