@@ -29,7 +29,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div, log_softmax, normalize, softmax
-from torch.utils.checkpoint import checkpoint
 
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS, BundledEncoder
 from toolcrib.evaluation.dataset import DataSet
@@ -57,6 +56,7 @@ from toolcrib.training.negatives import mine
 
 ROOT = Path(__file__).resolve().parents[1]
 
+checkpoint = import_train("torch.utils.checkpoint").checkpoint
 transformers = import_train("transformers")
 transformers.utils.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
@@ -163,7 +163,8 @@ def passages(folder: Path) -> TrainingData:
 
 def rows(path: Path) -> list[dict[str, Any]]:
     """The lines of a file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
 
 
 def made(corpus: Path, known: HeldOut, held: set[str]) -> TrainingData:
