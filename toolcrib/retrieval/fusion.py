@@ -63,8 +63,8 @@ class FusionWeights:
     """
 
     method: Literal["convex", "rrf"] = "convex"
-    dense: Annotated[float, Field(ge=0)] = 0.4
-    lexical: Annotated[float, Field(ge=0)] = 0.6
+    dense: Annotated[float, Field(ge=0)] = 0.5
+    lexical: Annotated[float, Field(ge=0)] = 0.5
     bm25_scale: Annotated[float, Field(gt=0)] = 100.0
     clauses: Annotated[float, Field(ge=0, le=1)] = 0.5
     examples: Annotated[float, Field(ge=0, le=1)] = 0.5
