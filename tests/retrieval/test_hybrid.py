@@ -38,6 +38,10 @@ TOOLS = [
 ]
 
 
+ANY_LEAD = 1.0
+"""A reranker is asked however far the first candidate leads."""
+
+
 class Recording(DeterministicEncoder):
     """The double, failing when told to."""
 
@@ -79,6 +83,7 @@ def retriever(tmp_path, encoder):
         ToolSync(store, encoder, lexical, FieldWeights()).run([("here", tool) for tool in TOOLS])
 
         def make(weights: FusionWeights = FusionWeights(), **options):  # noqa: B008
+            options.setdefault("rerank_settings", RerankSettings(lead=ANY_LEAD))
             return HybridRetriever(store, encoder, lexical, weights, **options)
 
         yield make
@@ -127,7 +132,7 @@ def test_a_failing_reranker_leaves_the_first_stage_and_says_so(retriever, caplog
 
 
 def test_a_late_reranker_keeps_what_it_had_time_for(retriever):
-    options = RerankSettings(batch=1, budget_ms=1500)
+    options = RerankSettings(batch=1, budget_ms=1500, lead=ANY_LEAD)
     late = Reversing()
     found = retriever(reranker=late, rerank_settings=options, clock=ManualClock(step=1.0)).find(
         "send a mail", SearchOptions(k=3)
@@ -212,7 +217,7 @@ def test_a_confidence_is_that_of_what_the_reranker_put_first(retriever):
 
 
 def test_what_a_reranker_never_saw_weighs_as_much_whether_it_is_returned_or_not(retriever):
-    made, options = calibration({}), RerankSettings(depth=1)
+    made, options = calibration({}), RerankSettings(depth=1, lead=ANY_LEAD)
     one, three = (
         judged(retriever, made, reranker=Reversing(), rerank_settings=options)
         .find("send a mail", SearchOptions(k=k, gate=False))
