@@ -34,6 +34,7 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.records.choices import CapabilitySelection, Classification
+from toolcrib.records.learning import LearningStatus
 from toolcrib.records.reports import ToolReadiness
 from toolcrib.retrieval.options import KnowledgeOptions, SearchKeywords, SearchOptions
 from toolcrib.retrieval.rerank import ToolRerankers
@@ -418,13 +419,9 @@ class Crib:
             known = self.tools.settings.questions
             if question not in known:
                 raise UnknownQuestionError(question, nearest(question, known))
-            made = build.question_classifier(
-                known[question],
-                self.tools.settings,
-                dense=self.tools.dense,
-                models=self._models,
+            self._classifiers[question] = build.question_classifier(
+                known[question], self.tools.settings, dense=self.tools.dense, models=self._models
             )
-            self._classifiers[question] = made
         chosen, turn = self._classifiers[question], _turn(turn)
         by_model = self.turns.may_be_told(turn)
         return chosen.classify(turn, variables=variables, outputs=outputs, by_model=by_model)
@@ -496,6 +493,24 @@ class Crib:
 
         return RecoveryPolicy(self.tools.settings.recovery)
 
+    # -- what use teaches --------------------------------------------------------------------
+
+    def learning_status(self) -> LearningStatus:
+        """What was learned of each tool, from whom; LearningOffError where nothing is learned."""
+        return self.turns.require_learner().status()
+
+    def replay_learning(self) -> LearningStatus:
+        """Ask past requests again: what of each server helps goes live."""
+        return self.turns.require_learner().learn()
+
+    def undo_learning(self, what: str) -> int:
+        """Take back what was learned on a day (`2026-01-31`), from a key, or of a tool."""
+        return self.turns.require_learner().undo(what)
+
+    def switch_learning(self, *, on: bool) -> None:
+        """Let what was learned re-order answers, or leave it aside; nothing is lost."""
+        self.turns.require_learner().switch(on=on)
+
     # -- life --------------------------------------------------------------------------------
 
     def refresh(self) -> None:
@@ -559,6 +574,10 @@ class Crib:
     aguidance = in_thread(guidance)
     areport_outcome = in_thread(report_outcome)
     afeedback = in_thread(feedback)
+    alearning_status = in_thread(learning_status)
+    areplay_learning = in_thread(replay_learning)
+    aundo_learning = in_thread(undo_learning)
+    aswitch_learning = in_thread(switch_learning)
     arefresh = in_thread(refresh)
     ainfo = in_thread(info)
     aclose = in_thread(close)

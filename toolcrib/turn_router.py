@@ -16,6 +16,7 @@ from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import (
     FeedbackError,
+    LearningOffError,
     QueryError,
     SettingsError,
     StoreError,
@@ -322,6 +323,16 @@ class TurnRouter:
                 store = self._tools.store
                 store.write_meta({**store.read_meta(), META_KEY: text})
                 self._fitted = text, model
+
+    def require_learner(self) -> UsageLearner:
+        """What was learned.
+
+        Raises:
+            LearningOffError: nothing is.
+        """
+        if self.learner is None:
+            raise LearningOffError("nothing is learned here: learning.enabled is off")
+        return self.learner
 
     def close(self) -> None:
         """Let go of the log, and of what was learned."""

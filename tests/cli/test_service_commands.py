@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import httpx2
 import pytest
 
 from tests.cli.conftest import TOOLS
+from tests.cli.test_integrity_commands import CLEAN, POISONED
 from tests.cli.test_serve import serving
 
 pytestmark = pytest.mark.e2e
@@ -75,3 +77,109 @@ def test_ids_behind_a_service_are_offered_to_the_shell(shell, service):
     line = {"COMP_WORDS": "toolcrib show mail/", "COMP_CWORD": "2"}
     done = shell(_TOOLCRIB_COMPLETE="complete_bash", **line, **service)
     assert done.stdout.strip() == "mail/send_mail"
+
+
+QUESTION = {
+    "model": "none",
+    "question": "What is it about?",
+    "classes": [
+        {"id": "mail", "description": "About mail.", "examples": ["send a mail"]},
+        {"id": "files", "description": "About files.", "examples": ["read a file"]},
+    ],
+}
+CAPABILITIES = {
+    "capabilities": [{"name": "safety", "description": "Keeps to rules.", "always_active": True}]
+}
+
+
+@pytest.fixture(scope="module")
+def careful(tmp_path_factory):
+    """A service that audits, learns, and has a question and capabilities; a writer, a reviewer."""
+    from tests.cli.conftest import Shell
+
+    shell = Shell(tmp_path_factory.mktemp("careful"))
+    keys = [
+        shell.json("keys", "create", name, "--write")["text"] for name in ("writer", "reviewer")
+    ]
+    shell.write("support.json", QUESTION)
+    shell.write("capabilities.json", CAPABILITIES)
+    env = {
+        "TOOLCRIB_QUESTIONS": '{"support": "support.json"}',
+        "TOOLCRIB_CAPABILITIES__FILE": "capabilities.json",
+        "TOOLCRIB_LEARNING__ENABLED": "true",
+        "TOOLCRIB_CONTEXT__DETECTOR": "heuristic",
+    }
+    with serving(shell, "--json", **env) as line:
+        url = json.loads(line)["url"]
+        yield [{"TOOLCRIB_URL": url, "TOOLCRIB_API_KEY": key} for key in keys]
+
+
+def test_what_a_service_holds_back_is_shown_approved_and_rejected(shell, careful):
+    writer, reviewer = careful
+    spy = {**POISONED, "name": "spy"}
+    shell("index", shell.write("tools.jsonl", CLEAN, POISONED, spy), **writer)
+    held = shell.json("approve", **reviewer)["held"]
+    assert [each["tool_id"] for each in held] == ["sums/add", "sums/spy"]
+    assert held[0]["since"].endswith("+00:00")
+    seen = held[0]["digest"]
+    assert seen in shell("approve", "--list", **reviewer).stdout
+    done = shell("approve", "sums/add", "--digest", seen, **writer)
+    assert (done.returncode, "service.approve_own" in done.stderr) == (2, True)
+    done = shell("approve", "sums/add", "--digest", held[1]["digest"], **reviewer)
+    assert (done.returncode, seen in done.stderr) == (2, True)
+    assert shell("show", "sums/add", **reviewer).returncode == 2
+    shell.json("approve", "sums/add", "--digest", seen, **reviewer)
+    assert shell.json("show", "sums/add", **reviewer)["name"] == "add"
+    line = {"COMP_WORDS": "toolcrib approve s", "COMP_CWORD": "2"}
+    offered = shell(_TOOLCRIB_COMPLETE="complete_bash", **line, **reviewer).stdout.split()
+    assert offered == ["sums/spy"]
+    assert shell.json("approve", "--reject", "--all", **writer) == {"rejected": ["sums/spy"]}
+    assert "nothing is held back" in shell("approve", **reviewer).stdout
+    assert shell("show", "sums/spy", **reviewer).returncode == 2
+    other = shell("approve", "--namespace", "other", **reviewer)
+    assert (other.returncode, "'other'" in other.stderr) == (2, True)
+    assert shell("approve", "--all", "--lock", "mine.lock", **reviewer).returncode == 2
+
+
+def test_what_a_service_learned_is_shown_switched_replayed_and_taken_back(shell, careful):
+    writer, _ = careful
+    shell("index", shell.write("tools.jsonl", *TOOLS), **writer)
+    headers = {"Authorization": f"Bearer {writer['TOOLCRIB_API_KEY']}"}
+    with httpx2.Client(base_url=writer["TOOLCRIB_URL"], headers=headers) as client:
+        for session in "abc":
+            turn = {"text": f"send a mail {session}", "metadata": {"session": session}}
+            decision = client.post("/v1/route", json=turn).json()["id"]
+            told = {"decision_id": decision, "tool": "mail/send_mail", "outcome": "success"}
+            client.post("/v1/outcomes", json=told).raise_for_status()
+    status = shell.json("learn", **writer)
+    assert [each["tool"] for each in status["tools"]] == ["mail/send_mail"]
+    assert shell.json("learn", "--replay", **writer)["observations"] == 3
+    assert shell.json("learn", "--off", **writer) == {"on": False}
+    assert "learning is off" in shell("learn", **writer).stdout
+    assert shell.json("learn", "--on", **writer) == {"on": True}
+    assert shell.json("learn", "--undo", "mail/send_mail", **writer) == {"removed": 3}
+    assert shell.json("learn", "--status", **writer)["tools"] == []
+    done = shell("learn", "--from", "log.jsonl", **writer)
+    assert (done.returncode, "--store" in done.stderr) == (2, True)
+
+
+def test_where_a_service_learns_nothing_it_says_so(shell, service):
+    done = shell("learn", **service)
+    assert "learning.enabled is off" in done.stderr
+
+
+def test_a_service_chooses_by_its_own_questions_and_capabilities(shell, careful):
+    writer, _ = careful
+    url, key = ("--url", writer["TOOLCRIB_URL"]), {"TOOLCRIB_API_KEY": writer["TOOLCRIB_API_KEY"]}
+    assert shell.json("classify", "support", "send a mail", **writer)["branch"] == "mail"
+    assert shell.json("classify", "support", "read a file", *url, **key)["branch"] == "files"
+    done = shell("classify", "suport", "send a mail", **writer)
+    assert (done.returncode, "did you mean 'support'?" in done.stderr) == (2, True)
+    assert shell.json("capabilities", "read a file", **writer)["active"] == ["safety"]
+    # A file that is named is read here, whatever the variable says.
+    away = {"TOOLCRIB_URL": "http://127.0.0.1:1"}
+    mine = shell.write("mine.json", QUESTION)
+    assert shell.json("classify", mine, "send a mail", **away)["branch"] == "mail"
+    mine = ("--config", shell.write("capabilities.json", CAPABILITIES))
+    assert shell.json("capabilities", "read a file", *mine, **away)["active"] == ["safety"]
+    assert shell("capabilities", "read a file", *mine, *url, **key).returncode == 2

@@ -10,12 +10,20 @@ from tests.conformance.contract_documents import COLLECTIONS, PASSAGES, QUESTION
 from tests.conformance.contract_tools import TOOLS
 from tests.conformance.serving import serving
 from tests.router.conftest import free_of_models
-from toolcrib import Equals, Scope, ToolSpec
+from toolcrib import Crib, Equals, Scope, ToolSpec, Turn
 from toolcrib.client import RemoteCrib
 from toolcrib.client import crib as remote
-from toolcrib.errors import ServiceUnavailableError, TooLargeError
+from toolcrib.errors import (
+    ForbiddenError,
+    LearningOffError,
+    ServiceUnavailableError,
+    TooLargeError,
+    ToolChangedError,
+    UnknownToolError,
+)
 from toolcrib.http import Anyone
 from toolcrib.records import Enrichment, ToolLinks
+from toolcrib.records.codec import as_json
 
 MAIL = Scope(servers=frozenset({"mail"}))
 
@@ -59,6 +67,55 @@ def test_what_the_service_holds_back_is_refused_with_its_reason(crib):
     assert (refusal.source, refusal.place) == ("a ToolSpec", "spy")
     assert refusal.reason.startswith("held back until somebody approves it: ")
     assert [tool.id for tool in crib.list_tools()] == ["mail/send_mail"]
+
+
+async def test_what_is_held_back_is_approved_by_its_digest_or_forgotten(service):
+    said = "Read a file.\U000e0073\U000e0065\U000e006e\U000e0064"
+    sent = [ToolSpec(name="spy", server=server, description=said) for server in ("a b?", "c")]
+    async with service.crib("held") as writer, service.crib("held") as crib:
+        await writer.aindex_tools(*sent)
+        held = await crib.aheld_tools()
+        assert [(each.spec, each.digest) for each in held] == [(tool, tool.digest) for tool in sent]
+        odd, other = held
+        with pytest.raises(ToolChangedError):
+            crib.approve_tool(odd.tool_id, other.digest)
+        with pytest.raises(ForbiddenError):
+            writer.approve_tool(odd.tool_id, odd.digest)
+        await crib.aapprove_tool(odd.tool_id, odd.digest)
+        assert crib.get_tool(odd.tool_id) == odd.spec
+        await crib.areject_tool(other.tool_id)
+        with pytest.raises(UnknownToolError):
+            crib.reject_tool(other.tool_id)
+        assert crib.held_tools() == ()
+
+
+async def test_what_was_learned_is_told_and_taken_back_as_by_an_embedded_crib():
+    settings = free_of_models(audit=False, learning={"enabled": True})
+    with serving(settings) as started:
+        async with started.crib() as crib:
+            crib.index_tools(*TOOLS)
+            for session in "abc":
+                turn = Turn(text=f"send a mail {session}", metadata={"session": session})
+                crib.report_outcome(crib.route(turn).id, "mail/send_mail", "success")
+            behind = started.behind(crib)
+            status = await crib.alearning_status()
+            assert [each.tool for each in status.tools] == ["mail/send_mail"]
+            assert as_json(status) == as_json(await behind.alearning_status())
+            await crib.aswitch_learning(on=False)
+            assert not behind.learning_status().on
+            await behind.aswitch_learning(on=True)
+            replayed = await crib.areplay_learning()
+            assert (replayed.on, replayed.observations) == (True, 3)
+            assert await crib.aundo_learning("mail/send_mail") == 3
+            assert await behind.aundo_learning("mail/send_mail") == 0
+            assert (await behind.areplay_learning()).observations == 0
+
+
+def test_where_nothing_is_learned_both_say_so(service):
+    with service.crib() as crib, Crib.open(":memory:", settings=free_of_models()) as embedded:
+        for each in (crib, embedded):
+            with pytest.raises(LearningOffError, match=r"learning\.enabled is off"):
+                each.learning_status()
 
 
 def test_an_enrichment_is_read_on_this_side_and_audited_on_the_other(crib, tmp_path):

@@ -8,9 +8,10 @@ import pytest
 from fastmcp import Client
 
 from tests.gateway.conftest import ECHO, Behind, found, ready, said
-from toolcrib.access.quarantine import Held, Quarantine
+from toolcrib.access.quarantine import Quarantine
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.records import ToolSpec
+from toolcrib.records.audit import Held
 from toolcrib.tenants import DEFAULT
 
 FAX = {"name": "send_fax", "description": "Send a fax.", "title": "Fax it"}

@@ -27,8 +27,8 @@ from tests.store.samples import (
 from toolcrib.encoders.base import FloatArray
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import Layout, Store, point_id
-from toolcrib.store.edge_shard import guard
-from toolcrib.store.filters import And, AnyOf
+from toolcrib.store.edge_shard import estimate, guard
+from toolcrib.store.filters import And, AnyOf, Filter
 from toolcrib.store.qdrant_edge import FIELDS_FROM, EdgeStore
 
 MEMORY = Path("/dev/shm")
@@ -143,6 +143,28 @@ def test_what_is_nearest_within_a_filter_is_found_though_it_is_far_away(
         assert recall() == 1.0
         monkeypatch.setattr("toolcrib.store.edge_shard.FEW", 0)
         assert recall() > 0.85
+
+
+def test_what_a_filter_leaves_is_counted_once_for_all_legs_of_a_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[Filter | None] = []
+
+    def recorded(shard: engine.EdgeShard, where: Filter | None, *, coded: bool) -> int:
+        counted.append(where)
+        return estimate(shard, where, coded=coded)
+
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.estimate", recorded)
+    mail, desk = AnyOf("server", ["mail"]), AnyOf("server", ["desk"])
+    with closing(EdgeStore.open(tmp_path, LAYOUT, survives_power_cut=False)) as store:
+        store.upsert([point("t", dense=unit(1), terms={1: 1}, server="mail")])
+        twice = [dense_leg(unit(1), where=mail)] * 2
+        others = [sparse_leg({1: 1}, where=desk), dense_leg(unit(1), where=desk)]
+        found = store.search([*twice, *others, dense_leg(unit(1))])
+        assert [len(hits) for hits in found] == [1, 1, 0, 0, 1]
+        assert counted == [mail, None, desk]
+        store.search(twice)
+        assert counted[3:] == [mail, None]
 
 
 PLACE = Path("store")

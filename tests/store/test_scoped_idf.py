@@ -54,7 +54,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 
 def counted_by_engine(store: EdgeStore, leg: LegQuery) -> dict[int, float]:
     shard = store._open_shard()
-    hits: Sequence[Any] = shard.query(to_query(shard, leg, leg.where, coded=store._coded))
+    hits: Sequence[Any] = shard.query(to_query(leg, leg.where, store.count, coded=store._coded))
     return {hit.id: hit.score for hit in hits}
 
 

@@ -4,46 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Annotated
-
-from pydantic import PlainSerializer
 
 from toolcrib.errors import ToolChangedError, UnknownToolError
-from toolcrib.indexers.audit import Finding, audit_all, blocks
+from toolcrib.indexers.audit import audit_all, blocks
 from toolcrib.indexers.sync import Entry
 from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records.audit import Finding, Held
 from toolcrib.records.codec import adapter, as_json
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 
-__all__ = ["Held", "Quarantine"]
+__all__ = ["Quarantine"]
 
 DANGEROUS = "its text is dangerous to a model"
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A tool that is not served: why, what was found in it, and since when.
-
-    `since` is Unix time, in JSON ISO 8601 in UTC. `was_digest` is that of what was
-    approved under its id before, None for a new tool. `written_by` is the id of the key that
-    first sent it so, empty where no key did.
-    """
-
-    tool_id: str
-    server: str
-    digest: str
-    was_digest: str | None
-    reason: str
-    findings: tuple[Finding, ...]
-    since: Annotated[float, PlainSerializer(_iso, return_type=str)]
-    spec: ToolSpec
-    written_by: str = ""
 
 
 class Quarantine:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -17,7 +17,7 @@ from rich.markup import escape
 from toolcrib import build
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.access.lock_file import LockFile
-from toolcrib.access.quarantine import Held, Quarantine
+from toolcrib.access.quarantine import Quarantine
 from toolcrib.cli.completion import complete_collections, complete_held, complete_keys
 from toolcrib.cli.options import (
     GATEWAY_STORE,
@@ -25,7 +25,10 @@ from toolcrib.cli.options import (
     Servers,
     StoreOption,
     Tags,
+    Url,
     read_tools,
+    remote_crib,
+    service_of,
 )
 from toolcrib.cli.output import (
     count_of,
@@ -39,9 +42,10 @@ from toolcrib.cli.output import (
 )
 from toolcrib.cli.progress import WorkStep, working
 from toolcrib.errors import QueryError, ToolChangedError, UnknownToolError, nearest
-from toolcrib.indexers.audit import Finding, audit_all, blocks
+from toolcrib.indexers.audit import audit_all, blocks
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
+from toolcrib.records.audit import Finding, Held
 from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.namespaced import DEFAULT
@@ -222,33 +226,61 @@ def approve(
             help=f"Folder or Qdrant URL; default: {GATEWAY_STORE} if there, else the store."
         ),
     ] = None,
-    namespace: Annotated[str, typer.Option(help="Of a service.")] = DEFAULT,
+    url: Url = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(help="Of a service; default: with --url the setting, else `default`."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show the tools that are held back, and approve those that you name.
 
     An approval is of one digest: that of the text as you saw it. A running gateway serves them a
-    moment later. A service serves them when they are sent again; approved in its console or over
-    HTTP, at once.
+    moment later. A service serves them at once when it is asked by --url, or in its console;
+    approved in its store, when they are sent again.
     """
     settings = load_settings(context.obj)
-    with closing(build.open_records_db(_place(store, settings), settings)) as records_db:
-        quarantine = Quarantine(records_db, namespace)
-        held = quarantine.list()
+    service = service_of(settings, store, url)
+    if service is not None and lock is not None:
+        raise typer.BadParameter("a service has no such file; name a --store", param_hint="--lock")
+    if service is None:
+        judging = _in_store(_place(store, settings), namespace or DEFAULT, settings)
+    else:
+        judging = _by_service(service, namespace or settings.namespace, settings)
+    with judging as (held, release, forget):
         if show or not (tools or everything):
             _show(held, json=json)
             return
         chosen = held if everything else _named(tools or [], held)
         if reject:
             for each in chosen:
-                quarantine.reject(each.tool_id)
+                forget(each.tool_id)
         else:
             _require_seen(chosen, frozenset(digest or _asked(chosen, json=json)))
-            _write(lock, settings, chosen)
+            if service is None:
+                _write(lock, settings, chosen)
             for each in chosen:
-                quarantine.release(each)
+                release(each)
     done = "rejected" if reject else "approved"
     print_either({done: [each.tool_id for each in chosen]}, f"{len(chosen)} {done}", json=json)
+
+
+Judging: TypeAlias = tuple[Sequence[Held], Callable[[Held], None], Callable[[str], None]]
+"""What is held back, what approves one of it, and what forgets one by its id."""
+
+
+@contextmanager
+def _in_store(place: str, namespace: str, settings: Settings) -> Generator[Judging]:
+    with closing(build.open_records_db(place, settings)) as records_db:
+        quarantine = Quarantine(records_db, namespace)
+        yield quarantine.list(), quarantine.release, quarantine.reject
+
+
+@contextmanager
+def _by_service(url: str, namespace: str | None, settings: Settings) -> Generator[Judging]:
+    with remote_crib(url, settings.model_copy(update={"namespace": namespace})) as crib:
+        held = crib.held_tools()
+        yield held, lambda each: crib.approve_tool(each.tool_id, each.digest), crib.reject_tool
 
 
 def _place(store: str | None, settings: Settings) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json as jsonlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -13,13 +14,20 @@ import typer
 import yaml
 from rich.markup import escape
 
-from toolcrib.cli.options import Json, StoreOption, lines_of, open_crib
+from toolcrib.cli.options import (
+    Json,
+    StoreOption,
+    Url,
+    lines_of,
+    open_crib,
+    remote_crib,
+)
 from toolcrib.cli.output import notes, out, print_choices, print_json, write_file
 from toolcrib.cli.progress import UNKEPT, counting
 from toolcrib.errors import QuestionRenderError
 from toolcrib.records import Turn
 from toolcrib.records.codec import as_json
-from toolcrib.settings import load_settings
+from toolcrib.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from toolcrib.evaluation.choices import Choice, ChoiceResult, LabelledTurn
@@ -41,7 +49,12 @@ Html: TypeAlias = Annotated[Path | None, typer.Option(help="Write a page to look
 
 def classify(
     context: typer.Context,
-    config: Annotated[Path, typer.Argument(help="The question with its classes, YAML or JSON.")],
+    config: Annotated[
+        Path,
+        typer.Argument(
+            help="The question with its classes, YAML or JSON; of a service: its name there."
+        ),
+    ],
     text: Annotated[str | None, typer.Argument(help="What a user says.")] = None,
     batch: Annotated[
         str | None, typer.Option(metavar="FILE|-", help="Classify each line of this file.")
@@ -56,29 +69,43 @@ def classify(
         str | None,
         typer.Option(metavar="JSON", help="What earlier nodes gave, by their names, for run_if."),
     ] = None,
+    url: Url = None,
     json: Json = False,
 ) -> None:
     """Say which class of a question fits a text: by a language model, or without one."""
-    from toolcrib import build
-
     if (text is None) == (batch is None):
         raise typer.BadParameter("give a text or --batch", param_hint="TEXT")
     given = _variables(variable or [])
     nodes = _outputs(outputs)
-    classifier = build.question_classifier(config, load_settings(context.obj))
-    ask = partial(classifier.classify, variables=given, outputs=nodes)
-    if text is not None:
-        _print(ask(text), json=json)
+    with _classifying(config, url, load_settings(context.obj)) as classify:
+        ask = partial(classify, variables=given, outputs=nodes)
+        if text is not None:
+            _print(ask(text), json=json)
+            return
+        for line in lines_of(batch or ""):
+            try:
+                _print(ask(line), json=json, of=line)
+            except QuestionRenderError as error:
+                # Lines stay in step: a bad one is answered with its error.
+                if json:
+                    print_json({"branch": None, "error": str(error)})
+                else:
+                    out.print(f"[yellow]{escape(str(error))}[/]")
+
+
+@contextmanager
+def _classifying(
+    config: Path, url: str | None, settings: Settings
+) -> Generator[Callable[..., Classification]]:
+    """What answers a question: a file is asked here, unless a service is named on the line."""
+    service = url or (None if config.is_file() else settings.url)
+    if service is None:
+        from toolcrib import build
+
+        yield build.question_classifier(config, settings).classify
         return
-    for line in lines_of(batch or ""):
-        try:
-            _print(ask(line), json=json, of=line)
-        except QuestionRenderError as error:
-            # Lines stay in step: a bad one is answered with its error.
-            if json:
-                print_json({"branch": None, "error": str(error)})
-            else:
-                out.print(f"[yellow]{escape(str(error))}[/]")
+    with remote_crib(service, settings) as crib:
+        yield partial(crib.classify, str(config))
 
 
 def _variables(given: Sequence[str]) -> dict[str, str]:
@@ -123,19 +150,35 @@ def select(
     config: Annotated[
         Path | None, typer.Option(help="The capabilities; default: capabilities.file.")
     ] = None,
+    url: Url = None,
     batch: Annotated[
         str | None, typer.Option(metavar="FILE|-", help="Select for each line of this file.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Say which capabilities a text needs: by a language model, or without one."""
-    from toolcrib import build
-
     if (text is None) == (batch is None):
         raise typer.BadParameter("give a text or --batch", param_hint="TEXT")
-    selector = build.capability_selector(config, load_settings(context.obj))
-    for line in lines_of(batch or "") if text is None else [text]:
-        _print_selected(selector.select(line), json=json, of="" if text else line)
+    with _selecting(config, url, load_settings(context.obj)) as select:
+        for line in lines_of(batch or "") if text is None else [text]:
+            _print_selected(select(line), json=json, of="" if text else line)
+
+
+@contextmanager
+def _selecting(
+    config: Path | None, url: str | None, settings: Settings
+) -> Generator[Callable[[str], CapabilitySelection]]:
+    """What selects capabilities: those of a file here, or those of a service."""
+    if config is not None and url is not None:
+        raise typer.BadParameter("name either a file or a service", param_hint="--url")
+    service = url or (None if config else settings.url)
+    if service is None:
+        from toolcrib import build
+
+        yield build.capability_selector(config, settings).select
+        return
+    with remote_crib(service, settings) as crib:
+        yield crib.select_capabilities
 
 
 def _print_selected(found: CapabilitySelection, *, json: bool, of: str) -> None:

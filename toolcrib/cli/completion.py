@@ -52,18 +52,28 @@ def _of_crib(known: Callable[[Crib | RemoteCrib], Iterable[str]]) -> Completion:
 
 
 def _crib(context: typer.Context) -> Crib | RemoteCrib:
-    from toolcrib.cli.options import remote_crib, service_of
     from toolcrib.crib import Crib
 
-    settings, store = _named(context)
-    service = service_of(settings, store, context.params.get("url"))
+    service = _service(context)
     if service is not None:
-        return remote_crib(service, settings, timeout_s=PATIENCE_S, attempts=1)
+        return service
 
+    settings, store = _named(context)
     location = store or settings.store
     if not build.has_index(location):
         raise LookupError(location)
     return Crib.open(location, settings=settings)
+
+
+def _service(context: typer.Context) -> RemoteCrib | None:
+    """The service that the command would go to; None where it opens a store."""
+    from toolcrib.cli.options import remote_crib, service_of
+
+    settings, store = _named(context)
+    service = service_of(settings, store, context.params.get("url"))
+    if service is None:
+        return None
+    return remote_crib(service, settings, timeout_s=PATIENCE_S, attempts=1)
 
 
 def _of_records(
@@ -114,7 +124,18 @@ complete_servers = _of_crib(lambda crib: crib.facets().servers)
 complete_tags = _of_crib(lambda crib: crib.facets().tags)
 complete_collections = _of_crib(lambda crib: [each.name for each, _ in crib.list_collections()])
 complete_keys = _of_records(_keys)
-complete_held = _of_records(_held, _place_of_held)
+_complete_held_in_store = _of_records(_held, _place_of_held)
+
+
+def complete_held(context: typer.Context) -> list[str]:
+    """Offers what is held back, in a store or by a service."""
+    with suppress(Exception):
+        service = _service(context)
+        if service is None:
+            return _complete_held_in_store(context)
+        with closing(service) as crib:
+            return [each.tool_id for each in crib.held_tools()]
+    return []
 
 
 def complete_formats() -> list[str]:

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
-from toolcrib.cli.options import (
-    Json,
-    StoreOption,
-    logged_records,
-    open_crib,
-    writing_crib,
-)
+from toolcrib.cli.options import Json, StoreOption, Url, any_crib, logged_records
 from toolcrib.cli.output import (
     count_of,
     notes,
@@ -26,11 +20,14 @@ from toolcrib.cli.output import (
     print_table,
     table_of,
 )
-from toolcrib.learning.learner import UsageLearner
 from toolcrib.records.codec import as_json
-from toolcrib.records.learning import LearningStatus, ServerReplay, Undone
+from toolcrib.records.learning import LearningStatus, LogLearning, ServerReplay, Undone
 from toolcrib.settings import load_settings
 from toolcrib.store.namespaced import DEFAULT
+
+if TYPE_CHECKING:
+    from toolcrib.client import RemoteCrib
+    from toolcrib.crib import Crib
 
 __all__ = ["learn"]
 
@@ -57,55 +54,62 @@ def learn(
         bool | None, typer.Option("--on/--off", help="Let it re-order answers, or leave it aside.")
     ] = None,
     store: StoreOption = None,
+    url: Url = None,
     json: Json = False,
 ) -> None:
     """Learn from requests that ended in a successful call; show it, and take it back."""
     asked = [from_ is not None, status, replay, undo is not None, on is not None]
     if sum(asked) > 1:
         raise typer.BadParameter("give one of --from, --status, --replay, --undo, --on, --off")
-    with _learner(context, store, writes=any(asked) and not status) as learner:
+    with _teachable(context, store, url, writes=any(asked) and not status) as crib:
         if from_ is not None:
-            told = learner.read_log(logged_records(context, from_)[1])
+            told = _read_log(crib, context, from_)
             text = (
                 f"{count_of(told.added, 'new observation')}; {told.known} known before, "
                 f"{told.without_text} without the user's words, {told.without_tool} of no tool here"
             )
             print_either(as_json(told), text, json=json)
         elif undo is not None:
-            removed = learner.undo(undo)
+            removed = crib.undo_learning(undo)
             text = f"{count_of(removed, 'observation')} taken back"
             print_either(as_json(Undone(removed)), text, json=json)
         elif on is not None:
-            learner.switch(on=on)
+            crib.switch_learning(on=on)
             print_either({"on": on}, "on" if on else "off", json=json)
         else:
-            found = learner.learn() if replay else learner.status()
+            found = crib.replay_learning() if replay else crib.learning_status()
             print_json(as_json(found)) if json else _print(found)
-        if not learner.collects:
-            notes.print(
-                "learning.enabled is off: no answer is re-ordered, and nothing more learned"
-            )
 
 
 @contextmanager
-def _learner(context: typer.Context, store: str | None, *, writes: bool) -> Generator[UsageLearner]:
-    """What was learned of the tools of a store, also where the settings do not use it."""
+def _teachable(
+    context: typer.Context, store: str | None, url: str | None, *, writes: bool
+) -> Generator[Crib | RemoteCrib]:
+    """A crib that tells what it learned; of a store also where the settings do not use it."""
     from toolcrib import build
+    from toolcrib.crib import Crib
 
-    opened = writing_crib(context, store) if writes else open_crib(context, store, ranks=False)
-    with opened as crib:
-        if crib.turns.learner is not None:
-            yield crib.turns.learner
+    with any_crib(context, store, url, writes=writes, ranks=False) as crib:
+        if not isinstance(crib, Crib) or crib.turns.learner is not None:
+            yield crib
             return
         settings = load_settings(context.obj)
         place = store or settings.store
-        made = build.make_learner(
+        crib.turns.learner = build.make_learner(
             crib.tools, lambda: build.open_records_db(place, settings), DEFAULT
         )
-        try:
-            yield made
-        finally:
-            made.close()
+        yield crib
+        notes.print("learning.enabled is off: no answer is re-ordered, and nothing more learned")
+
+
+def _read_log(crib: Crib | RemoteCrib, context: typer.Context, log: Path) -> LogLearning:
+    from toolcrib.crib import Crib
+
+    learner = crib.turns.learner if isinstance(crib, Crib) else None
+    if learner is None:
+        reason = "a service learns of its own decisions; name an index with --store"
+        raise typer.BadParameter(reason, param_hint="--from")
+    return learner.read_log(logged_records(context, log)[1])
 
 
 def _print(status: LearningStatus) -> None:

@@ -45,8 +45,10 @@ from toolcrib.records import (
     ToolSpec,
     Turn,
 )
+from toolcrib.records.audit import Held, HeldTools
 from toolcrib.records.choices import CapabilitySelection, Classification
 from toolcrib.records.codec import as_json
+from toolcrib.records.learning import LearningStatus, Undone
 from toolcrib.records.reports import CheckedTools, ToolReadiness
 from toolcrib.records.validation import in_words
 from toolcrib.retrieval.legs import has_words
@@ -374,6 +376,53 @@ class RemoteCrib:
         """What an agent's loop asks after a failed call; it never waits by itself."""
         return RecoveryPolicy()
 
+    # -- what use teaches --------------------------------------------------------------------
+
+    def learning_status(self) -> LearningStatus:
+        """As `Crib.learning_status`, for a key that sees and writes everything."""
+        return self._transport.ask(LearningStatus, "GET", "/v1/learning")
+
+    def replay_learning(self) -> LearningStatus:
+        """As `Crib.replay_learning`."""
+        return self._transport.ask(LearningStatus, "POST", "/v1/learning/replay")
+
+    def undo_learning(self, what: str) -> int:
+        """As `Crib.undo_learning`."""
+        return self._transport.ask(Undone, "POST", "/v1/learning/undo", {"what": what}).removed
+
+    def switch_learning(self, *, on: bool) -> None:
+        """As `Crib.switch_learning`."""
+        self._transport.tell("POST", "/v1/learning", {"on": on})
+
+    # -- what is held back -------------------------------------------------------------------
+
+    def held_tools(self) -> tuple[Held, ...]:
+        """The tools in reach that the service holds back, oldest first."""
+        return self._transport.ask(HeldTools, "GET", "/v1/quarantine").held
+
+    def approve_tool(self, tool_id: str, digest: str) -> None:
+        """Have a tool served that is held back with the digest that somebody has seen.
+
+        Raises:
+            UnknownToolError: nothing is held under this id.
+            ToolChangedError: something else is.
+            ForbiddenError: the key sent the tool itself, or may not write.
+        """
+        self._judge(tool_id, {"verdict": "approve", "digest": digest})
+
+    def reject_tool(self, tool_id: str) -> None:
+        """Have a held tool forgotten; when it comes again it is judged again.
+
+        Raises:
+            UnknownToolError: nothing is held under this id.
+        """
+        self._judge(tool_id, {"verdict": "reject"})
+
+    def _judge(self, tool_id: str, verdict: dict[str, str]) -> None:
+        path = _tool_path(tool_id, under="/v1/quarantine")
+        # Done twice it would say that nothing is held.
+        self._transport.tell("POST", path, verdict, about=tool_id, repeatable=False)
+
     # -- asynchronous methods ----------------------------------------------------------------
 
     aindex_tools = in_thread(index_tools, _run)
@@ -397,6 +446,14 @@ class RemoteCrib:
     aguidance = in_thread(guidance, _run)
     areport_outcome = in_thread(report_outcome, _run)
     afeedback = in_thread(feedback, _run)
+
+    alearning_status = in_thread(learning_status, _run)
+    areplay_learning = in_thread(replay_learning, _run)
+    aundo_learning = in_thread(undo_learning, _run)
+    aswitch_learning = in_thread(switch_learning, _run)
+    aheld_tools = in_thread(held_tools, _run)
+    aapprove_tool = in_thread(approve_tool, _run)
+    areject_tool = in_thread(reject_tool, _run)
 
     async def alist_tools(
         self, *, scope: Scope | None = None, where: Filter | None = None, after: str | None = None
@@ -447,7 +504,7 @@ def _given(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _tool_path(tool_id: str) -> str:
+def _tool_path(tool_id: str, under: str = "/v1/tools") -> str:
     """The path of a tool.
 
     Raises:
@@ -455,7 +512,7 @@ def _tool_path(tool_id: str) -> str:
     """
     if not tool_id:
         raise UnknownToolError(tool_id)
-    return f"/v1/tools/{'/'.join(map(quoted, tool_id.split('/')))}"
+    return f"{under}/{'/'.join(map(quoted, tool_id.split('/')))}"
 
 
 def _turn_json(turn: Turn | str) -> dict[str, Any]:

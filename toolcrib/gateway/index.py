@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from toolcrib.access.lock_file import LockFile
-from toolcrib.access.quarantine import Held, Quarantine
+from toolcrib.access.quarantine import Quarantine
 from toolcrib.build import MEMORY
 from toolcrib.crib import Crib
 from toolcrib.errors import StoreError, ToolcribError, UnknownToolError
@@ -23,11 +23,12 @@ from toolcrib.gateway.config import Overlay
 from toolcrib.gateway.downstream import Reporter
 from toolcrib.gateway.offers import MARK, is_offer, offer_specs
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers
-from toolcrib.indexers.audit import Finding, audit_all, blocks
+from toolcrib.indexers.audit import audit_all, blocks
 from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp import tool_specs
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records.audit import Finding, Held
 from toolcrib.records.reports import Unready
 from toolcrib.settings import Settings
 from toolcrib.store.filters import And, Equals, Filter

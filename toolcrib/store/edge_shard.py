@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -57,6 +57,7 @@ __all__ = [
     "ScopedIdf",
     "create_shard",
     "engine",
+    "estimate",
     "from_payload",
     "guard",
     "index_fields",
@@ -221,22 +222,30 @@ def to_sparse(vector: SparseVector) -> engine.SparseVector:
     return engine.SparseVector(indices=vector.indices.tolist(), values=vector.values.tolist())
 
 
-def to_query(
-    shard: engine.EdgeShard, leg: LegQuery, where: Filter | None, *, coded: bool
-) -> engine.QueryRequest:
-    """One leg's question within `where`: ids and scores only, as payloads cost more."""
+def estimate(shard: engine.EdgeShard, where: Filter | None, *, coded: bool) -> int:
+    """About how many points a filter leaves."""
     within = to_filter(where, coded=coded)
+    return shard.count(engine.CountRequest(exact=False, filter=within))
+
+
+def to_query(
+    leg: LegQuery, where: Filter | None, size: Callable[[Filter | None], int], *, coded: bool
+) -> engine.QueryRequest:
+    """One leg's question within `where`: ids and scores only, as payloads cost more.
+
+    `size` tells about how many points a filter leaves.
+    """
     if not isinstance(leg.vector, SparseVector):
-        params = _nearest(shard, within)
+        params = _nearest(where, size)
     elif leg.idf_corpus is None:
         params = engine.SearchParams()
     else:
         corpus = to_filter(leg.idf_corpus, coded=coded)
         params = engine.SearchParams(idf=engine.IdfParams(corpus=corpus))
-    return _request(leg.vector, leg.using, leg.limit, within, params)
+    return _request(leg.vector, leg.using, leg.limit, to_filter(where, coded=coded), params)
 
 
-def _nearest(shard: engine.EdgeShard, within: engine.Filter | None) -> engine.SearchParams:
+def _nearest(where: Filter | None, size: Callable[[Filter | None], int]) -> engine.SearchParams:
     """How to find what is nearest: of a few points by looking at them all, else by the graph.
 
     The graph loses one of three where a filter leaves a tenth, unless it is walked through the
@@ -245,10 +254,10 @@ def _nearest(shard: engine.EdgeShard, within: engine.Filter | None) -> engine.Se
     """
     # Rescoring with the float vectors makes a score the exact cosine, whatever found the point.
     rescore = engine.QuantizationSearchParams(rescore=True)
-    if within is None:
+    if where is None:
         return engine.SearchParams(quantization=rescore)
-    left = shard.count(engine.CountRequest(exact=False, filter=within))
-    if left > MOST * shard.count(engine.CountRequest(exact=False)):
+    left = size(where)
+    if left > MOST * size(None):
         return engine.SearchParams(quantization=rescore, hnsw_ef=FURTHER)
     if left <= FEW:
         return engine.SearchParams(exact=True)

@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -40,6 +41,7 @@ from toolcrib.store.edge_shard import (
     MIN_FREE_BYTES,
     ScopedIdf,
     create_shard,
+    estimate,
     from_payload,
     guard,
     index_fields,
@@ -310,16 +312,17 @@ class EdgeStore(Store):
         # Read first: what is counted while another thread writes is not kept.
         writes, shard = self.updates, self._open_shard()
         with guard(self._path):
+            coded = self._coded
+            # Legs have their filter in common: what it leaves is counted once.
+            size = cache(partial(estimate, shard, coded=coded))
             asked = {
-                at: self._idf.weighed(shard, query, writes, coded=self._coded)
+                at: self._idf.weighed(shard, query, writes, coded=coded)
                 for at, query in enumerate(queries)
                 if self._holds(query.using)
             }
             # A batch of them is no faster: 2.0 ms against 1.3 ms.
             found = {
-                at: shard.query(
-                    to_query(shard, query, self._narrowing(query.where), coded=self._coded)
-                )
+                at: shard.query(to_query(query, self._narrowing(query.where), size, coded=coded))
                 for at, query in asked.items()
             }
         return [

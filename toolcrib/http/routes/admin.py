@@ -13,13 +13,13 @@ from pydantic import Field, ValidationInfo, field_validator
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from toolcrib.access.quarantine import Held
 from toolcrib.crib import Crib
 from toolcrib.errors import ForbiddenError, ToolChangedError, UnknownToolError, nearest
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routes.tools import ToolId, is_allowed, write_tools
 from toolcrib.http.routing import Body, Endpoint, answer, documented
 from toolcrib.records import Scope
+from toolcrib.records.audit import Held, HeldTools
 from toolcrib.tenants import DEFAULT
 
 __all__ = ["ENDPOINTS"]
@@ -45,13 +45,6 @@ async def describe_me(context: RequestContext) -> Response:
 
 
 # -- what is held back -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class HeldTools:
-    """Everything that is held back in the caller's reach."""
-
-    held: tuple[Held, ...]
 
 
 class VerdictBody(Body):
@@ -129,7 +122,7 @@ def _require_other(context: RequestContext, held: Held) -> None:
     if is_own and not context.state.settings.service.approve_own:
         raise ForbiddenError(
             f"this key sent {held.tool_id!r} itself: another key has to approve it, or an operator "
-            "by `toolcrib approve`; where one person has all keys, set service.approve_own"
+            "by `toolcrib approve --store`; where one person has all keys, set service.approve_own"
         )
 
 

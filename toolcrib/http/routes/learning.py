@@ -7,11 +7,9 @@ from typing import Annotated
 from pydantic import Field
 from starlette.responses import Response
 
-from toolcrib.crib import Crib
 from toolcrib.errors import ForbiddenError, LearningOffError
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routing import Body, Endpoint, answer, documented
-from toolcrib.learning.learner import UsageLearner
 from toolcrib.records import Scope
 from toolcrib.records.learning import LearningStatus, Undone
 
@@ -35,25 +33,25 @@ class UndoBody(Body):
 async def get_learning(context: RequestContext) -> Response:
     """Show what was learned, from whom, and what it is worth; for keys that write everywhere."""
     _require_all(context)
-    return answer(await context.read(lambda crib: _learner(crib).status()))
+    return answer(await context.read(lambda crib: crib.learning_status()))
 
 
 async def switch_learning(context: RequestContext, body: SwitchBody) -> None:
     """Let what was learned re-order answers, or leave it aside; nothing is lost."""
     _require_all(context)
-    await context.write(lambda crib: _learner(crib).switch(on=body.on))
+    await context.write(lambda crib: crib.switch_learning(on=body.on))
 
 
 async def replay_learning(context: RequestContext) -> Response:
     """Ask past requests again; what of each server helps goes live, the rest into shadow."""
     _require_all(context)
-    return answer(await context.write(lambda crib: _learner(crib).learn()))
+    return answer(await context.write(lambda crib: crib.replay_learning()))
 
 
 async def undo_learning(context: RequestContext, body: UndoBody) -> Response:
     """Take back what was learned on a day, from a key, or of a tool."""
     _require_all(context)
-    return answer(Undone(await context.write(lambda crib: _learner(crib).undo(body.what))))
+    return answer(Undone(await context.write(lambda crib: crib.undo_learning(body.what))))
 
 
 def _require_all(context: RequestContext) -> None:
@@ -65,12 +63,6 @@ def _require_all(context: RequestContext) -> None:
     context.require_write()
     if context.scope() != Scope():
         raise ForbiddenError("what was learned tells of all tools, and this key sees some only")
-
-
-def _learner(crib: Crib) -> UsageLearner:
-    if crib.turns.learner is None:
-        raise LearningOffError("nothing is learned here: learning.enabled is off")
-    return crib.turns.learner
 
 
 PATH = "/v1/learning"

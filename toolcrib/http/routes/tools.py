@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolcrib.access.quarantine import Held, Quarantine
+from toolcrib.access.quarantine import Quarantine
 from toolcrib.crib import Crib
 from toolcrib.errors import CalibrationError, SpecError, UnknownToolError
 from toolcrib.http.context import RequestContext
@@ -35,6 +35,7 @@ from toolcrib.records import (
     ToolPage,
     ToolSpec,
 )
+from toolcrib.records.audit import Held
 from toolcrib.records.codec import as_json
 from toolcrib.records.reports import CheckedTools
 from toolcrib.retrieval.needs import MAX_NEEDS

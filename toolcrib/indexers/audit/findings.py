@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, cast
 
 from toolcrib.records import Enrichment, ToolSpec
+from toolcrib.records.audit import Finding, Severity
 
 __all__ = [
     "MAX_AUDITED_CHARS",
@@ -22,8 +23,6 @@ __all__ = [
 ]
 
 # -- findings --------------------------------------------------------------------------------------
-
-Severity: TypeAlias = Literal["info", "warning", "block"]
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "block")
 """From the least to the worst: an oddity, what an honest tool might say, what none would say."""
@@ -42,22 +41,6 @@ class Sign:
     excerpt: str
     why: str
     group: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was found, ready to be shown.
-
-    `tool` is the tool's id, `place` the way to the text within its specification, such as
-    `input_schema.properties.path.description`.
-    """
-
-    severity: Severity
-    rule: str
-    tool: str
-    place: str
-    excerpt: str
-    why: str
 
 
 def blocks(findings: Iterable[Finding]) -> bool:
