@@ -17,7 +17,7 @@ from toolcrib.encoders.onnx import MODELS
 from toolcrib.training.export import add_to_card
 
 FILES = ("model.onnx", "tokenizer.json", "card.json")
-CHANGED = "fine-tuned for tools by `toolcrib train`, weights and activations quantised to int8"
+CHANGED = "fine-tuned for tools, weights and activations quantised to int8"
 
 
 def main() -> None:
