@@ -46,7 +46,7 @@ def ids(decision):
 @pytest.mark.parametrize(
     ("text", "tool"),
     [
-        ("will it rain in Graz tomorrow?", "weather/rainRadar"),
+        ("will it rain in Graz tomorrow?", "weather/forecast"),
         (
             "reply to the customer in ticket 3118: the kettle is on its way",
             "helpdesk/reply_to_ticket",

@@ -77,12 +77,12 @@ def test_what_the_guide_finds_alike_to_the_positive_is_no_negative():
 
 
 def test_alike_is_alike_to_the_positive_not_to_the_query():
-    assert drawn(part("q40", "n0", "n41", "n80")) == {"n41", "n80"}
+    assert drawn(part("q30", "n0", "n31", "n80")) == {"n31", "n80"}
 
 
 def test_what_stands_well_above_the_positive_is_no_negative():
-    # A cosine weighs a third: 0.3 above the positive's is the margin of 0.1.
-    above = [math.degrees(math.acos(0.5 + gap)) for gap in (0.35, 0.25)]
+    # A cosine weighs half: 0.2 above the positive's is the margin of 0.1.
+    above = [math.degrees(math.acos(0.5 + gap)) for gap in (0.25, 0.15)]
     near, far = (f"n{angle:.2f}" for angle in above)
     assert drawn(part("q0", "n-60", near, far, "n100")) == {far, "n100"}
 
