@@ -68,14 +68,23 @@ def test_statements_carry_the_name_of_the_parameter_that_they_describe():
         },
     )
     at = "input_schema.properties"
+    first, second = "The text.", "At most 5 kB of it."
     assert sorted(statements(spec), key=lambda each: each.place) == [
-        Statement("description", "Sends a mail."),
-        Statement("description", "Quickly and safely."),
+        Statement("description", "Sends a mail.", after="Quickly and safely."),
+        Statement("description", "Quickly and safely.", before="Sends a mail."),
         Statement(f"{at}.chat_history", "", "chat_history"),
-        Statement(f"{at}.mailBody.description", "The text.", "mailBody"),
-        Statement(f"{at}.mailBody.description", "At most 5 kB of it."),
+        Statement(f"{at}.mailBody.description", first, "mailBody", after=second),
+        Statement(f"{at}.mailBody.description", second, before=first),
     ]
-    assert Statement("", "The text.", "mailBody").text == "mail body: The text."
+    labelled = Statement("", "The text.", "mailBody", "Before.", "After.")
+    assert labelled.text == "mail body: The text."
+    assert labelled.passage == "Before. mail body: The text. After."
+
+
+def test_long_identifiers_are_read_as_words():
+    schema = {"properties": {"sharing": {"enum": ["private", "public_hidden_from_user"]}}}
+    found = [each.sentence for each in statements(ToolSpec(name="put", input_schema=schema))]
+    assert found == ["", "public hidden from user"]
 
 
 @given(st.text(max_size=300))

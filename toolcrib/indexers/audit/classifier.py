@@ -57,9 +57,13 @@ SCALE = 12.0
 MAX_CHARS = 400
 LEAST_CHARS = 8
 LEAST_WORDS = 2
+LEAST_SPELLED = 3
+NEAR = 150
+"""Characters of the sentences before and after that belong to a passage."""
 
 _END = re.compile(r"(?<=[.!?])[\"')\]]{0,3}\s|\n|(?<=[。！？।؟])")
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_IDENTIFIER = re.compile(r"[^\W\d_][\w-]{8,88}")
 _EDGE = " \t\r\n-*•#>|`\"'="
 _LEFT_OUT = re.compile(
     r"(?:skill\..*|category|id|name|server|version"
@@ -74,18 +78,26 @@ class Statement:
     """One sentence of a specification; `place` is as in a finding.
 
     `parameter` is the name of the parameter whose description it begins: what is asked for shows
-    only with it. A parameter that nobody described has a sentence of no words.
+    only with it. A parameter that nobody described has a sentence of no words. `before` and
+    `after` stand next to it.
     """
 
     place: str
     sentence: str
     parameter: str = ""
+    before: str = ""
+    after: str = ""
 
     @property
     def text(self) -> str:
         """What the classifier reads."""
         label = f"{words_of(self.parameter).lower()}:" if self.parameter else ""
         return f"{label} {self.sentence}".strip()
+
+    @property
+    def passage(self) -> str:
+        """What the classifier reads where the sentence alone is suspicious."""
+        return " ".join(filter(None, (self.before, self.text, self.after)))
 
 
 def statements(spec: ToolSpec) -> Iterator[Statement]:
@@ -106,10 +118,19 @@ def _is_parameter(text: ToolText) -> bool:
 
 
 def _sentences(text: ToolText, parameter: str) -> Iterator[Statement]:
-    for sentence in sentences(normalise(text.text)):
+    said = list(sentences(_spelled_out(normalise(text.text))))
+    for number, sentence in enumerate(said):
         if parameter or _may_tell(sentence):
-            yield Statement(text.place, sentence, parameter)
+            before = said[number - 1][-NEAR:] if number else ""
+            after = said[number + 1][:NEAR] if number + 1 < len(said) else ""
+            yield Statement(text.place, sentence, parameter, before, after)
             parameter = ""
+
+
+def _spelled_out(text: str) -> str:
+    """The text; words instead of one long identifier, as values of a parameter often are."""
+    words = words_of(text).split() if _IDENTIFIER.fullmatch(text) else []
+    return " ".join(words).lower() if len(words) >= LEAST_SPELLED else text
 
 
 def sentences(text: str) -> Iterator[str]:
