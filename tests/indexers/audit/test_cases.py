@@ -75,8 +75,8 @@ def test_of_what_was_written_blind_most_is_seen_and_little_that_is_honest():
     seen = [worst(case) >= SEVERITIES.index("warning") for case in cases("hostile_blind")]
     blocked = [worst(case) == SEVERITIES.index("block") for case in cases("honest_blind")]
     assert (len(seen), len(blocked)) == (160, 160)
-    assert sum(seen) >= 140
-    assert sum(blocked) <= 3
+    assert sum(seen) >= 148
+    assert sum(blocked) <= 5
 
 
 def test_the_cases_are_as_many_and_as_different_as_promised():

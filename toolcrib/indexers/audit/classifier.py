@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,7 +186,7 @@ MAX_KNOWN = 20_000
 """Statements whose verdict is kept: servers list the same tools again and again."""
 
 LOOKS = -4.0
-"""From these log odds on a sentence is read among its neighbours, too."""
+"""From these log odds on the second step suspects a sentence, and reads its neighbours, too."""
 
 
 class StatementClassifier:
@@ -218,7 +218,7 @@ class StatementClassifier:
 
         That is the log odds of each of `KINDS` but the first against a description: those of both
         steps together, less the logarithm of how many statements there are. In a tool that says a
-        lot, one of them looks odd by chance. What the first step lets pass has minus infinity.
+        lot, one of them looks odd by chance. What either step lets pass has minus infinity.
         """
         odds = np.full((len(said), len(KINDS) - 1), -np.inf, dtype=np.float32)
         unknown: dict[tuple[str, str], list[int]] = {}
@@ -251,16 +251,17 @@ class StatementClassifier:
 
     def _told(self, read: Sequence[tuple[str, str]]) -> FloatArray:
         """Log odds by the second step, of sentences and the passages around them."""
-        logits = self._logits([text for text, _ in read])
-        suspected = logits[:, 1:].max(axis=1) - logits[:, 0] >= LOOKS
-        again = [row for row, (text, passage) in enumerate(read) if text != passage]
-        again = [row for row in again if suspected[row]]
+        odds = self._odds([text for text, _ in read])
+        suspected = np.flatnonzero(odds.max(axis=1) >= LOOKS)
+        again = [row for row in suspected if len(set(read[row])) > 1]
         if again:
-            logits[again] = (logits[again] + self._logits([read[row][1] for row in again])) / 2
-        return logits[:, 1:] - logits[:, :1]
+            odds[again] = (odds[again] + self._odds([read[row][1] for row in again])) / 2
+        odds[odds.max(axis=1) < LOOKS] = -np.inf
+        return odds
 
-    def _logits(self, texts: Sequence[str]) -> FloatArray:
-        return self._encoder.encode_documents(texts) * SCALE @ self._weights + self._bias
+    def _odds(self, texts: Sequence[str]) -> FloatArray:
+        logits = self._encoder.encode_documents(texts) * SCALE @ self._weights + self._bias
+        return logits[:, 1:] - logits[:, :1]
 
 
 def summed(odds: FloatArray) -> tuple[FloatArray, FloatArray]:
