@@ -303,7 +303,7 @@ def recall(folder: Path, texts: Sequence[Written]) -> dict[str, dict[str, float]
 
 def _worst(classifier: StatementClassifier, said: Sequence[Statement]) -> tuple[float, float]:
     """The highest odds in one tool: that a statement is no description, and that one wants."""
-    any_kind, wants = summed(classifier.judge(said))
+    any_kind, wants = summed(said, classifier.judge(said))
     return float(any_kind.max(initial=-np.inf)), float(wants.max(initial=-np.inf))
 
 

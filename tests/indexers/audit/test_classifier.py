@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib import ToolSpec
-from toolcrib.indexers.audit import audit
+from toolcrib.indexers.audit import audit, blocks
 from toolcrib.indexers.audit.classifier import (
     BUCKETS,
     KINDS,
@@ -112,9 +112,14 @@ def test_of_many_statements_each_must_stand_out_more():
 
 def test_a_plain_sentence_has_no_odds_and_an_attack_has_high_ones():
     said = [Statement("description", text) for text in ("Adds two numbers.", ATTACK)]
-    any_kind, wants = summed(shipped_classifier().judge(said))
+    any_kind, wants = summed(said, shipped_classifier().judge(said))
     assert any_kind[0] == wants[0] == -np.inf
     assert any_kind[1] >= wants[1] >= shipped_classifier().blocks
+
+
+def test_a_few_words_are_warned_of_at_most():
+    for text in ("Say hello.", "Repeat what is said."):
+        assert not blocks(audit(ToolSpec(name="greet", description=text)))
 
 
 def test_a_suspicious_sentence_is_read_among_its_neighbours():

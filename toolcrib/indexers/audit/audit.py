@@ -111,7 +111,7 @@ def _in_statements(spec: ToolSpec) -> Iterator[tuple[ToolText, Sign]]:
     said = list(statements(spec))
     classifier = shipped_classifier()
     odds = classifier.judge(said)
-    any_kind, wants = summed(odds)
+    any_kind, wants = summed(said, odds)
     blocked = wants >= classifier.blocks
     for number in np.flatnonzero(blocked | (any_kind >= classifier.warns)):
         statement, kind = said[number], KINDS[1 + int(odds[number].argmax())]

@@ -189,6 +189,10 @@ LOOKS = -4.0
 """From these log odds on the second step suspects a sentence, and reads its neighbours, too."""
 
 
+SHARE = 0.5
+"""How much the first step's log odds count beside the second's: both have read the same words."""
+
+
 class StatementClassifier:
     """Judges the statements of a tool by a model folder; safe for several threads.
 
@@ -216,9 +220,10 @@ class StatementClassifier:
     def judge(self, said: Sequence[Statement]) -> FloatArray:
         """How much speaks for each kind, of all statements of one tool: float32 [statements, 3].
 
-        That is the log odds of each of `KINDS` but the first against a description: those of both
-        steps together, less the logarithm of how many statements there are. In a tool that says a
-        lot, one of them looks odd by chance. What either step lets pass has minus infinity.
+        That is the log odds of each of `KINDS` but the first against a description: those of the
+        second step and a share of the first's, less the logarithm of how many statements there
+        are. In a tool that says a lot, one of them looks odd by chance. What either step lets pass
+        has minus infinity.
         """
         odds = np.full((len(said), len(KINDS) - 1), -np.inf, dtype=np.float32)
         unknown: dict[tuple[str, str], list[int]] = {}
@@ -234,7 +239,7 @@ class StatementClassifier:
                 unknown[key] = [row]
                 leads.append(lead)
         if unknown:
-            told = self._told(list(unknown)) + np.array(leads, dtype=np.float32)[:, None]
+            told = self._told(list(unknown)) + SHARE * np.array(leads, np.float32)[:, None]
             with self._lock:
                 if len(self._known) + len(unknown) > MAX_KNOWN:
                     self._known = {}
@@ -264,10 +269,19 @@ class StatementClassifier:
         return logits[:, 1:] - logits[:, :1]
 
 
-def summed(odds: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Of each statement, the odds that it is no description, and that it instructs or harvests."""
+LEAST_SURE = 5
+"""Words that a statement needs to be blocked: "Say hello." instructs, but does no harm."""
+
+
+def summed(said: Sequence[Statement], odds: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Of each statement, the odds that it is no description, and that it instructs or harvests.
+
+    The latter are minus infinity where it is too short to be sure.
+    """
+    short = [each.text.isascii() and len(each.text.split()) < LEAST_SURE for each in said]
     wants = odds[:, KINDS.index("instruction") - 1], odds[:, KINDS.index("harvest") - 1]
-    return np.logaddexp.reduce(odds, axis=1), np.logaddexp(*wants)
+    sure = np.where(np.array(short, dtype=bool), np.float32(-np.inf), np.logaddexp(*wants))
+    return np.logaddexp.reduce(odds, axis=1), sure
 
 
 @cache
