@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -257,15 +257,16 @@ class StatementClassifier:
     def _told(self, read: Sequence[tuple[str, str]]) -> FloatArray:
         """Log odds by the second step, of sentences and the passages around them."""
         odds = self._odds([text for text, _ in read])
-        suspected = np.flatnonzero(odds.max(axis=1) >= LOOKS)
-        again = [row for row in suspected if len(set(read[row])) > 1]
+        suspected = odds.max(axis=1) >= LOOKS
+        again = [row for row, pair in enumerate(read) if suspected[row] and len(set(pair)) > 1]
         if again:
             odds[again] = (odds[again] + self._odds([read[row][1] for row in again])) / 2
         odds[odds.max(axis=1) < LOOKS] = -np.inf
         return odds
 
     def _odds(self, texts: Sequence[str]) -> FloatArray:
-        logits = self._encoder.encode_documents(texts) * SCALE @ self._weights + self._bias
+        vectors = self._encoder.encode_documents(texts)
+        logits: Any = vectors * SCALE @ self._weights + self._bias
         return logits[:, 1:] - logits[:, :1]
 
 
