@@ -267,7 +267,8 @@ class StatementClassifier:
     def _odds(self, texts: Sequence[str]) -> FloatArray:
         vectors = self._encoder.encode_documents(texts)
         logits: Any = vectors * SCALE @ self._weights + self._bias
-        return logits[:, 1:] - logits[:, :1]
+        odds: FloatArray = logits[:, 1:] - logits[:, :1]
+        return odds
 
 
 LEAST_SURE = 5
