@@ -26,7 +26,12 @@ from toolcrib.indexers.audit.findings import SEVERITIES
 ROOT = Path(__file__).resolve().parents[1]
 CASES = ROOT / "data" / "cases"
 RESULTS = ROOT / "benchmarks" / "results" / "audit.json"
-PARTS = ("hostile", "hostile_held_out", "hostile_blind", "hostile_lookalikes", "honest_blind")
+PARTS = (
+    *("hostile", "hostile_held_out", "hostile_blind", "hostile_blind_2"),
+    *("hostile_lookalikes", "honest_blind", "honest_blind_2"),
+)
+KIND = {"hostile_blind_2": "attack", "honest_blind_2": "looks"}
+"""Parts that are also counted by what their cases do: those that were written last."""
 SIZES = {"up to 500": 500, "500 to 2,000": 2_000, "2,000 to 10,000": 10_000, "more": 10**9}
 """Of a specification, in characters of its JSON."""
 
@@ -51,9 +56,12 @@ def cases() -> dict[str, dict[str, int]]:
         for line in (CASES / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
             case = json.loads(line)
             part = f"{name} {case['written']}" if "written" in case else name
+            parts = [part, f"{name} {case[KIND[name]]}"] if name in KIND else [part]
             tool = ToolSpec(**case["tool"])
             found = audit_all([tool], [ToolSpec(**fields) for fields in case.get("beside", ())])
-            counted.setdefault(part, Counter())[worst(finding.severity for finding in found)] += 1
+            severity = worst(finding.severity for finding in found)
+            for part in parts:
+                counted.setdefault(part, Counter())[severity] += 1
     return {part: shown(counts) for part, counts in counted.items()}
 
 

@@ -4,9 +4,9 @@
     python scripts/fit_audit.py ... --folds 4   # leaves families out in turn, writes no model
 
 Attacks and honest lookalikes are those of data/audit; the files named hold real tools, which are
-taken for honest. Those of half of the servers are trained on; on those of the other half the
-thresholds are chosen, and false alarms counted. It starts from the encoder that ships, and takes
-the extra `train`.
+taken for honest. Those of three quarters of the servers are trained on; on those of the last
+quarter the thresholds are chosen. It starts from the encoder that ships, and takes the extra
+`train`. One training takes two minutes on a GPU, and hours on a CPU.
 """
 
 from __future__ import annotations
@@ -20,30 +20,31 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from network import Network
+from network import Epoch, Network, pruned
 from scipy.sparse import csr_matrix
-from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
 from toolcrib import ToolSpec
-from toolcrib.encoders.onnx import DEFAULT_MODEL
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
 from toolcrib.indexers.audit.classifier import (
     BUCKETS,
     KINDS,
     MODEL,
     SCALE,
+    Statement,
     StatementClassifier,
     buckets,
     sentences,
     statements,
+    summed,
 )
 from toolcrib.indexers.audit.normalise import normalise
 from toolcrib.indexers.readers.registry import tool_entries
-from toolcrib.training.export import export
+from toolcrib.training.export import export, restore
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS, CASES = ROOT / "data" / "audit", ROOT / "data" / "cases"
@@ -56,28 +57,34 @@ which most attacks here are written."""
 MIXED = {"multilingual", "short"}
 """Families of all kinds; what they have in parameters mostly asks for too much."""
 
-LAYERS, MAX_TOKENS, BATCH = 4, 96, 64
-RANDOM, HARD, MINED = 22_000, 16_000, 6_000
-"""Honest statements that are trained on: any, those that the first step finds hardest, and those
-that the second does after one round."""
+LAYERS, MAX_TOKENS, BATCH, RATE, EPOCHS = 4, 128, 256, 1.2e-4, 3
 
 PASSED = 0.85
 """Of honest statements so many end at the first step."""
 
-WARNED, BLOCKED = 0.0085, 0.0008
-"""Of real tools so many may be warned of, and blocked: a little less than is promised."""
+HARD, HARD_PASSAGES = 0.22, 0.14
+"""Of honest statements that share which the first step finds hardest is trained on."""
 
-MEASURED = 25_000
+RANDOM, RANDOM_PASSAGES = 25_000, 15_000
+"""So many of the other ones, too."""
+
+WARNED, BLOCKED = 0.008, 0.0008
+"""Of real tools so many may be warned of, and blocked, by the classifier: what rules find comes on
+top, and together it is a little less than is promised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One written text: its family, whether it attacks, its statements with what each does."""
+    """One written text: its family, whether it attacks, its statements.
+
+    `kinds` says what each statement does, `passage_kinds` what it does with its neighbours.
+    """
 
     family: str
     hostile: bool
-    texts: tuple[str, ...]
+    said: tuple[Statement, ...]
     kinds: tuple[int, ...]
+    passage_kinds: tuple[int, ...]
 
 
 def written() -> list[Written]:
@@ -96,10 +103,11 @@ def lookalikes() -> list[Written]:
     ]
     registry = [ROOT / "data" / "registry", f"{ROOT}/data/registry/home_tools.py:TOOLS"]
     found += [item for _, item in tool_entries(registry, None, None) if isinstance(item, ToolSpec)]
-    said = [tuple(statement.text for statement in statements(spec)) for spec in found]
+    said = [tuple(statements(spec)) for spec in found]
+    kinds = [(0,) * len(each) for each in said]
     return [
-        Written("honest-ours", hostile=False, texts=texts, kinds=(0,) * len(texts))
-        for texts in said
+        Written("honest-ours", hostile=False, said=each, kinds=plain, passage_kinds=plain)
+        for each, plain in zip(said, kinds, strict=True)
     ]
 
 
@@ -114,30 +122,38 @@ def _written(line: dict[str, Any]) -> Written:
     kind = KIND_OF.get(line["family"], KINDS.index("instruction"))
     if line["family"] in MIXED and place == "parameter":
         kind = KINDS.index("harvest")
-    texts = tuple(statement.text for statement in statements(ToolSpec(**spec)))
-    attacks = (
-        any(s in text or any(text in part for part in parts) for s in bad) if bad else False
-        for text in texts
+    said = tuple(statements(ToolSpec(**spec)))
+    kinds = tuple(
+        kind * any(s in each.text or any(each.text in part for part in parts) for s in bad)
+        for each in said
     )
-    return Written(line["family"], bool(bad), texts, tuple(kind * attack for attack in attacks))
+    # Of a long sentence that stands before or after, a passage has no more than a part.
+    around = tuple(
+        kind * any(s[:60] in each.passage or s[-60:] in each.passage or each.text in s for s in bad)
+        for each in said
+    )
+    return Written(line["family"], bool(bad), said, kinds, tuple(map(max, kinds, around)))
 
 
 # -- real tools ------------------------------------------------------------------------------------
 
 
-def real(files: Iterable[Path]) -> tuple[list[str], list[list[str]]]:
-    """The statements of half of the servers' tools, and the tools of the other half."""
-    fit: dict[str, None] = {}
-    test: list[list[str]] = []
-    for spec in _tools(files):
-        texts = [statement.text for statement in statements(spec)]
-        if zlib.crc32(spec.server.encode()) % 2:
-            test.append(texts)
+def real(files: Iterable[Path]) -> tuple[dict[str, list[str]], list[list[Statement]]]:
+    """The statements of three quarters of the servers' tools, and the tools of the others.
+
+    With each statement, the passages in which it stands.
+    """
+    fit: dict[str, dict[str, None]] = defaultdict(dict)
+    test: list[list[Statement]] = []
+    for spec in {spec.digest: spec for spec in _tools(files)}.values():
+        said = list(statements(spec))
+        if zlib.crc32(spec.server.encode()) % 4 == 3:
+            test.append(said)
         else:
-            fit.update(dict.fromkeys(texts))
-    unseen = {text for tool in test for text in tool}
-    order = np.random.default_rng(0).permutation(len(test))
-    return [text for text in fit if text not in unseen], [test[row] for row in order[:MEASURED]]
+            for statement in said:
+                fit[statement.text][statement.passage] = None
+    unseen = {statement.text for tool in test for statement in tool}
+    return {text: list(fit[text]) for text in fit if text not in unseen}, test
 
 
 def _tools(files: Iterable[Path]) -> Iterator[ToolSpec]:
@@ -163,78 +179,112 @@ def features(texts: Sequence[str]) -> Any:
     return csr_matrix((np.concatenate(values), np.concatenate(rows), ends), shape=shape)
 
 
-def fit(texts: Sequence[Written], honest: list[str], out: Path, epochs: int) -> None:
+def fit(texts: Sequence[Written], honest: dict[str, list[str]], out: Path) -> None:
     """Train both steps and write the model folder, without thresholds yet."""
-    seen = [each for each in texts for _ in range(TIMES.get(each.family, 1))]
-    said = [text for each in seen for text in each.texts]
-    kinds = [kind for each in seen for kind in each.kinds]
+    said = [statement.text for each in texts for statement in each.said]
+    kinds = [kind for each in texts for kind in each.kinds]
+    plain = list(honest)
     rng = np.random.default_rng(0)
-    order = rng.permutation(len(honest))
-    some = [honest[row] for row in order[:60_000]]
+    some = [plain[row] for row in rng.permutation(len(plain))[:60_000]]
     first: Any = LogisticRegression(C=10, solver="liblinear")
     first.fit(features([*said, *some]), np.array([*kinds, *[0] * len(some)]) > 0)
-    scores = first.decision_function(features(honest))
-    hardest = np.argsort(-scores)
-    chosen = dict.fromkeys([*hardest[:HARD].tolist(), *order[:RANDOM].tolist()])
+    scores = first.decision_function(features(plain))
+    hardest = [plain[row] for row in np.argsort(-scores)]
+    start = pruned(restore(MODELS / DEFAULT_MODEL), [*said, *plain], least=2)
     network = Network(
-        {"kind": len(KINDS)}, layers=LAYERS, max_tokens=MAX_TOKENS, batch=BATCH, scale=SCALE
+        {"kind": len(KINDS)},
+        layers=LAYERS,
+        max_tokens=MAX_TOKENS,
+        batch=BATCH,
+        scale=SCALE,
+        start=start,
     )
-    if epochs > 1:
-        _train(network, said, kinds, [honest[row] for row in chosen], epochs=1, rate=6e-5)
-        # What the second step takes for an attack although it is honest, it sees once more.
-        rest = [row for row in hardest[HARD : HARD + 30_000].tolist() if row not in chosen]
-        told = network.told([honest[row] for row in rest])["kind"]
-        worst = np.argsort(softmax(told, axis=-1)[:, 0])[:MINED]
-        chosen.update(dict.fromkeys(rest[row] for row in worst))
-    plain = [honest[row] for row in chosen]
-    _train(network, said, kinds, plain, epochs=max(1, epochs - 1), rate=5e-5)
-    name = {"name": "toolcrib-audit", "max_tokens": MAX_TOKENS, "base": DEFAULT_MODEL}
-    export(network.weights(), out, name)
+    base = _base(texts, hardest, honest, rng)
+    calm = [text for text in hardest[: int(HARD * len(hardest))] if 20 < len(text) < 180]
+    epochs = [_epoch([*base, *_mixed(texts, calm, rng)]) for _ in range(EPOCHS)]
+    network.train(epochs, rate=RATE, smoothing=0.01)
+    card = {"name": "toolcrib-audit", "max_tokens": MAX_TOKENS, "base": DEFAULT_MODEL}
+    export(network.weights(), out, card)
+    weights, bias = network.head("kind")
     np.savez_compressed(
         out / "head.npz",
         words=first.coef_[0].astype(np.float16),
         offset=first.intercept_[0],
         least=np.quantile(scores, PASSED),
-        weights=network.heads["kind"].weight.detach().numpy().T.copy(),
-        bias=network.heads["kind"].bias.detach().numpy().copy(),
+        weights=weights,
+        bias=bias,
         warns=0.0,
         blocks=0.0,
     )
 
 
-def _train(
-    network: Network,
-    said: Sequence[str],
-    kinds: Sequence[int],
-    plain: Sequence[str],
-    *,
-    epochs: int,
-    rate: float,
-) -> None:
-    """Train on written statements of these kinds, and on plain ones; attacks count more."""
-    wanted = [*kinds, *[0] * len(plain)]
+Labelled: TypeAlias = list[tuple[str, int]]
+
+
+def _base(
+    texts: Sequence[Written],
+    hardest: Sequence[str],
+    honest: dict[str, list[str]],
+    rng: np.random.Generator,
+) -> Labelled:
+    """What every epoch has: written and honest statements, and passages around them."""
+    found: Labelled = []
+    for each in texts:
+        for _ in range(TIMES.get(each.family, 1)):
+            found += zip((one.text for one in each.said), each.kinds, strict=True)
+            found += [
+                (one.passage, kind)
+                for one, kind in zip(each.said, each.passage_kinds, strict=True)
+                if one.passage != one.text and rng.random() < 0.7
+            ]
+    many = int(HARD * len(hardest))
+    rest = rng.permutation(hardest[many:]).tolist()
+    plain = [*hardest[:many], *rest[:RANDOM]]
+    around = [(text, 2) for text in hardest[: int(HARD_PASSAGES * len(hardest))]]
+    around += [(text, 1) for text in rest[:RANDOM_PASSAGES]]
+    passages = {p: None for text, most in around for p in honest[text][:most] if p != text}
+    return [*found, *((text, 0) for text in [*plain, *passages])]
+
+
+def _mixed(texts: Sequence[Written], calm: Sequence[str], rng: np.random.Generator) -> Labelled:
+    """Attacks among honest sentences, and honest sentences of the same hand side by side."""
+    said = [(s.text, k) for each in texts for s, k in zip(each.said, each.kinds, strict=True)]
+    mild = [text for text, kind in said if not kind and 20 < len(text) < 200]
+
+    def one(pool: Sequence[str]) -> str:
+        return pool[rng.integers(len(pool))]
+
+    found: Labelled = []
+    for text, kind in said:
+        if kind:
+            before, after = one(calm if rng.random() < 0.6 else mild), one(calm)
+            where = rng.integers(3)
+            joined = (f"{before} {text}", f"{text} {after}", f"{before} {text} {after}")[where]
+            beside = one(mild if rng.random() < 0.5 else calm)
+            found += [(joined, kind), (f"{one(mild)} {beside}", 0)]
+    return found
+
+
+def _epoch(rows: Labelled) -> Epoch:
+    """Attacks count more than honest texts."""
+    wanted = [kind for _, kind in rows]
     weights = [1.5 if kind else 1.0 for kind in wanted]
-    texts = [*said, *plain]
-    network.train(texts, {"kind": wanted}, epochs=epochs, rate=rate, weights=weights)
+    return Epoch([text for text, _ in rows], {"kind": wanted}, weights)
 
 
-def choose_thresholds(folder: Path, tools: Sequence[Sequence[str]]) -> dict[str, float]:
+def choose_thresholds(folder: Path, tools: Sequence[Sequence[Statement]]) -> dict[str, float]:
     """Write the thresholds by which the promised share of real tools is warned of and blocked."""
     classifier = StatementClassifier(folder)
-    any_kind, orders = np.zeros(len(tools)), np.zeros(len(tools))
-    for number, texts in enumerate(tools):
-        if texts:
-            verdicts = classifier.judge(texts)
-            any_kind[number] = (1 - verdicts[:, 0]).max()
-            orders[number] = verdicts[:, 1].max()
-    found = {
-        "warns": float(np.quantile(any_kind, 1 - WARNED)),
-        "blocks": float(np.quantile(orders, 1 - BLOCKED)),
-    }
+    found = np.array([_worst(classifier, said) for said in tools])
+    # Odds that the first step gives nobody sort below all others.
+    warns, blocks = (
+        float(np.quantile(np.maximum(odds, -99.0), 1 - share))
+        for odds, share in zip(found.T, (WARNED, BLOCKED), strict=True)
+    )
     with np.load(folder / "head.npz") as head:
-        fields: dict[str, Any] = {**head, **found}
+        fields: dict[str, Any] = {**head, "warns": warns, "blocks": blocks}
     np.savez_compressed(folder / "head.npz", **fields)
-    return found
+    return {"warns": warns, "blocks": blocks}
 
 
 def recall(folder: Path, texts: Sequence[Written]) -> dict[str, dict[str, float]]:
@@ -242,14 +292,19 @@ def recall(folder: Path, texts: Sequence[Written]) -> dict[str, dict[str, float]
     classifier = StatementClassifier(folder)
     found: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
     for each in texts:
-        verdicts = classifier.judge(each.texts) if each.texts else np.eye(1, len(KINDS))
-        blocked = bool((verdicts[:, 1] >= classifier.blocks).any())
-        warned = blocked or bool((1 - verdicts[:, 0] >= classifier.warns).any())
-        found[each.family].append((warned, blocked))
+        any_kind, wants = _worst(classifier, each.said)
+        blocked = wants >= classifier.blocks
+        found[each.family].append((blocked or any_kind >= classifier.warns, blocked))
     return {
         family: {"texts": len(seen), "warned": _mean(seen, 0), "blocked": _mean(seen, 1)}
         for family, seen in sorted(found.items())
     }
+
+
+def _worst(classifier: StatementClassifier, said: Sequence[Statement]) -> tuple[float, float]:
+    """The highest odds in one tool: that a statement is no description, and that one wants."""
+    any_kind, wants = summed(said, classifier.judge(said))
+    return float(any_kind.max(initial=-np.inf)), float(wants.max(initial=-np.inf))
 
 
 def _mean(seen: Sequence[tuple[bool, bool]], place: int) -> float:
@@ -261,7 +316,6 @@ def main() -> None:
     parser.add_argument("honest", type=Path, nargs="+", help="files of real tools")
     parser.add_argument("--folds", type=int, default=0, help="leave families out, so many at once")
     parser.add_argument("--only", type=int, help="one fold alone")
-    parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--out", type=Path, default=MODEL)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
@@ -270,7 +324,7 @@ def main() -> None:
     every = [*written(), *lookalikes()]
     print(f"{len(every)} written texts, {len(honest)} statements of real tools", flush=True)
     if not options.folds:
-        fit(every, honest, options.out, options.epochs)
+        fit(every, honest, options.out)
         print(choose_thresholds(options.out, tools))
         return
     families = sorted({each.family for each in every})
@@ -279,7 +333,7 @@ def main() -> None:
         left = {each for row, each in enumerate(families) if row % options.folds == fold}
         with tempfile.TemporaryDirectory() as folder:
             seen = [each for each in every if each.family not in left]
-            fit(seen, honest, Path(folder), options.epochs)
+            fit(seen, honest, Path(folder))
             print(choose_thresholds(Path(folder), tools), flush=True)
             found |= recall(Path(folder), [each for each in every if each.family in left])
         print(json.dumps(found, indent=1), flush=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from network import Network, pruned
+from network import Epoch, Network, pruned
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
@@ -73,7 +73,7 @@ def fit(sets: Mapping[str, LabelSet], texts: Sequence[str]) -> Network:
     """Train on texts."""
     widths = {field: len(classes(chosen)) for field, chosen in sets.items()}
     network = Network(widths, layers=LAYERS, max_tokens=MAX_TOKENS, batch=BATCH, scale=STRETCH)
-    network.train(texts, wanted(sets, texts), epochs=EPOCHS, rate=RATE)
+    network.train([Epoch(texts, wanted(sets, texts))] * EPOCHS, rate=RATE)
     return network
 
 
@@ -101,9 +101,9 @@ def write(
     told = {f: {"labels": classes(sets[f]), "digest": sets[f].digest} for f in KEPT}
     arrays: dict[str, Any] = {}
     for field in KEPT:
-        head, scale = network.heads[field], temperatures[field]
-        arrays[f"{field}.weights"] = head.weight.detach().numpy().T / scale
-        arrays[f"{field}.bias"] = head.bias.detach().numpy() / scale
+        weights, bias = network.head(field)
+        arrays[f"{field}.weights"] = weights / temperatures[field]
+        arrays[f"{field}.bias"] = bias / temperatures[field]
     fields = np.frombuffer(json.dumps(told, sort_keys=True).encode(), dtype=np.uint8)
     np.savez_compressed(out / "head.npz", fields=fields, **arrays)
 

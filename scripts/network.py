@@ -1,11 +1,16 @@
-"""Network of a classifier that ships: the first layers of the bundled encoder, and its heads."""
+"""Network of a classifier that ships: the first layers of the bundled encoder, and its heads.
+
+It is trained on a GPU where there is one.
+"""
 
 from __future__ import annotations
 
 import json
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +28,47 @@ PATIENCE = 200
 """A line every so many steps."""
 
 
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """What is trained on once: texts, for each head the class of each, and how much each counts.
+
+    A class is negative where it is not known. Without `weights` all count alike.
+    """
+
+    texts: Sequence[str]
+    wanted: Mapping[str, Sequence[int]]
+    weights: Sequence[float] | None = None
+
+
 class Network:
     """A transformer and, for each of `heads`, a softmax over so many classes.
 
-    `scale`: what unit vectors are stretched by before the heads.
+    `scale`: what unit vectors are stretched by before the heads. `start`: other weights to begin
+    with than the bundled encoder's.
     """
 
     def __init__(
-        self, heads: Mapping[str, int], *, layers: int, max_tokens: int, batch: int, scale: float
+        self,
+        heads: Mapping[str, int],
+        *,
+        layers: int,
+        max_tokens: int,
+        batch: int,
+        scale: float,
+        start: Weights | None = None,
     ) -> None:
         torch.manual_seed(0)
-        self._start = restore(MODELS / DEFAULT_MODEL)
+        self._start = start or restore(MODELS / DEFAULT_MODEL)
         with tempfile.TemporaryDirectory() as folder:
             write_for_training(self._start, Path(folder))
             self.bert: Any = transformers.BertModel.from_pretrained(folder, add_pooling_layer=False)
         self.bert.encoder.layer = self.bert.encoder.layer[:layers]
         width = self.bert.config.hidden_size
-        self.heads = {name: torch.nn.Linear(width, classes) for name, classes in heads.items()}
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.bert.to(self.device)
+        self.heads = {
+            name: torch.nn.Linear(width, classes).to(self.device) for name, classes in heads.items()
+        }
         self.tokenizer: Any = Tokenizer.from_str(self._start.tokenizer.decode())
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(max_tokens)
@@ -51,43 +80,38 @@ class Network:
         mask = torch.zeros(ids.shape)
         for number, row in enumerate(texts):
             ids[number, : len(row)], mask[number, : len(row)] = torch.tensor(row), 1.0
-        with torch.autocast("cpu", torch.bfloat16):
+        ids, mask = ids.to(self.device), mask.to(self.device)
+        with torch.autocast(self.device, torch.bfloat16):
             tokens = self.bert(ids, attention_mask=mask).last_hidden_state
         pooled = (tokens.float() * mask[..., None]).sum(1)
         inputs = torch.nn.functional.normalize(pooled, dim=-1) * self._scale
         return {name: head(inputs) for name, head in self.heads.items()}
 
-    def train(
-        self,
-        texts: Sequence[str],
-        wanted: Mapping[str, Sequence[int]],
-        *,
-        epochs: int,
-        rate: float,
-        weights: Sequence[float] | None = None,
-    ) -> None:
-        """Train on texts, with a rate that rises and falls.
-
-        `wanted`: for each head the class of each text, negative where it is not known. `weights`
-        say how much a text counts.
-        """
-        rows = [self.tokenizer.encode(text).ids for text in texts]
-        classes = {name: np.array(each) for name, each in wanted.items()}
-        counts = np.ones(len(rows)) if weights is None else np.array(weights)
+    def train(self, epochs: Sequence[Epoch], *, rate: float, smoothing: float = 0.02) -> None:
+        """Train on one epoch after the other, with a rate that rises and falls."""
+        known: dict[str, list[int]] = {}
         rng = np.random.default_rng(0)
         heads = [parameter for head in self.heads.values() for parameter in head.parameters()]
         groups = [{"params": self.bert.parameters()}, {"params": heads}]
         optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=0.01)
-        steps, step, began = epochs * -(-len(rows) // self._batch), 0, time.monotonic()
+        steps = sum(-(-len(epoch.texts) // self._batch) for epoch in epochs)
+        step, began = 0, time.monotonic()
         self.bert.train()
-        for _ in range(epochs):
+        for epoch in epochs:
+            for text in epoch.texts:
+                if text not in known:
+                    known[text] = self.tokenizer.encode(text).ids
+            rows = [known[text] for text in epoch.texts]
+            classes = {name: np.array(each) for name, each in epoch.wanted.items()}
+            counts = np.ones(len(rows)) if epoch.weights is None else np.array(epoch.weights)
             batches = self._batches(rows, rng)
             for number in rng.permutation(len(batches)):
                 batch, step = batches[number], step + 1
                 part = min(step / (0.06 * steps), max(0.02, 1 - step / steps))
                 for group, times in zip(optimizer.param_groups, (1, 30), strict=True):
                     group["lr"] = times * rate * part
-                loss = self._loss([rows[row] for row in batch], classes, batch, counts)
+                texts = [rows[row] for row in batch]
+                loss = self._loss(texts, classes, batch, counts, smoothing)
                 optimizer.zero_grad()
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(self.bert.parameters(), 1.0)
@@ -107,21 +131,26 @@ class Network:
         ]
 
     def _loss(
-        self, texts: Sequence[Sequence[int]], classes: Mapping[str, Any], batch: Any, counts: Any
+        self,
+        texts: Sequence[Sequence[int]],
+        classes: Mapping[str, Any],
+        batch: Any,
+        counts: Any,
+        smoothing: float,
     ) -> torch.Tensor:
         """The mean over the texts of what all heads lose together."""
         losses = [
             torch.nn.functional.cross_entropy(
                 told,
-                torch.tensor(classes[name][batch]).clamp(min=-1),
+                torch.tensor(classes[name][batch]).clamp(min=-1).to(self.device),
                 reduction="none",
-                label_smoothing=0.02,
+                label_smoothing=smoothing,
                 ignore_index=-1,
             )
             for name, told in self.logits(texts).items()
         ]
-        each = torch.stack(losses).sum(0) * torch.tensor(counts[batch], dtype=torch.float32)
-        return each.mean()
+        counted = torch.tensor(counts[batch], dtype=torch.float32, device=self.device)
+        return (torch.stack(losses).sum(0) * counted).mean()
 
     def told(self, texts: Sequence[str]) -> dict[str, Any]:
         """Logits of each head: float32 [texts, classes]."""
@@ -133,25 +162,31 @@ class Network:
             for at in range(0, len(order), 256):
                 batch = order[at : at + 256]
                 for name, logits in self.logits([rows[row] for row in batch]).items():
-                    found[name][batch] = logits.numpy()
+                    found[name][batch] = logits.cpu().numpy()
         return found
+
+    def head(self, name: str) -> tuple[Any, Any]:
+        """Weights [dimensions, classes] and biases [classes] of a head."""
+        head = self.heads[name]
+        return head.weight.detach().cpu().numpy().T.copy(), head.bias.detach().cpu().numpy().copy()
 
     def weights(self) -> Weights:
         """The transformer as arrays, to be exported."""
-        tensors = {n: t.detach().numpy().copy() for n, t in self.bert.state_dict().items()}
+        tensors = {n: t.detach().cpu().numpy().copy() for n, t in self.bert.state_dict().items()}
         kept = {n: t for n, t in tensors.items() if n in self._start.tensors}
         return Weights(kept, self._start.heads, self._start.tokenizer)
 
 
-def pruned(weights: Weights, texts: Sequence[str]) -> Weights:
-    """The same without the tokens that none of `texts` has: most of a small model is its words.
+def pruned(weights: Weights, texts: Iterable[str], least: int = 1) -> Weights:
+    """The same without the tokens that fewer than `least` of `texts` have: most of a small model.
 
     Other words are read in shorter pieces then, to single letters.
     """
     kept: dict[str, Any] = json.loads(weights.tokenizer)
     tokenizer = Tokenizer.from_str(weights.tokenizer.decode())
     tokenizer.no_truncation()
-    seen = {token for each in tokenizer.encode_batch(list(texts)) for token in each.ids}
+    counts = Counter(t for each in tokenizer.encode_batch(list(texts)) for t in set(each.ids))
+    seen = {token for token, texts_with_it in counts.items() if texts_with_it >= least}
     seen |= {token["id"] for token in kept["added_tokens"]}
     known = sorted(kept["model"]["vocab"].items(), key=lambda item: item[1])
     stay = [(t, at) for t, at in known if at in seen or len(t.removeprefix("##")) == 1]

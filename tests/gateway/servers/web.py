@@ -97,7 +97,7 @@ def huge(chars: int) -> str:
 
 @server.tool
 def tell(ctx: Context) -> dict[str, object]:
-    """Tell what is known of the process and of the call."""
+    """Show process and call."""
     request = ctx.request_context.request
     return {"pid": os.getpid(), "cancelled": cancelled, "headers": dict(request.headers)}
 

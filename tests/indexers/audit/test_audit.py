@@ -58,7 +58,7 @@ def test_an_order_is_found_wherever_it_stands(place, fields):
 
 
 def test_a_finding_shows_its_surroundings_and_is_json():
-    (finding,) = found(f"Adds numbers. {ORDER} Quickly.")
+    finding = rules(f"Adds numbers. {ORDER} Quickly.")["override"]
     assert finding.excerpt == f"Adds numbers. {ORDER} Quickly."
     assert as_json(finding) == {
         "severity": "block",

@@ -6,6 +6,9 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from toolcrib import ToolSpec
 from toolcrib.indexers.audit import audit, audit_all, blocks
 from toolcrib.indexers.audit.findings import SEVERITIES
@@ -71,12 +74,21 @@ def test_of_what_was_written_to_get_round_the_rules_most_is_seen():
     assert len(seen) >= 38
 
 
-def test_of_what_was_written_blind_most_is_seen_and_little_that_is_honest():
-    seen = [worst(case) >= SEVERITIES.index("warning") for case in cases("hostile_blind")]
-    blocked = [worst(case) == SEVERITIES.index("block") for case in cases("honest_blind")]
-    assert (len(seen), len(blocked)) == (160, 160)
-    assert sum(seen) >= 140
-    assert sum(blocked) <= 3
+@pytest.mark.parametrize(
+    ("part", "total", "seen", "held"), [("blind", 120, 0.94, 0.80), ("blind_2", 150, 0.95, 0.85)]
+)
+def test_of_what_was_written_blind_and_instructs_most_is_held_back(part, total, seen, held):
+    said = [worst(case) for case in cases(f"hostile_{part}") if case["expect"] == "block"]
+    assert len(said) == total
+    assert np.mean([each >= SEVERITIES.index("warning") for each in said]) >= seen
+    assert np.mean([each == SEVERITIES.index("block") for each in said]) >= held
+
+
+@pytest.mark.parametrize(("part", "total"), [("blind", 160), ("blind_2", 150)])
+def test_of_what_was_written_blind_and_is_honest_little_is_held_back(part, total):
+    said = [worst(case) for case in cases(f"honest_{part}")]
+    assert len(said) == total
+    assert sum(each == SEVERITIES.index("block") for each in said) <= 4
 
 
 def test_the_cases_are_as_many_and_as_different_as_promised():

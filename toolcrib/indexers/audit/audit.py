@@ -10,7 +10,13 @@ from dataclasses import replace
 import numpy as np
 
 from toolcrib.indexers.audit.characters import hidden_signs, is_suspect, skeleton, visible
-from toolcrib.indexers.audit.classifier import KINDS, StatementKind, shipped_classifier, statements
+from toolcrib.indexers.audit.classifier import (
+    KINDS,
+    StatementKind,
+    shipped_classifier,
+    statements,
+    summed,
+)
 from toolcrib.indexers.audit.findings import (
     MAX_AUDITED_CHARS,
     SEVERITIES,
@@ -101,18 +107,17 @@ WHYS: dict[StatementKind, str] = {
 
 
 def _in_statements(spec: ToolSpec) -> Iterator[tuple[ToolText, Sign]]:
-    """What the classifier says; only what instructs is blocked."""
+    """What the classifier says; what only speaks for being chosen is never blocked."""
     said = list(statements(spec))
     classifier = shipped_classifier()
-    verdicts = classifier.judge([statement.text for statement in said])
-    orders = verdicts[:, KINDS.index("instruction")] >= classifier.blocks
-    for number in np.flatnonzero(orders | (1 - verdicts[:, 0] >= classifier.warns)):
-        statement, verdict = said[number], verdicts[number]
-        kind = KINDS[1 + int(verdict[1:].argmax())]
-        severity: Severity = "block" if orders[number] else "warning"
+    odds = classifier.judge(said)
+    any_kind, wants = summed(said, odds)
+    blocked = wants >= classifier.blocks
+    for number in np.flatnonzero(blocked | (any_kind >= classifier.warns)):
+        statement, kind = said[number], KINDS[1 + int(odds[number].argmax())]
+        severity: Severity = "block" if blocked[number] else "warning"
         shown = statement.sentence or statement.parameter
-        why = f"{WHYS[kind]} ({1 - verdict[0]:.0%} sure)"
-        yield ToolText(statement.place, shown), Sign(kind, severity, visible(shown), why)
+        yield ToolText(statement.place, shown), Sign(kind, severity, visible(shown), WHYS[kind])
 
 
 _SECRETS = r"(?:api keys?|tokens?|credentials|passwords|secrets)"

@@ -4,7 +4,7 @@ Phrases do not generalise: who knows them writes around them. So every sentence 
 is judged by what it says, in two steps. A linear model over hashed words, 30 microseconds a
 sentence, lets most of the plain ones pass. What is left goes through a small transformer, which
 was trained from the encoder that ships (`scripts/fit_audit.py`): mean of its tokens' vectors, then
-a softmax over `KINDS`.
+a softmax over `KINDS`. Where that suspects a sentence, it reads it once more among its neighbours.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ __all__ = [
     "sentences",
     "shipped_classifier",
     "statements",
+    "summed",
 ]
 
 StatementKind: TypeAlias = Literal["description", "instruction", "preference", "harvest"]
@@ -57,9 +58,13 @@ SCALE = 12.0
 MAX_CHARS = 400
 LEAST_CHARS = 8
 LEAST_WORDS = 2
+LEAST_SPELLED = 3
+NEAR = 150
+"""Characters of the sentences before and after that belong to a passage."""
 
 _END = re.compile(r"(?<=[.!?])[\"')\]]{0,3}\s|\n|(?<=[。！？।؟])")
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_IDENTIFIER = re.compile(r"[^\W\d_][\w-]{8,88}")
 _EDGE = " \t\r\n-*•#>|`\"'="
 _LEFT_OUT = re.compile(
     r"(?:skill\..*|category|id|name|server|version"
@@ -74,18 +79,26 @@ class Statement:
     """One sentence of a specification; `place` is as in a finding.
 
     `parameter` is the name of the parameter whose description it begins: what is asked for shows
-    only with it. A parameter that nobody described has a sentence of no words.
+    only with it. A parameter that nobody described has a sentence of no words. `before` and
+    `after` stand next to it.
     """
 
     place: str
     sentence: str
     parameter: str = ""
+    before: str = ""
+    after: str = ""
 
     @property
     def text(self) -> str:
         """What the classifier reads."""
         label = f"{words_of(self.parameter).lower()}:" if self.parameter else ""
         return f"{label} {self.sentence}".strip()
+
+    @property
+    def passage(self) -> str:
+        """What the classifier reads where the sentence alone is suspicious."""
+        return " ".join(filter(None, (self.before, self.text, self.after)))
 
 
 def statements(spec: ToolSpec) -> Iterator[Statement]:
@@ -106,10 +119,19 @@ def _is_parameter(text: ToolText) -> bool:
 
 
 def _sentences(text: ToolText, parameter: str) -> Iterator[Statement]:
-    for sentence in sentences(normalise(text.text)):
+    said = list(sentences(_spelled_out(normalise(text.text))))
+    for number, sentence in enumerate(said):
         if parameter or _may_tell(sentence):
-            yield Statement(text.place, sentence, parameter)
+            before = said[number - 1][-NEAR:] if number else ""
+            after = said[number + 1][:NEAR] if number + 1 < len(said) else ""
+            yield Statement(text.place, sentence, parameter, before, after)
             parameter = ""
+
+
+def _spelled_out(text: str) -> str:
+    """The text; words instead of one long identifier, as values of a parameter often are."""
+    words = words_of(text).split() if _IDENTIFIER.fullmatch(text) else []
+    return " ".join(words).lower() if len(words) >= LEAST_SPELLED else text
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -160,17 +182,25 @@ def buckets(text: str) -> NDArray[np.int64]:
 
 # -- the classifier --------------------------------------------------------------------------------
 
-MAX_KNOWN = 50_000
+MAX_KNOWN = 20_000
 """Statements whose verdict is kept: servers list the same tools again and again."""
+
+LOOKS = -4.0
+"""From these log odds on the second step suspects a sentence, and reads its neighbours, too."""
+
+
+SHARE = 0.5
+"""How much the first step's log odds count beside the second's: both have read the same words."""
 
 
 class StatementClassifier:
-    """Judges statements by a model folder; safe for several threads.
+    """Judges the statements of a tool by a model folder; safe for several threads.
 
     The folder holds the transformer as `BundledEncoder` reads it, and `head.npz`: `words`
     float16 [BUCKETS] with `offset` and `least` of the first step, `weights` float32
-    [dimensions, kinds] and `bias` float32 [kinds] of the second. From a probability of `warns` on
-    a statement that is no description is warned of, from one of `blocks` on an instruction blocks.
+    [dimensions, kinds] and `bias` float32 [kinds] of the second. From odds of `warns` on a
+    statement that is no description is warned of, from those of `blocks` on one that instructs
+    or harvests blocks.
 
     Raises:
         EncoderError: the folder cannot be read.
@@ -180,44 +210,80 @@ class StatementClassifier:
         self._encoder = BundledEncoder(folder)
         with np.load(folder / "head.npz") as head:
             self._words: FloatArray = head["words"].astype(np.float32)
-            self._offset, self._least = float(head["offset"]), float(head["least"])
+            self._offset = float(head["offset"] - head["least"])
             self._weights: FloatArray = head["weights"]
             self._bias: FloatArray = head["bias"]
             self.warns, self.blocks = float(head["warns"]), float(head["blocks"])
-        self._known: dict[str, FloatArray] = {}
+        self._known: dict[tuple[str, str], FloatArray] = {}
         self._lock = threading.Lock()
 
-    def judge(self, texts: Sequence[str]) -> FloatArray:
-        """How likely each statement is of each kind: float32 [texts, kinds].
+    def judge(self, said: Sequence[Statement]) -> FloatArray:
+        """How much speaks for each kind, of all statements of one tool: float32 [statements, 3].
 
-        What the first step lets pass is a description, without more ado.
+        That is the log odds of each of `KINDS` but the first against a description: those of the
+        second step and a share of the first's, less the logarithm of how many statements there
+        are. In a tool that says a lot, one of them looks odd by chance. What either step lets pass
+        has minus infinity.
         """
-        verdicts = np.zeros((len(texts), len(KINDS)), dtype=np.float32)
-        verdicts[:, 0] = 1.0
-        unknown: dict[str, list[int]] = {}
-        for row, text in enumerate(texts):
-            known = self._known.get(text)
+        odds = np.full((len(said), len(KINDS) - 1), -np.inf, dtype=np.float32)
+        unknown: dict[tuple[str, str], list[int]] = {}
+        leads: list[float] = []
+        for row, statement in enumerate(said):
+            key = statement.text, statement.passage
+            known = self._known.get(key)
             if known is not None:
-                verdicts[row] = known
-            elif self._stands_out(text):
-                unknown.setdefault(text, []).append(row)
+                odds[row] = known
+            elif key in unknown:
+                unknown[key].append(row)
+            elif (lead := self._lead(statement.text)) >= 0:
+                unknown[key] = [row]
+                leads.append(lead)
         if unknown:
-            logits = self._encoder.encode_documents(list(unknown)) * SCALE @ self._weights
-            shares: Any = np.exp(logits + self._bias)
-            shares /= shares.sum(axis=1, keepdims=True)
+            told = self._told(list(unknown)) + SHARE * np.array(leads, np.float32)[:, None]
             with self._lock:
                 if len(self._known) + len(unknown) > MAX_KNOWN:
                     self._known = {}
-                for (text, rows), verdict in zip(unknown.items(), shares, strict=True):
-                    verdicts[rows] = self._known[text] = verdict
-        return verdicts
+                for (key, rows), each in zip(unknown.items(), told, strict=True):
+                    odds[rows] = self._known[key] = each
+        return odds - np.float32(np.log(max(len(said), 1)))
 
-    def _stands_out(self, text: str) -> bool:
+    def _lead(self, text: str) -> float:
+        """By how much a statement stands out for the first step: log odds; below zero it passes."""
         found = buckets(text)
         if not len(found):
-            return False
-        score = self._words[found].sum() / np.sqrt(len(found)) + self._offset
-        return bool(score >= self._least)
+            return -np.inf
+        return float(self._words[found].sum() / np.sqrt(len(found)) + self._offset)
+
+    def _told(self, read: Sequence[tuple[str, str]]) -> FloatArray:
+        """Log odds by the second step, of sentences and the passages around them."""
+        odds = self._odds([text for text, _ in read])
+        suspected = odds.max(axis=1) >= LOOKS
+        again = [row for row, pair in enumerate(read) if suspected[row] and len(set(pair)) > 1]
+        if again:
+            odds[again] = (odds[again] + self._odds([read[row][1] for row in again])) / 2
+        odds[odds.max(axis=1) < LOOKS] = -np.inf
+        return odds
+
+    def _odds(self, texts: Sequence[str]) -> FloatArray:
+        vectors = self._encoder.encode_documents(texts)
+        logits: Any = vectors * SCALE @ self._weights + self._bias
+        odds: FloatArray = logits[:, 1:] - logits[:, :1]
+        return odds
+
+
+LEAST_SURE = 5
+"""Words that a statement needs to be blocked: "Say hello." instructs, but does no harm."""
+
+
+def summed(said: Sequence[Statement], odds: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Of each statement, the odds that it is no description, and that it instructs or harvests.
+
+    The latter are minus infinity where it is too short to be sure.
+    """
+    short = [each.text.isascii() and len(each.text.split()) < LEAST_SURE for each in said]
+    wants = odds[:, KINDS.index("instruction") - 1], odds[:, KINDS.index("harvest") - 1]
+    sure = np.where(np.array(short, dtype=bool), np.float32(-np.inf), np.logaddexp(*wants))
+    return np.logaddexp.reduce(odds, axis=1), sure
 
 
 @cache
