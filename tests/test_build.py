@@ -102,7 +102,7 @@ def test_many_cribs_over_one_store_share_what_was_loaded_once(monkeypatch):
         ("context", {"context": {"detector": "llm"}}, lambda crib: crib.detect("why so slow?")),
         ("conversation", {}, lambda crib: crib.route(FOLLOW_UP)),
         ("agents", {"agents": {"targets": "preset"}}, lambda crib: crib.route("list the orders")),
-        ("rerank", {"rerank": "llm"}, lambda crib: crib.find_tools("send a mail")),
+        ("rerank", {"rerank": "llm"}, lambda crib: crib.find_tools("send it")),
         (
             "capabilities",
             {"capabilities": {"file": "data/capabilities/capabilities.yaml"}},

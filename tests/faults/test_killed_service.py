@@ -49,7 +49,7 @@ class Books:
 
 
 def tool(name, state):
-    return {"name": name, "description": f"Turns the bolt of {name} as {state} has it."}
+    return {"name": name, "description": f"Reads the bolt {name}: {state}."}
 
 
 def write_tools(client, namespace, books, run, dice):

@@ -16,7 +16,11 @@ TOOL = ToolSpec(
     name="make_event", server="cal", description="Creates an entry in the given calendar."
 )
 OTHER = ToolSpec(name="drop_event", server="cal", description="Removes an entry.")
-LINE = {"id": TOOL.id, "digest": None, "purpose": "Book a slot so that nobody forgets it."}
+LINE = {
+    "id": TOOL.id,
+    "digest": None,
+    "purpose": "Reserves a slot in the calendar of somebody else.",
+}
 
 
 @pytest.fixture

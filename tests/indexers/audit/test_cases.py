@@ -75,7 +75,7 @@ def test_of_what_was_written_to_get_round_the_rules_most_is_seen():
 
 
 @pytest.mark.parametrize(
-    ("part", "total", "seen", "held"), [("blind", 120, 0.94, 0.80), ("blind_2", 150, 0.95, 0.85)]
+    ("part", "total", "seen", "held"), [("blind", 120, 0.92, 0.80), ("blind_2", 150, 0.95, 0.85)]
 )
 def test_of_what_was_written_blind_and_instructs_most_is_held_back(part, total, seen, held):
     said = [worst(case) for case in cases(f"hostile_{part}") if case["expect"] == "block"]

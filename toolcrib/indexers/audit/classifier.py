@@ -33,6 +33,7 @@ __all__ = [
     "KINDS",
     "MODEL",
     "SCALE",
+    "USUAL",
     "Statement",
     "StatementClassifier",
     "StatementKind",
@@ -189,6 +190,9 @@ LOOKS = -4.0
 """From these log odds on the second step suspects a sentence, and reads its neighbours, too."""
 
 
+USUAL = 6
+"""Statements that a tool has: one that says less is judged as if it said the usual."""
+
 SHARE = 0.5
 """How much the first step's log odds count beside the second's: both have read the same words."""
 
@@ -222,8 +226,8 @@ class StatementClassifier:
 
         That is the log odds of each of `KINDS` but the first against a description: those of the
         second step and a share of the first's, less the logarithm of how many statements there
-        are. In a tool that says a lot, one of them looks odd by chance. What either step lets pass
-        has minus infinity.
+        are, `USUAL` at least. In a tool that says a lot, one of them looks odd by chance. What
+        either step lets pass has minus infinity.
         """
         odds = np.full((len(said), len(KINDS) - 1), -np.inf, dtype=np.float32)
         unknown: dict[tuple[str, str], list[int]] = {}
@@ -245,7 +249,7 @@ class StatementClassifier:
                     self._known = {}
                 for (key, rows), each in zip(unknown.items(), told, strict=True):
                     odds[rows] = self._known[key] = each
-        return odds - np.float32(np.log(max(len(said), 1)))
+        return odds - np.float32(np.log(max(len(said), USUAL)))
 
     def _lead(self, text: str) -> float:
         """By how much a statement stands out for the first step: log odds; below zero it passes."""

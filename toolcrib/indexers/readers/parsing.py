@@ -64,6 +64,9 @@ def _in_one_line(error: Exception) -> str:
     if problem.startswith("but "):
         problem = f"{error.context} {problem}"
     mark = error.problem_mark or error.context_mark
+    if mark and problem.startswith("exceeded maximum nesting"):
+        # Of libyaml, which reads ahead: its own limit is met before ours.
+        return f"nested deeper than {MAX_DEPTH} levels at line {mark.line + 1}"
     return f"{problem} at line {mark.line + 1} column {mark.column + 1}" if mark else problem
 
 
