@@ -33,7 +33,7 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax, normalize, s
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS, BundledEncoder
 from toolcrib.evaluation.dataset import DataSet
 from toolcrib.evaluation.loaders import load
-from toolcrib.indexers.points import clean, dense_text
+from toolcrib.indexers.points import clean
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import ToolSpec
 from toolcrib.training import import_train
@@ -48,6 +48,7 @@ from toolcrib.training.data import (
     from_labels,
     imitate,
     sampled,
+    without_server,
 )
 from toolcrib.training.export import Weights, add_to_card, agreement, export, restore
 from toolcrib.training.export import write_for_training as write_folder
@@ -136,11 +137,6 @@ def servers(data: DataSet, *splits: str) -> set[str]:
     """Whose tools the queries of these splits need."""
     of = {tool.id: tool.server for tool in data.tools}
     return {of[tool] for query in data.split(*splits) for tool in query.relevant if tool in of}
-
-
-def without_server(tool: ToolSpec) -> str:
-    """What makes it this tool, whatever server offers it."""
-    return dense_text(tool.model_copy(update={"server": ""}))
 
 
 def passages(folder: Path) -> TrainingData:

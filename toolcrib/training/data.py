@@ -37,6 +37,7 @@ __all__ = [
     "sampled",
     "split_anew",
     "with_dev",
+    "without_server",
 ]
 
 MAX_POSITIVES = 2
@@ -174,6 +175,11 @@ def batches(
     drawn += (mixed[start : start + size] for start in range(0, full, size))
     rng.shuffle(drawn)
     return drawn
+
+
+def without_server(tool: ToolSpec) -> str:
+    """The text of a tool that makes it this one, whatever server offers it."""
+    return dense_text(tool.model_copy(update={"server": ""}))
 
 
 PERMUTATIONS = 64

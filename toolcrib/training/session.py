@@ -20,7 +20,6 @@ from toolcrib.evaluation.results import Evaluation, SystemResult
 from toolcrib.evaluation.runner import CreateSystem, Report, evaluate
 from toolcrib.evaluation.significance import randomisation_tests
 from toolcrib.evaluation.systems.ours import OwnSystems
-from toolcrib.indexers.points import dense_text
 from toolcrib.records import ToolSpec
 from toolcrib.retrieval.calibration import Floats
 from toolcrib.settings import Settings
@@ -36,6 +35,7 @@ from toolcrib.training.data import (
     pruned,
     sampled,
     with_dev,
+    without_server,
 )
 from toolcrib.training.export import (
     add_to_card,
@@ -271,7 +271,7 @@ def gather(plan: TrainingPlan) -> Gathered:
     """
     every = [*plan.data_sets, *plan.unseen]
     queries = HeldOut(q.text for data in every for q in data.queries if q.split != TRAIN)
-    tools = HeldOut(_text(tool) for data in every for tool in data.tools)
+    tools = HeldOut(without_server(tool) for data in every for tool in data.tools)
     parts: dict[str, TrainingData] = {}
     left_out: dict[str, int] = {}
     for data in plan.data_sets:
@@ -284,7 +284,7 @@ def gather(plan: TrainingPlan) -> Gathered:
             parts[f"{data.name}: tools"] = sampled(made, plan.limit, plan.seed)
     for name, specs in plan.corpora.items():
         found = list(specs)
-        fresh = [spec for spec in found if _text(spec) not in tools]
+        fresh = [spec for spec in found if without_server(spec) not in tools]
         left_out[name] = len(found) - len(fresh)
         made = _without(imitate(fresh, name, seed=plan.seed), queries)
         # A corpus can be far larger than what is taken of it, and every text must be encoded.
@@ -295,11 +295,6 @@ def gather(plan: TrainingPlan) -> Gathered:
 
 def _without(data: TrainingData, held: HeldOut) -> TrainingData:
     return replace(data, examples=tuple(e for e in data.examples if e.query not in held))
-
-
-def _text(tool: ToolSpec) -> str:
-    """What makes it this tool, whatever server offers it."""
-    return dense_text(tool.model_copy(update={"server": ""}))
 
 
 NAME = "dev"

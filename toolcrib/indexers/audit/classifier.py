@@ -189,7 +189,6 @@ MAX_KNOWN = 20_000
 LOOKS = -4.0
 """From these log odds on the second step suspects a sentence, and reads its neighbours, too."""
 
-
 USUAL = 6
 """Statements that a tool has: one that says less is judged as if it said the usual."""
 
