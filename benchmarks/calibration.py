@@ -1,17 +1,15 @@
 """How the shipped calibration was fitted, and how it holds on sets that it never saw.
 
     python benchmarks/calibration.py --data FOLDER FOLDER --ship [--words]
-    [--model MODEL=set,set...]
 
-A set that the bundled encoder was trained on gives its evidence with a MODEL that was not, as
-on a registry that nobody trained on. FOLDER holds one folder a data set (for the calibration
-that ships, OWN is what `requests.py CORPORA OWN/requests --held-out` writes); intents get ten of
-their queries as examples. Only train and development splits are fitted on, up to 300 queries a
-set; every set counts the same. Beside the labelled queries come the same ones with their right
-tools and near-duplicates of them hidden, queries of the other sets, and those that the set itself
-says nothing answers. The threshold is the lowest that any set asks for, in tenths: it turns away
-at most 3 % of the answerable queries of each. Each set is measured on its test split by a
-calibration of all other sets, without those that share its queries or tools.
+FOLDER holds one folder a data set (for the calibration that ships, OWN is what `join_requests.py
+CORPORA OWN/requests --held-out` writes); intents get ten of their queries as examples. Only train
+and development splits are fitted on, up to 300 queries a set; every set counts the same. Beside
+the labelled queries come the same ones with their right tools and near-duplicates of them hidden,
+queries of the other sets, and those that the set itself says nothing answers. The threshold is
+the lowest that any set asks for, in tenths: it turns away at most 3 % of the answerable queries
+of each. Each set is measured on its test split by a calibration of all other sets, without those
+that share its queries or tools.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import held_out
 import numpy as np
 
 from toolcrib import Crib, Settings
@@ -37,7 +34,6 @@ from toolcrib.evaluation.loaders import load
 from toolcrib.evaluation.rows import with_shots
 from toolcrib.retrieval import calibration
 from toolcrib.retrieval.calibration import FEATURES, Calibration, default_calibration
-from toolcrib.settings import EncoderSettings
 
 QUERIES_A_SET = 300
 STRANGERS = 200
@@ -52,6 +48,7 @@ FAMILIES = ({"banking77", "banking77-oos"}, {"toollens", "stabletoolbench"})
 """Sets that share queries or tools."""
 
 RESULTS = Path(__file__).resolve().parent / "results" / "calibration.json"
+IN_VAIN = Path(__file__).resolve().parents[1] / "data" / "unanswerable.jsonl"
 
 
 @dataclass(frozen=True)
@@ -126,6 +123,15 @@ def strangers(sets: dict[str, DataSet], name: str, seed: int) -> list[LabelledQu
     return [replace(q, relevant={}, answerable=False) for q in taken]
 
 
+def with_unanswerable(data: DataSet) -> DataSet:
+    """The same, with the requests that were written for it and that none of its tools serves."""
+    rows = map(json.loads, IN_VAIN.read_text(encoding="utf-8").splitlines())
+    asked = [
+        LabelledQuery(r["id"], r["text"], answerable=False) for r in rows if r["set"] == data.name
+    ]
+    return replace(data, queries=(*data.queries, *asked))
+
+
 def related(one: str, other: str) -> bool:
     return one == other or {one, other} in FAMILIES
 
@@ -183,19 +189,14 @@ def main() -> None:
     parser.add_argument("--ship", action="store_true", help="renew the calibration shipped")
     parser.add_argument("--json", type=Path, default=RESULTS)
     parser.add_argument("--words", action="store_true", help="fit and ship that of words alone")
-    parser.add_argument("--model", action="append", default=[], help=held_out.USAGE)
     options = parser.parse_args()
-    models = {
-        name: Settings(encoder=EncoderSettings(dense=f"bundled:{folder}"))
-        for name, folder in held_out.models(options.model).items()
-    }
     folders = [one for data in options.data for one in sorted(data.iterdir()) if one.is_dir()]
-    sets = {one.name: with_shots(load(str(one)), SHOTS, SEED) for one in folders}
+    loaded = [with_unanswerable(load(str(one))) for one in folders]
+    sets = {data.name: with_shots(data, SHOTS, SEED) for data in loaded}
     fitting: dict[str, Evidence] = {}
     testing: dict[str, Evidence] = {}
     for name, data in sets.items():
-        settings = models.get(name, Settings())
-        with Crib.open(":memory:", settings=settings) as crib:
+        with Crib.open(":memory:", settings=Settings()) as crib:
             crib.index_tools(data.tools)
             for seed, (split, into) in enumerate((("train", fitting), ("test", testing))):
                 foreign = strangers(sets, name, seed)

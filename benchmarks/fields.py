@@ -1,7 +1,7 @@
 """What the dense leg should read of a tool: nDCG@10 of every candidate on development splits.
 
-`python benchmarks/fields.py --data FOLDER [--model MODEL=set,set...]`, as benchmarks/fusion.py:
-the dense leg alone, and fused with words as it ships. Test splits are never read.
+`python benchmarks/fields.py --data FOLDER`, as benchmarks/fusion.py: the dense leg alone, and
+fused with words as it ships. Test splits are never read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import held_out
 import numpy as np
 from fusion import SPLITS, bm25, ndcg, questions, spec
 
@@ -92,13 +91,9 @@ def measured(folder: Path, split: str, encoder: BundledEncoder) -> dict[str, tup
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", action="append", default=[], help=held_out.USAGE)
     options = parser.parse_args()
-    models = held_out.models(options.model)
-    found = [
-        measured(options.data / name, split, held_out.encoder(models, name))
-        for name, split in SPLITS.items()
-    ]
+    encoder = BundledEncoder()
+    found = [measured(options.data / name, split, encoder) for name, split in SPLITS.items()]
     print("| | dense | fused |\n| --- | --: | --: |")
     for label in found[0]:
         dense, fused = (100 * np.mean([one[label][leg] for one in found]) for leg in (0, 1))

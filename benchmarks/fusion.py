@@ -1,8 +1,7 @@
 """How the fusion defaults were chosen: nDCG@10 of every candidate on development splits.
 
-`python benchmarks/fusion.py --data FOLDER [--model MODEL=set,set...] [--json OUT]`, where FOLDER
-holds one folder a data set, each with `tools.jsonl` and `queries.jsonl`, and MODEL is an encoder
-that was trained without the sets named. Test splits are never read.
+`python benchmarks/fusion.py --data FOLDER [--json OUT]`, where FOLDER holds one folder a data set,
+each with `tools.jsonl` and `queries.jsonl`. Test splits are never read.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import held_out
 import numpy as np
 from numpy.typing import NDArray
 
@@ -168,13 +166,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--model", action="append", default=[], help=held_out.USAGE)
     options = parser.parse_args()
-    models = held_out.models(options.model)
-    evidence = {
-        name: gather(options.data / name, split, held_out.encoder(models, name))
-        for name, split in SPLITS.items()
-    }
+    encoder = BundledEncoder()
+    evidence = {name: gather(options.data / name, split, encoder) for name, split in SPLITS.items()}
     table: dict[str, dict[str, float]] = {}
     for label, fuse in CANDIDATES.items():
         row = {n: round(100 * ndcg(fuse(e), e.relevant), 2) for n, e in evidence.items()}

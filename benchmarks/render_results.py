@@ -126,6 +126,25 @@ def intents(found: Mapping[str, Any]) -> str:
     return f"{command(found)}\n\n{table(head, rows)}\n\n{versions(found)}"
 
 
+def examples(found: Mapping[str, Any]) -> str:
+    """Accuracy and AUROC of each system, a row a set and number of examples; the best in bold."""
+    parts = [f"`{found['command']}`"]
+    for title, key, written in (("accuracy, %", "accuracy", percent), ("AUROC", "auroc", three)):
+        rows: list[list[str]] = []
+        for one in found["rows"]:
+            values = {name: each[key] for name, each in one["systems"].items() if key in each}
+            cells = [
+                f"**{written(value)}**" if value == max(values.values()) else written(value)
+                for value in values.values()
+            ]
+            if cells:
+                asked = one["queries"] - (one["out of scope"] if key == "accuracy" else 0)
+                rows.append([f"{one['set']}, {one['examples']} ({asked})", *cells])
+        head = [f"{title}: set, examples an intent (queries)", *found["rows"][0]["systems"]]
+        parts.append(table(head, rows))
+    return "\n\n".join(parts)
+
+
 def shown(measured: Iterable[Mapping[str, Any]]) -> list[str]:
     """The measures of a confidence that any of these has."""
     rows = list(measured)
@@ -244,6 +263,7 @@ KINDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "macro": macro,
     "sets": sets,
     "intents": intents,
+    "examples": examples,
     "gates": gates,
     "learned": learned,
     "calibrated": calibrated,

@@ -1,6 +1,6 @@
 """How often a registry of a few tools is doubted, and what it accepts of requests for others.
 
-    python benchmarks/requests.py CORPORA OUT
+    python benchmarks/join_requests.py CORPORA OUT
     python benchmarks/small_registries.py OUT [--split train]
 
 A registry is one to three public servers of 3 to 21 tools, or 6 tools of one. It is asked for its

@@ -128,7 +128,7 @@ def requests(corpora: Path) -> DataSet:
     """The project's requests, with the tools that they need and others of the same servers."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / REQUESTS
-        script = ROOT / "benchmarks" / "requests.py"
+        script = ROOT / "benchmarks" / "join_requests.py"
         subprocess.run([sys.executable, str(script), str(corpora), str(out)], check=True)
         return load(str(out))
 

@@ -1,6 +1,6 @@
 """A data set out of the requests of `data/requests` and the tools that they are for.
 
-    python benchmarks/requests.py CORPORA OUT [--held-out]
+    python benchmarks/join_requests.py CORPORA OUT [--held-out]
     toolcrib eval run OUT
 
 CORPORA is a folder with `*.jsonl.gz`, one tool a line; the requests name tools by their ids
