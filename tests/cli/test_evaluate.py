@@ -294,8 +294,9 @@ class TestWrongUsage:
 
 def test_guidance_is_measured_on_labelled_trajectories(shell: Shell) -> None:
     failed = {"type": "tool", "name": "a", "success": False, "error": "no"}
-    label = {"pattern": "error_streak", "from": 0, "by": 2}
-    row = {"id": "t1", "kind": "made", "events": [failed] * 4, "alarms": [label]}
+    events = [*[failed] * 3, *({**failed, "name": name} for name in "bcde")]
+    label = {"pattern": "error_streak", "from": 0, "by": 5}
+    row = {"id": "t1", "kind": "made", "events": events, "alarms": [label]}
     path = shell.write("t.jsonl", {**row, "split": "dev"})
 
     told = shell.json("eval", "guidance", path, "--split", "dev")

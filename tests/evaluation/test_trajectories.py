@@ -15,34 +15,56 @@ from toolcrib.evaluation.trajectories import (
 
 DATA = Path(__file__).parents[2] / "data" / "trajectories"
 FAIL = {"type": "tool", "at": 3600, "name": "a", "success": False, "error": "no"}
+STREAK = [{**FAIL, "name": name} for name in "cdef"]
 FINE = {"type": "tool", "at": 0, "name": "b", "result": "yes"}
 
 
-def made(id_, *events, **alarms):
-    labels = [{"pattern": name, "from": first, "by": by} for name, (first, by) in alarms.items()]
-    given = {"id": id_, "kind": "made", "events": events, "alarms": labels}
+def made(id_, *events, readers=(), **alarms):
+    told = [
+        [{"pattern": name, "from": first, "by": by} for name, (first, by) in each.items()]
+        for each in (alarms, *readers)
+    ]
+    given = {"id": id_, "kind": "made", "events": events, "alarms": told[0], "readers": told[1:]}
     return LabelledTrajectory.model_validate(given)
 
 
 def test_what_is_found_late_is_missed_and_what_is_not_labelled_is_false():
     found = evaluate_guidance(
         [
-            made("right", FINE, *[FAIL] * 4, error_streak=(1, 3), doom_loop=(1, 3)),
-            made("late", FINE, *[FAIL] * 6, error_streak=(1, 2), doom_loop=(0, 0)),
-            made("healthy", FINE, *[FAIL] * 4),
+            made("right", FINE, *STREAK, error_streak=(1, 3)),
+            made("late", FINE, *[FAIL] * 4, doom_loop=(0, 0)),
+            made("healthy", FINE, *STREAK),
         ],
         "test",
     )
 
     streak, loop = found.patterns["error_streak"], found.patterns["doom_loop"]
-    assert (streak.labelled, streak.found, streak.fired, streak.right) == (2, 2, 3, 2)
-    assert (loop.recall, loop.precision) == (0.5, pytest.approx(2 / 3))
-    assert (found.healthy, found.healthy_alarms, found.healthy_hours) == (1, 2, 1.0)
+    assert (streak.labelled, streak.found, streak.fired, streak.right) == (1, 1, 2, 1)
+    assert (loop.recall, loop.precision) == (0, 1)
+    assert (found.healthy, found.healthy_alarms, found.healthy_hours) == (1, 1, 1.0)
     assert [(each.id, each.pattern, each.mistake) for each in found.mistakes] == [
         ("late", "doom_loop", "missed"),
-        ("healthy", "doom_loop", "false"),
         ("healthy", "error_streak", "false"),
     ]
+
+
+def test_an_alarm_is_due_where_most_readers_want_it_and_right_where_one_does():
+    early, late = {"error_streak": (1, 3)}, {"error_streak": (3, 6)}
+    found = evaluate_guidance(
+        [
+            made("most", FINE, *STREAK, readers=[early, late]),
+            made("one", FINE, *STREAK, readers=[{}, early]),
+            made("quiet", FINE, readers=[early, late]),
+        ],
+        "test",
+    )
+
+    streak = found.patterns["error_streak"]
+    assert (streak.labelled, streak.found, streak.fired, streak.right) == (2, 1, 2, 2)
+    assert (
+        found.healthy,
+        [(each.id, each.at) for each in found.mistakes if each.mistake == "missed"],
+    ) == (0, [("quiet", 6)])
 
 
 def test_what_cannot_be_read_is_named_with_its_line(tmp_path):
@@ -55,15 +77,13 @@ def test_what_cannot_be_read_is_named_with_its_line(tmp_path):
 @pytest.mark.parametrize(
     ("split", "least"),
     [
-        ("dev", {"doom_loop": 0.65, "error_streak": 0.95, "stall": 0.5, "search_loop": 0.85}),
-        ("test", {"doom_loop": 0.75, "error_streak": 0.85, "stall": 0.3, "search_loop": 0.85}),
+        ("dev", {"doom_loop": 0.55, "error_streak": 0.95, "stall": 0.5, "search_loop": 0.9}),
+        ("test", {"doom_loop": 0.8, "error_streak": 0.95, "stall": 0.6, "search_loop": 0.9}),
     ],
 )
 def test_the_samples_hold_and_few_who_get_on_are_alarmed(split, least):
     found = evaluate_guidance(list(load_trajectories([DATA], split)), split)
-    precise = {name: scores.precision for name, scores in found.patterns.items()}
-
     assert found.trajectories >= 200
     assert found.healthy_alarms <= found.healthy / 30
     assert {name for name in least if found.patterns[name].recall < least[name]} == set()
-    assert min(precise[name] for name in precise if name != "stall") >= 0.85
+    assert min(scores.precision for scores in found.patterns.values()) >= 0.85

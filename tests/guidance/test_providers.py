@@ -40,7 +40,7 @@ from toolcrib.guidance import (
     with_guidance,
 )
 
-ERRORS = [{"name": f"t{n}", "success": False, "error": "550 refused"} for n in range(3)]
+ERRORS = [{"name": f"t{n}", "success": False, "error": "550 refused"} for n in range(4)]
 LOOP = [{"name": "send", "parameters": {"to": "ana"}, "error": "550 refused"}] * 3
 STALL = [{"name": f"get_{n}", "result": f"page {n}"} for n in (0, 1, 2, 3, 4, 1, 5, 0, 3, 1)]
 SEARCHES = [
@@ -97,7 +97,7 @@ def hint(key, priority=100):
     ("provider", "events", "key", "says"),
     [
         (DoomLoopBreakerProvider(), LOOP, "doom-loop", "send gave the same outcome 3 times"),
-        (DiagnosticSignalProvider(), ERRORS, "error-streak", "3 calls failed with the same error"),
+        (DiagnosticSignalProvider(), ERRORS, "error-streak", "4 calls failed with the same error"),
         (ConsultationProvider(), STALL, "stall", "brought nothing new"),
         (SearchLoopProvider(), SEARCHES, "search-loop", "The nearest is mail/fax."),
         (ParallelReminderProvider(), LOOKS, "parallel", "get_0, get_1, get_2"),

@@ -1,4 +1,4 @@
-"""Trajectories with alarms: whether guidance fires where a careful human would, and only there."""
+"""Trajectories with alarms: whether guidance fires where careful humans would, and only there."""
 
 from __future__ import annotations
 
@@ -56,13 +56,43 @@ class AlarmLabel(BaseModel):
 
 
 class LabelledTrajectory(FileRow):
-    """One trajectory; a healthy one has no alarms."""
+    """One trajectory; a healthy one has no alarms.
+
+    `readers`: the alarms of others who read it and did not know those of its author.
+    """
 
     id: str
     kind: str = ""
     split: str = "test"
     events: tuple[TrajectoryEvent, ...]
     alarms: tuple[AlarmLabel, ...] = ()
+    readers: tuple[tuple[AlarmLabel, ...], ...] = ()
+
+    @property
+    def opinions(self) -> tuple[tuple[AlarmLabel, ...], ...]:
+        """The alarms of the author, then those of each reader."""
+        return (self.alarms, *self.readers)
+
+    def window(self, pattern: str) -> AlarmWindow | None:
+        """When an alarm may come, by all who see one; None where nobody does."""
+        labels = [[a for a in told if a.pattern == pattern] for told in self.opinions]
+        seen = [label for told in labels for label in told]
+        if not seen:
+            return None
+        return AlarmWindow(
+            min(label.begin for label in seen),
+            max(label.by for label in seen) + LATE,
+            is_due=2 * sum(map(bool, labels)) > len(labels),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmWindow:
+    """From which event an alarm is right, to which one in time, and whether most say it is due."""
+
+    begin: int
+    end: int
+    is_due: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,40 +168,43 @@ def fired(events: Iterable[TrajectoryEvent]) -> list[tuple[AlarmName, int]]:
 
 def evaluate_guidance(trajectories: Sequence[LabelledTrajectory], split: str) -> GuidanceEvaluation:
     """Compare the alarms that are set off with those that are labelled."""
-    counts = {name: [0, 0, 0, 0] for name in ALARMS}
-    mistakes: list[AlarmMistake] = []
-    healthy_alarms, healthy_s = 0, 0.0
+    counts: dict[AlarmName, list[int]] = {name: [0, 0, 0, 0] for name in ALARMS}
+    mistakes = list[AlarmMistake]()
+    healthy_alarms = 0
+    healthy = [each for each in trajectories if not any(each.opinions)]
     for each in trajectories:
         alarms = fired(each.events)
-        for label in each.alarms:
-            is_found = any(
-                name == label.pattern and label.begin <= at <= label.by + LATE
-                for name, at in alarms
-            )
-            counts[label.pattern][0] += 1
-            counts[label.pattern][1] += is_found
-            if not is_found:
-                missed = AlarmMistake(each.id, each.kind, label.pattern, "missed", label.by)
-                mistakes.append(missed)
-        for name, at in alarms:
-            is_right = any(label.pattern == name and label.begin <= at for label in each.alarms)
-            counts[name][2] += 1
-            counts[name][3] += is_right
-            if not is_right:
-                mistakes.append(AlarmMistake(each.id, each.kind, name, "false", at))
-        if not each.alarms:
+        for pattern, tally in counts.items():
+            window = each.window(pattern)
+            came = [at for name, at in alarms if name == pattern]
+            right = [at for at in came if window and window.begin <= at]
+            mistakes += [_mistake(each, pattern, "false", at) for at in came if at not in right]
+            tally[2] += len(came)
+            tally[3] += len(right)
+            if window is not None and window.is_due:
+                is_found = any(at <= window.end for at in right)
+                tally[0] += 1
+                tally[1] += is_found
+                if not is_found:
+                    mistakes.append(_mistake(each, pattern, "missed", window.end - LATE))
+        if not any(each.opinions):
             healthy_alarms += len(alarms)
-            healthy_s += _seconds(each)
     return GuidanceEvaluation(
         split,
         trajectories=len(trajectories),
         events=sum(len(each.events) for each in trajectories),
-        healthy=sum(1 for each in trajectories if not each.alarms),
+        healthy=len(healthy),
         healthy_alarms=healthy_alarms,
-        healthy_hours=round(healthy_s / 3600, 3),
+        healthy_hours=round(sum(map(_seconds, healthy)) / 3600, 3),
         patterns={name: AlarmScores(*numbers) for name, numbers in counts.items()},
         mistakes=tuple(mistakes),
     )
+
+
+def _mistake(
+    each: LabelledTrajectory, pattern: AlarmName, mistake: Literal["missed", "false"], at: int
+) -> AlarmMistake:
+    return AlarmMistake(each.id, each.kind, pattern, mistake, at)
 
 
 def _seconds(each: LabelledTrajectory) -> float:

@@ -59,8 +59,9 @@ SLACK = 1.0
 CERTAIN = "same_failure"
 """The signal by which a loop stands whatever else is counted: the same call failed three times."""
 
-MUCH_ALIKE, BRIEF = 0.3, 40
-"""From this Jaccard index on an act is another one rewritten; so few words are no document."""
+MUCH_ALIKE, RESTORED, BRIEF = 0.3, 0.85, 40
+"""From this Jaccard index on an act is another one rewritten, and one done again; so few words are
+no document."""
 
 COUNTS: Mapping[str, int] = {
     "rereads": 8,
@@ -76,8 +77,8 @@ COUNTS: Mapping[str, int] = {
 
 AVERAGED = ("failing", "idling", "searching", "same", "new_words", "familiar", "circling")
 
-REQUEST = frozenset({"asks_for", "undone"})
-"""Signals of what was asked for; only a stall is weighed by them."""
+OF_STALLS = frozenset({"asks_for", "undone", "returns"})
+"""Signals by which only a stall is weighed."""
 
 LEVELS: Mapping[str, tuple[float, ...]] = {
     "asks": (3, 4),
@@ -86,6 +87,7 @@ LEVELS: Mapping[str, tuple[float, ...]] = {
     "loop": (3, 4),
     "turns": (1.5, 3),
     "fail_run": (3, 4),
+    "refuted": (2, 3, 4),
 }
 """Counts that weigh as steps: from so many on it is another thing."""
 
@@ -111,7 +113,8 @@ class _Step:
 
     `which` are its words with digits, `gist` and `numbers` are of the answer. `same` counts those
     that asked the same and were answered alike, `alike` those in other words, `asked` those that
-    asked the same, `seen` those of them whose numbers were near, `again` those roughly like it.
+    asked the same, `seen` those of them whose numbers were near, `again` those roughly like it, and
+    `refuted` acts between those that were answered as this one.
     """
 
     name: str
@@ -121,11 +124,13 @@ class _Step:
     gist: frozenset[str] = EMPTY
     numbers: tuple[float, ...] = ()
     is_question: bool = False
+    acts: bool = False
     same: int = 0
     alike: int = 0
     asked: int = 0
     seen: int = 0
     again: int = 0
+    refuted: int = 0
 
 
 class Signals:
@@ -145,7 +150,8 @@ class Signals:
         self._means = dict.fromkeys(AVERAGED, 0.0)
         self._fail_run = self._vain_run = 0
         self._rounds, self._round_waits = [0] * 5, [0] * 5
-        self._turns, self._has_acted = 0.0, False
+        self._turns, self._refuted, self._has_acted = 0.0, 0.0, False
+        self._returns = 0
         self._found: deque[frozenset[str]] = deque(maxlen=WINDOW)
         self._errors: deque[str] = deque(maxlen=RECENT)
         self._acts: deque[tuple[str, frozenset[str]]] = deque(maxlen=RECENT)
@@ -200,6 +206,8 @@ class Signals:
         self._fail_run = self._fail_run + 1 if told["failing"] else 0
         told["circling"] = step.again >= REPETITIONS - 1 and not told["waiting"]
         self._turns = self._turns + 1 if told["circling"] else self._turns / 2
+        told["checking"] = told["failing"] or (call is not None and _checks(call))
+        self._refute(step, told)
         lately = told | {
             "new_words": new_words,
             "familiar": 1 - _share(step.words - self._said, step.words),
@@ -213,6 +221,13 @@ class Signals:
         for known in (self._known, self._said):
             if len(known) > MAX_KNOWN:
                 known.clear()
+
+    def _refute(self, step: _Step, told: Mapping[str, bool]) -> None:
+        """Count acts that changed nothing in what a check says; what is no check lets it fade."""
+        if told["checking"] and step.refuted:
+            self._refuted = step.refuted
+        elif not (told["acting"] or told["waiting"]):
+            self._refuted /= 2
 
     def _gets_on(self, step: _Step, told: Mapping[str, bool]) -> bool:
         """Whether a check, for the first time since an act, is answered as it never was."""
@@ -250,9 +265,11 @@ class Signals:
             answer = gist = frozenset(each.lower() for each in event.found)
         which = frozenset(word for word in words if not word.isalpha())
         numbers = tuple(map(float, _NUMBER.findall(text)))
-        same = alike = asked = seen = again = 0
-        for each in self._steps:
+        same = alike = asked = seen = again = refuted = 0
+        acted = False
+        for each in reversed(self._steps):
             if each.name != name:
+                acted = acted or each.acts
                 continue
             asks, answers = likeness(words, each.words), likeness(gist, each.gist)
             is_near = answers >= NEARLY and _are_near(numbers, each.numbers)
@@ -263,8 +280,13 @@ class Signals:
             elif asks >= SAME:
                 alike += answers >= ALIKE
             again += is_near and asks >= ROUGHLY and which == each.which
-        counts = same, alike, asked, seen, again
-        return _Step(name, words, which, answer, gist, numbers, is_question, *counts)
+            if is_near and answers >= ALIKE and asks >= ROUGHLY:
+                refuted, acted = refuted + acted, False
+            elif each.acts:
+                acted = True
+        counts = same, alike, asked, seen, again, refuted
+        acts = isinstance(event, ToolCall) and event.does
+        return _Step(name, words, which, answer, gist, numbers, is_question, acts, *counts)
 
     def _searched(self, step: _Step, *, is_empty: bool) -> bool:
         """Whether a search found nothing new."""
@@ -275,11 +297,12 @@ class Signals:
         return is_vain
 
     def _rewrites(self, step: _Step) -> bool:
-        """Whether an act is much like a recent one."""
-        alike = (likeness(words, step.words) for name, words in self._acts if name == step.name)
-        rewrites = any(each >= MUCH_ALIKE for each in alike)
+        """Whether an act is much like a recent one; count it where it undoes the last such."""
+        alike = [likeness(words, step.words) for name, words in self._acts if name == step.name]
+        like = [each for each in alike if each >= MUCH_ALIKE]
+        self._returns += len(like) > 1 and max(like[:-1]) >= RESTORED > like[-1]
         self._acts.append((step.name, step.words))
-        return rewrites
+        return bool(like)
 
     def _has_met(self, call: ToolCall) -> bool:
         """Whether an error was met before, of the last ones."""
@@ -310,6 +333,7 @@ class Signals:
             "loop": repetitions,
             "turns": self._turns,
             "fail_run": self._fail_run,
+            "refuted": self._refuted,
         }
         rounds = max(
             self._rounds[n] / n if 2 * self._round_waits[n] <= self._rounds[n] else 0.0
@@ -331,6 +355,8 @@ class Signals:
             "now_again": min(again[-1], 4) / 4,
             "max_again": min(max(again), 5) / 5,
             "rounds": min(rounds, 4) / 4,
+            "refuted": min(self._refuted, 6) / 6,
+            "returns": min(self._returns, 4) / 4,
             "vain_run": min(self._vain_run, 6) / 6,
             "distinct": len({(each.name, each.words) for each in recent}) / RECENT,
             "asks_for": self._asks_for,
@@ -338,6 +364,11 @@ class Signals:
             CERTAIN: float(is_certain),
             "bias": 1.0,
         }
+
+
+def _checks(call: ToolCall) -> bool:
+    """Whether a call asks how things are, and all is not well."""
+    return call.is_open_check and not call.is_under_way
 
 
 def _told(event: ToolCall | SearchAsked) -> dict[str, bool]:
@@ -351,7 +382,7 @@ def _told(event: ToolCall | SearchAsked) -> dict[str, bool]:
         "looking": event.effect == "looks",
         "acting": event.does,
         "changing": event.changes,
-        "waiting": event.success and not event.does and event.waits,
+        "waiting": event.success and not (event.does or event.is_red) and event.waits,
         "searching": searching,
         "empty": searching and event.tells_nothing,
         "plans": _plans(event),
