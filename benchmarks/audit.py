@@ -27,10 +27,13 @@ ROOT = Path(__file__).resolve().parents[1]
 CASES = ROOT / "data" / "cases"
 RESULTS = ROOT / "benchmarks" / "results" / "audit.json"
 PARTS = (
-    *("hostile", "hostile_held_out", "hostile_blind", "hostile_blind_2"),
-    *("hostile_lookalikes", "honest_blind", "honest_blind_2"),
+    *("hostile", "hostile_held_out", "hostile_blind", "hostile_blind_2", "hostile_blind_3"),
+    *("hostile_lookalikes", "honest_blind", "honest_blind_2", "honest_blind_3"),
 )
-KIND = {"hostile_blind_2": "attack", "honest_blind_2": "looks"}
+KIND = {
+    **{f"hostile_blind_{n}": "attack" for n in (2, 3)},
+    **{f"honest_blind_{n}": "looks" for n in (2, 3)},
+}
 """Parts that are also counted by what their cases do: those that were written last."""
 SIZES = {"up to 500": 500, "500 to 2,000": 2_000, "2,000 to 10,000": 10_000, "more": 10**9}
 """Of a specification, in characters of its JSON."""

@@ -1,12 +1,14 @@
 """Train the classifier of statements that ships with the audit, and measure it on unseen families.
 
     python scripts/fit_audit.py DATA/corpora/*.jsonl.gz DATA/tools/*/tools.jsonl
+    python scripts/fit_audit.py ... --start FOLDER  # goes on from a classifier, to learn new texts
     python scripts/fit_audit.py ... --folds 4   # leaves families out in turn, writes no model
 
 Attacks and honest lookalikes are those of data/audit; the files named hold real tools, which are
 taken for honest. Those of three quarters of the servers are trained on; on those of the last
 quarter the thresholds are chosen. It starts from the encoder that ships, and takes the extra
-`train`. One training takes two minutes on a GPU, and hours on a CPU.
+`train`. One training takes two minutes on a GPU, and hours on a CPU; going on from a classifier
+takes half an hour on one core.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import tempfile
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -50,23 +52,47 @@ ROOT = Path(__file__).resolve().parents[1]
 TEXTS, CASES = ROOT / "data" / "audit", ROOT / "data" / "cases"
 RESULTS = ROOT / "benchmarks" / "results" / "audit_families.json"
 KIND_OF = {"preference": KINDS.index("preference"), "parameter-harvest": KINDS.index("harvest")}
-TIMES = {"published": 3, "honest-ours": 3, "honest-plain": 3}
+TIMES = {
+    **dict.fromkeys(("published", "honest-ours", "honest-plain"), 3),
+    **dict.fromkeys(("honest-orders", "honest-other-languages", "honest-quoting"), 2),
+}
 """Seen more often than others: attacks as plain as published ones, honest texts of the style in
-which most attacks here are written."""
+which most attacks here are written, and of kinds that real tools hardly show."""
 
 MIXED = {"multilingual", "short"}
 """Families of all kinds; what they have in parameters mostly asks for too much."""
 
-LAYERS, MAX_TOKENS, BATCH, RATE, EPOCHS = 4, 128, 256, 1.2e-4, 3
+LAYERS, MAX_TOKENS = 4, 128
+
+LEAST = 5
+"""A word that fewer texts have is read in pieces."""
 
 PASSED = 0.85
 """Of honest statements so many end at the first step."""
 
-HARD, HARD_PASSAGES = 0.22, 0.14
-"""Of honest statements that share which the first step finds hardest is trained on."""
 
-RANDOM, RANDOM_PASSAGES = 25_000, 15_000
-"""So many of the other ones, too."""
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How long is trained, and on what share of the honest statements.
+
+    `hard` and `hard_passages` are the shares that the first step finds hardest, with their
+    passages; `random` and `random_passages` are how many of the other ones.
+    """
+
+    rate: float
+    batch: int
+    epochs: int
+    hard: float
+    hard_passages: float
+    random: int
+    random_passages: int
+
+
+ANEW = Recipe(1.2e-4, 256, 3, 0.22, 0.14, 25_000, 15_000)
+GOING_ON = Recipe(5e-5, 64, 1, 0.04, 0.015, 6_000, 2_000)
+
+KEPT = 0.2
+"""Share of the weights that one goes on from which stays."""
 
 WARNED, BLOCKED = 0.008, 0.0008
 """Of real tools so many may be warned of, and blocked, by the classifier: what rules find comes on
@@ -115,14 +141,17 @@ def _written(line: dict[str, Any]) -> Written:
     place, _, name = line["place"].partition(":")
     spec: dict[str, Any] = {"name": "tool", "description": line["text"]}
     if place == "parameter":
-        schema = {"type": "object", "properties": {name: {"description": line["text"]}}}
-        spec = {"name": "tool", "input_schema": schema}
+        told = {"description": line["text"]} if line["text"] else {}
+        spec = {"name": "tool", "input_schema": {"type": "object", "properties": {name: told}}}
     parts = [normalise(part) for part in line["hostile"]]
     bad = {sentence for part in parts for sentence in sentences(part)}
     kind = KIND_OF.get(line["family"], KINDS.index("instruction"))
     if line["family"] in MIXED and place == "parameter":
         kind = KINDS.index("harvest")
     said = tuple(statements(ToolSpec(**spec)))
+    if line["hostile"] and not line["text"]:  # a parameter whose name says all
+        kinds = (kind,) * len(said)
+        return Written(line["family"], hostile=True, said=said, kinds=kinds, passage_kinds=kinds)
     kinds = tuple(
         kind * any(s in each.text or any(each.text in part for part in parts) for s in bad)
         for each in said
@@ -179,8 +208,15 @@ def features(texts: Sequence[str]) -> Any:
     return csr_matrix((np.concatenate(values), np.concatenate(rows), ends), shape=shape)
 
 
-def fit(texts: Sequence[Written], honest: dict[str, list[str]], out: Path) -> None:
-    """Train both steps and write the model folder, without thresholds yet."""
+def fit(
+    texts: Sequence[Written], honest: dict[str, list[str]], out: Path, going_on: Path | None = None
+) -> None:
+    """Train both steps and write the model folder, without thresholds yet.
+
+    `going_on`: the folder of a classifier whose second step is trained further.
+    """
+    recipe = GOING_ON if going_on else ANEW
+    began: dict[str, Any] = {}
     said = [statement.text for each in texts for statement in each.said]
     kinds = [kind for each in texts for kind in each.kinds]
     plain = list(honest)
@@ -190,22 +226,31 @@ def fit(texts: Sequence[Written], honest: dict[str, list[str]], out: Path) -> No
     first.fit(features([*said, *some]), np.array([*kinds, *[0] * len(some)]) > 0)
     scores = first.decision_function(features(plain))
     hardest = [plain[row] for row in np.argsort(-scores)]
-    start = pruned(restore(MODELS / DEFAULT_MODEL), [*said, *plain], least=2)
+    start = pruned(restore(going_on or MODELS / DEFAULT_MODEL), [*said, *plain], least=LEAST)
     network = Network(
         {"kind": len(KINDS)},
         layers=LAYERS,
         max_tokens=MAX_TOKENS,
-        batch=BATCH,
+        batch=recipe.batch,
         scale=SCALE,
         start=start,
     )
-    base = _base(texts, hardest, honest, rng)
-    calm = [text for text in hardest[: int(HARD * len(hardest))] if 20 < len(text) < 180]
-    epochs = [_epoch([*base, *_mixed(texts, calm, rng)]) for _ in range(EPOCHS)]
-    network.train(epochs, rate=RATE, smoothing=0.01)
+    if going_on:
+        with np.load(going_on / "head.npz") as head:
+            began = {name: head[name] for name in ("weights", "bias")}
+        network.set_head("kind", began["weights"], began["bias"])
+    base = _base(texts, hardest, honest, recipe, rng)
+    calm = [text for text in hardest[: int(ANEW.hard * len(hardest))] if 20 < len(text) < 180]
+    epochs = [_epoch([*base, *_mixed(texts, calm, rng)]) for _ in range(recipe.epochs)]
+    network.train(epochs, rate=recipe.rate, smoothing=0.01)
+    trained, (weights, bias) = network.weights(), network.head("kind")
+    if going_on:
+        tensors = {n: KEPT * start.tensors[n] + (1 - KEPT) * t for n, t in trained.tensors.items()}
+        trained = replace(trained, tensors=tensors)
+        weights = KEPT * began["weights"] + (1 - KEPT) * weights
+        bias = KEPT * began["bias"] + (1 - KEPT) * bias
     card = {"name": "toolcrib-audit", "max_tokens": MAX_TOKENS, "base": DEFAULT_MODEL}
-    export(network.weights(), out, card)
-    weights, bias = network.head("kind")
+    export(trained, out, card)
     np.savez_compressed(
         out / "head.npz",
         words=first.coef_[0].astype(np.float16),
@@ -225,6 +270,7 @@ def _base(
     texts: Sequence[Written],
     hardest: Sequence[str],
     honest: dict[str, list[str]],
+    recipe: Recipe,
     rng: np.random.Generator,
 ) -> Labelled:
     """What every epoch has: written and honest statements, and passages around them."""
@@ -237,13 +283,20 @@ def _base(
                 for one, kind in zip(each.said, each.passage_kinds, strict=True)
                 if one.passage != one.text and rng.random() < 0.7
             ]
-    many = int(HARD * len(hardest))
+    many = int(recipe.hard * len(hardest))
     rest = rng.permutation(hardest[many:]).tolist()
-    plain = [*hardest[:many], *rest[:RANDOM]]
-    around = [(text, 2) for text in hardest[: int(HARD_PASSAGES * len(hardest))]]
-    around += [(text, 1) for text in rest[:RANDOM_PASSAGES]]
+    plain = [*hardest[:many], *rest[: recipe.random]]
+    # Few real tools speak another language than English.
+    plain += [text for text in rest[recipe.random :] if not text.isascii() and _is_foreign(text)]
+    around = [(text, 2) for text in hardest[: int(recipe.hard_passages * len(hardest))]]
+    around += [(text, 1) for text in rest[: recipe.random_passages]]
     passages = {p: None for text, most in around for p in honest[text][:most] if p != text}
     return [*found, *((text, 0) for text in [*plain, *passages])]
+
+
+def _is_foreign(text: str) -> bool:
+    """Whether it has letters that English lacks."""
+    return sum(letter.isalpha() and not letter.isascii() for letter in text) > 1
 
 
 def _mixed(texts: Sequence[Written], calm: Sequence[str], rng: np.random.Generator) -> Labelled:
@@ -314,6 +367,7 @@ def _mean(seen: Sequence[tuple[bool, bool]], place: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("honest", type=Path, nargs="+", help="files of real tools")
+    parser.add_argument("--start", type=Path, help="the folder of a classifier to go on from")
     parser.add_argument("--folds", type=int, default=0, help="leave families out, so many at once")
     parser.add_argument("--only", type=int, help="one fold alone")
     parser.add_argument("--out", type=Path, default=MODEL)
@@ -324,7 +378,7 @@ def main() -> None:
     every = [*written(), *lookalikes()]
     print(f"{len(every)} written texts, {len(honest)} statements of real tools", flush=True)
     if not options.folds:
-        fit(every, honest, options.out)
+        fit(every, honest, options.out, options.start)
         print(choose_thresholds(options.out, tools))
         return
     families = sorted({each.family for each in every})

@@ -81,7 +81,7 @@ class Network:
         for number, row in enumerate(texts):
             ids[number, : len(row)], mask[number, : len(row)] = torch.tensor(row), 1.0
         ids, mask = ids.to(self.device), mask.to(self.device)
-        with torch.autocast(self.device, torch.bfloat16):
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.device == "cuda"):
             tokens = self.bert(ids, attention_mask=mask).last_hidden_state
         pooled = (tokens.float() * mask[..., None]).sum(1)
         inputs = torch.nn.functional.normalize(pooled, dim=-1) * self._scale
@@ -169,6 +169,13 @@ class Network:
         """Weights [dimensions, classes] and biases [classes] of a head."""
         head = self.heads[name]
         return head.weight.detach().cpu().numpy().T.copy(), head.bias.detach().cpu().numpy().copy()
+
+    def set_head(self, name: str, weights: Any, bias: Any) -> None:
+        """Begin with these weights [dimensions, classes] and biases of a head, as `head` gives."""
+        head = self.heads[name]
+        with torch.no_grad():
+            head.weight.copy_(torch.tensor(weights.T))
+            head.bias.copy_(torch.tensor(bias))
 
     def weights(self) -> Weights:
         """The transformer as arrays, to be exported."""

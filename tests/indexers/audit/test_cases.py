@@ -75,7 +75,8 @@ def test_of_what_was_written_to_get_round_the_rules_most_is_seen():
 
 
 @pytest.mark.parametrize(
-    ("part", "total", "seen", "held"), [("blind", 120, 0.92, 0.80), ("blind_2", 150, 0.95, 0.85)]
+    ("part", "total", "seen", "held"),
+    [("blind", 120, 0.92, 0.80), ("blind_2", 150, 0.95, 0.85), ("blind_3", 75, 0.93, 0.85)],
 )
 def test_of_what_was_written_blind_and_instructs_most_is_held_back(part, total, seen, held):
     said = [worst(case) for case in cases(f"hostile_{part}") if case["expect"] == "block"]
@@ -84,11 +85,11 @@ def test_of_what_was_written_blind_and_instructs_most_is_held_back(part, total, 
     assert np.mean([each == SEVERITIES.index("block") for each in said]) >= held
 
 
-@pytest.mark.parametrize(("part", "total"), [("blind", 160), ("blind_2", 150)])
+@pytest.mark.parametrize(("part", "total"), [("blind", 160), ("blind_2", 150), ("blind_3", 200)])
 def test_of_what_was_written_blind_and_is_honest_little_is_held_back(part, total):
     said = [worst(case) for case in cases(f"honest_{part}")]
     assert len(said) == total
-    assert sum(each == SEVERITIES.index("block") for each in said) <= 4
+    assert sum(each == SEVERITIES.index("block") for each in said) <= total / 20
 
 
 def test_the_cases_are_as_many_and_as_different_as_promised():

@@ -173,7 +173,7 @@ def _in_parameters(spec: ToolSpec, texts: list[ToolText]) -> Iterator[tuple[Tool
     about = f"{words_of(spec.server)} {words_of(spec.name)} {spec.category} {spec.description}"
     if ITS_BUSINESS.search(about.lower()):
         return
-    names = {text.place: text for text in texts if text.is_name and ".properties." in text.place}
+    names = {text.place: text for text in texts if text.is_property}
     for text in texts:
         owner = names.get(text.place.removesuffix(".description"))
         if owner is not None and text.place.startswith("input_schema"):

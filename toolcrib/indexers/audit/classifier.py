@@ -109,14 +109,11 @@ def statements(spec: ToolSpec) -> Iterator[Statement]:
     names = {text.place: text.text for text in texts if text.is_name}
     for text in texts:
         if text.is_name:
-            if _is_parameter(text) and f"{text.place}.description" not in described:
+            is_parameter = text.is_property and text.place.startswith("input_schema")
+            if is_parameter and f"{text.place}.description" not in described:
                 yield Statement(text.place, "", text.text)
         elif not _LEFT_OUT.match(text.place):
             yield from _sentences(text, names.get(text.place.removesuffix(".description"), ""))
-
-
-def _is_parameter(text: ToolText) -> bool:
-    return text.place.startswith("input_schema") and ".properties." in text.place
 
 
 def _sentences(text: ToolText, parameter: str) -> Iterator[Statement]:

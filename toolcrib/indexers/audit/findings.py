@@ -80,6 +80,7 @@ KEYWORDS = frozenset(
 """Keys of JSON Schema and OpenAPI: they are nobody's words."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$][\w$-]*", re.ASCII)
+_PROPERTY = re.compile(r"\.properties[.\[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,11 @@ class ToolText:
     place: str
     text: str
     is_name: bool = False
+
+    @property
+    def is_property(self) -> bool:
+        """Whether it is the name of a property of a schema."""
+        return self.is_name and _PROPERTY.search(self.place) is not None
 
 
 def texts_of(spec: ToolSpec) -> list[ToolText]:
