@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 REGISTRY = ROOT / "data" / "registry"
 MOST_PACKAGES = 30
-MOST_MB = 280
+MOST_MB = 275
 
 COMMANDS = (
     ("index", str(REGISTRY / "chatter.mcp.json")),

@@ -95,9 +95,9 @@ def write(
     words: Sequence[str],
     out: Path,
 ) -> None:
-    """Write the model folder, which knows the words of `words`."""
+    """Write the model folder, which knows the words that two of `words` have."""
     card = {"name": "toolcrib-turns", "max_tokens": READ_TOKENS, "base": DEFAULT_MODEL}
-    export(pruned(network.weights(), words), out, card)
+    export(pruned(network.weights(), words, least=2), out, card)
     told = {f: {"labels": classes(sets[f]), "digest": sets[f].digest} for f in KEPT}
     arrays: dict[str, Any] = {}
     for field in KEPT:
