@@ -226,7 +226,12 @@ def fit(
     first.fit(features([*said, *some]), np.array([*kinds, *[0] * len(some)]) > 0)
     scores = first.decision_function(features(plain))
     hardest = [plain[row] for row in np.argsort(-scores)]
-    start = pruned(restore(going_on or MODELS / DEFAULT_MODEL), [*said, *plain], least=LEAST)
+    start = pruned(
+        restore(going_on or MODELS / DEFAULT_MODEL),
+        [*said, *plain],
+        least=LEAST,
+        positions=MAX_TOKENS,
+    )
     network = Network(
         {"kind": len(KINDS)},
         layers=LAYERS,

@@ -97,7 +97,8 @@ def write(
 ) -> None:
     """Write the model folder, which knows the words that two of `words` have."""
     card = {"name": "toolcrib-turns", "max_tokens": READ_TOKENS, "base": DEFAULT_MODEL}
-    export(pruned(network.weights(), words, least=2), out, card)
+    kept = pruned(network.weights(), words, least=2, positions=READ_TOKENS)
+    export(kept, out, card)
     told = {f: {"labels": classes(sets[f]), "digest": sets[f].digest} for f in KEPT}
     arrays: dict[str, Any] = {}
     for field in KEPT:

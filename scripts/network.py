@@ -20,9 +20,7 @@ import transformers
 from tokenizers import Tokenizer
 
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
-from toolcrib.training.export import Weights, restore, write_for_training
-
-WORDS = "embeddings.word_embeddings.weight"
+from toolcrib.training.export import POSITIONS, WORDS, Weights, restore, write_for_training
 
 PATIENCE = 200
 """A line every so many steps."""
@@ -184,10 +182,10 @@ class Network:
         return Weights(kept, self._start.heads, self._start.tokenizer)
 
 
-def pruned(weights: Weights, texts: Iterable[str], least: int = 1) -> Weights:
+def pruned(weights: Weights, texts: Iterable[str], *, least: int, positions: int) -> Weights:
     """The same without the tokens that fewer than `least` of `texts` have: most of a small model.
 
-    Other words are read in shorter pieces then, to single letters.
+    Other words are read in shorter pieces then, to single letters. Of the positions so many stay.
     """
     kept: dict[str, Any] = json.loads(weights.tokenizer)
     tokenizer = Tokenizer.from_str(weights.tokenizer.decode())
@@ -203,5 +201,9 @@ def pruned(weights: Weights, texts: Iterable[str], least: int = 1) -> Weights:
         token["id"] = moved[token["id"]]
     for token in kept["post_processor"]["special_tokens"].values():
         token["ids"] = [moved[old] for old in token["ids"]]
-    tensors = {**weights.tensors, WORDS: weights.tensors[WORDS][list(moved)]}
+    tensors = {
+        **weights.tensors,
+        WORDS: weights.tensors[WORDS][list(moved)],
+        POSITIONS: weights.tensors[POSITIONS][:positions],
+    }
     return Weights(tensors, weights.heads, json.dumps(kept, ensure_ascii=False).encode())

@@ -68,8 +68,6 @@ def export(weights: Weights, out: Path, card: Mapping[str, Any], *, quantised: b
     """
     graph = import_train("toolcrib.training.onnx_graph")
     tokenizer = _neutral(weights.tokenizer)
-    read = weights.tensors[POSITIONS][: int(card["max_tokens"])]
-    weights = replace(weights, tensors={**weights.tensors, POSITIONS: read})
     model, plain = graph.build(weights.tensors, weights.heads, None)
     if quantised:
         ranges = _measured(model, plain.taps, tokenizer, int(card["max_tokens"]))
