@@ -9,7 +9,8 @@ the labelled queries come the same ones with their right tools and near-duplicat
 queries of the other sets, and those that the set itself says nothing answers. The threshold is
 the lowest that any set asks for, in tenths: it turns away at most 3 % of the answerable queries
 of each. Each set is measured on its test split by a calibration of all other sets, without those
-that share its queries or tools.
+that share its queries or tools. data/unanswerable.jsonl has more requests that nothing answers,
+for five sets: they are only measured.
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ EVERY = 10**6
 INVERSE_PENALTIES = (1, 10, 100)
 SEED = 0
 THRESHOLDS = tuple(i / 50 for i in range(50))
+AGGREGATIONS = ("mean", "max", "sum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +82,31 @@ def ours(said: Sequence[Query], vectors: Mapping[str, Any]) -> Callable[[str], s
     return lambda text: model.predict(vectors[text]).label
 
 
-def theirs(
-    said: Sequence[Query], dev: Sequence[Query], vectors: Mapping[str, Any]
-) -> Callable[[str], str | None]:
+def semantic_router(
+    aggregation: str, said: Mapping[str, Sequence[str]], vectors: Mapping[str, Any]
+) -> Any:
+    """semantic-router as it comes, but for the aggregation, with these vectors of the texts."""
     from semantic_router import IndexedRouter, Route
-    from semantic_router.encoders import DenseEncoder
+    from semantic_router.encoders import DenseEncoder as TheirEncoder
 
-    class Known(DenseEncoder):
+    class Known(TheirEncoder):
         def __call__(self, docs: list[str]) -> list[list[float]]:
             return [vectors[text].tolist() for text in docs]
 
-    intents = sorted({str(each.intent) for each in said})
+    made = [Route(name=name, utterances=list(texts)) for name, texts in said.items()]
+    given: Any = aggregation
+    return IndexedRouter(encoder=Known(name="known"), routes=made, aggregation=given)
+
+
+def theirs(
+    said: Sequence[Query], dev: Sequence[Query], vectors: Mapping[str, Any]
+) -> Callable[[str], str | None]:
+    of: dict[str, list[str]] = {name: [] for name in sorted(str(each.intent) for each in said)}
+    for each in said:
+        of[str(each.intent)].append(each.text)
     best: tuple[float, float, Any] | None = None
-    for aggregation in ("mean", "max", "sum"):
-        routes = [
-            Route(name=name, utterances=[each.text for each in said if each.intent == name])
-            for name in intents
-        ]
-        router = IndexedRouter(encoder=Known(name="known"), routes=routes, aggregation=aggregation)
+    for aggregation in AGGREGATIONS:
+        router = semantic_router(aggregation, of, vectors)
         router.fit([each.text for each in dev], [each.intent for each in dev])
         told = [router(each.text, threshold=0.0) for each in dev]
         sure = np.array([choice.confidence for choice in told])
@@ -134,26 +142,9 @@ def crib(tools: Sequence[ToolSpec], asked: Sequence[str]) -> list[Judged]:
     return [(each.tools[0].id, each.confidence or 0.0) for each in found]
 
 
-def routes(
-    aggregation: str, said: Mapping[str, Sequence[str]], vectors: Mapping[str, Any]
-) -> Callable[[str], Judged]:
-    """semantic-router as it comes, but for the aggregation."""
-    from semantic_router import IndexedRouter, Route
-    from semantic_router.encoders import DenseEncoder as TheirEncoder
-
-    class Known(TheirEncoder):
-        def __call__(self, docs: list[str]) -> list[list[float]]:
-            return [vectors[text].tolist() for text in docs]
-
-    made = [Route(name=name, utterances=list(texts)) for name, texts in said.items()]
-    given: Any = aggregation
-    router: Any = IndexedRouter(encoder=Known(name="known"), routes=made, aggregation=given)
-
-    def judge(text: str) -> Judged:
-        choice = router(text, threshold=-1.0)
-        return str(choice.name), float(choice.confidence)
-
-    return judge
+def routed(router: Any, text: str) -> Judged:
+    choice = router(text, threshold=-1.0)
+    return str(choice.name), float(choice.confidence)
 
 
 def logistic(
@@ -185,9 +176,9 @@ def of_examples(folder: Path, shots: int, most: int, dense: DenseEncoder) -> dic
     for inverse in INVERSE_PENALTIES:
         model = LogisticRegression(C=inverse, max_iter=1000)
         told[f"logistic regression, C={inverse}"] = logistic(model, said, vectors, asked)
-    for aggregation in ("mean", "max", "sum"):
-        judge = routes(aggregation, said, vectors)
-        told[f"semantic-router, {aggregation}"] = [judge(text) for text in asked]
+    for aggregation in AGGREGATIONS:
+        router = semantic_router(aggregation, said, vectors)
+        told[f"semantic-router, {aggregation}"] = [routed(router, text) for text in asked]
     inside = np.array([query.answerable for query in queries])
     found: dict[str, Any] = {}
     for system, judged in told.items():

@@ -292,7 +292,7 @@ def _base(
     rest = rng.permutation(hardest[many:]).tolist()
     plain = [*hardest[:many], *rest[: recipe.random]]
     # Few real tools speak another language than English.
-    plain += [text for text in rest[recipe.random :] if not text.isascii() and _is_foreign(text)]
+    plain += filter(_is_foreign, rest[recipe.random :])
     around = [(text, 2) for text in hardest[: int(recipe.hard_passages * len(hardest))]]
     around += [(text, 1) for text in rest[: recipe.random_passages]]
     passages = {p: None for text, most in around for p in honest[text][:most] if p != text}

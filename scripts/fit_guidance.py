@@ -6,7 +6,7 @@ A logistic regression for each alarm, on the dev trajectories, by its signals (t
 signals.py): after each event, how many of those who read it would have spoken by then.
 `--leave-out` also leaves out one author (file) after the other: weights and threshold come from
 the others, the threshold by leaving one of those out. Precision comes first: of the thresholds the
-one with the best recall, less three times what precision lacks to 0.95.
+one with the best recall, less three times what precision lacks to `ENOUGH`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Seen:
         found = window is not None and is_due and any(at <= window.end for at in right)
         # What is right again, having been right before, counts once.
         again = max(0, len(right) - 1)
-        healthy = 0 if any(self.labelled.opinions) else len(came)
+        healthy = len(came) if self.labelled.is_healthy else 0
         return is_due, found, len(came) - again, len(right) - again, healthy
 
 

@@ -73,6 +73,11 @@ class LabelledTrajectory(FileRow):
         """The alarms of the author, then those of each reader."""
         return (self.alarms, *self.readers)
 
+    @property
+    def is_healthy(self) -> bool:
+        """Whether nobody sees an alarm."""
+        return not any(self.opinions)
+
     def window(self, pattern: str) -> AlarmWindow | None:
         """When an alarm may come, by all who see one; None where nobody does."""
         labels = [[a for a in told if a.pattern == pattern] for told in self.opinions]
@@ -171,7 +176,6 @@ def evaluate_guidance(trajectories: Sequence[LabelledTrajectory], split: str) ->
     counts: dict[AlarmName, list[int]] = {name: [0, 0, 0, 0] for name in ALARMS}
     mistakes = list[AlarmMistake]()
     healthy_alarms = 0
-    healthy = [each for each in trajectories if not any(each.opinions)]
     for each in trajectories:
         alarms = fired(each.events)
         for pattern, tally in counts.items():
@@ -187,8 +191,9 @@ def evaluate_guidance(trajectories: Sequence[LabelledTrajectory], split: str) ->
                 tally[1] += is_found
                 if not is_found:
                     mistakes.append(_mistake(each, pattern, "missed", window.end - LATE))
-        if not any(each.opinions):
+        if each.is_healthy:
             healthy_alarms += len(alarms)
+    healthy = [each for each in trajectories if each.is_healthy]
     return GuidanceEvaluation(
         split,
         trajectories=len(trajectories),

@@ -206,7 +206,6 @@ class Signals:
         self._fail_run = self._fail_run + 1 if told["failing"] else 0
         told["circling"] = step.again >= REPETITIONS - 1 and not told["waiting"]
         self._turns = self._turns + 1 if told["circling"] else self._turns / 2
-        told["checking"] = told["failing"] or (call is not None and _checks(call))
         self._refute(step, told)
         lately = told | {
             "new_words": new_words,
@@ -366,19 +365,17 @@ class Signals:
         }
 
 
-def _checks(call: ToolCall) -> bool:
-    """Whether a call asks how things are, and all is not well."""
-    return call.is_open_check and not call.is_under_way
-
-
 def _told(event: ToolCall | SearchAsked) -> dict[str, bool]:
     """What a step is."""
     if isinstance(event, SearchAsked):
-        told = dict.fromkeys(("failing", "acting", "changing", "waiting", "plans"), False)
+        told = dict.fromkeys(
+            ("failing", "checking", "acting", "changing", "waiting", "plans"), False
+        )
         return told | {"looking": True, "searching": True, "empty": not event.found}
     searching = event.is_search
     return {
         "failing": not event.success,
+        "checking": not event.success or (event.is_open_check and not event.is_under_way),
         "looking": event.effect == "looks",
         "acting": event.does,
         "changing": event.changes,

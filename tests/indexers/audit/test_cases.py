@@ -85,11 +85,13 @@ def test_of_what_was_written_blind_and_instructs_most_is_held_back(part, total, 
     assert np.mean([each == SEVERITIES.index("block") for each in said]) >= held
 
 
-@pytest.mark.parametrize(("part", "total"), [("blind", 160), ("blind_2", 150), ("blind_3", 200)])
-def test_of_what_was_written_blind_and_is_honest_little_is_held_back(part, total):
+@pytest.mark.parametrize(
+    ("part", "total", "most"), [("blind", 160, 4), ("blind_2", 150, 5), ("blind_3", 200, 10)]
+)
+def test_of_what_was_written_blind_and_is_honest_little_is_held_back(part, total, most):
     said = [worst(case) for case in cases(f"honest_{part}")]
     assert len(said) == total
-    assert sum(each == SEVERITIES.index("block") for each in said) <= total / 20
+    assert sum(each == SEVERITIES.index("block") for each in said) <= most
 
 
 def test_the_cases_are_as_many_and_as_different_as_promised():
