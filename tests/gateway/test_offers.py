@@ -63,6 +63,15 @@ async def test_they_are_listed_and_got_by_their_servers(behind: Behind, mode):
     assert [each.tool_id for each in held] == ["desk#resource/note://bad"]
 
 
+async def test_a_filter_of_tools_leaves_prompts_and_resources_alone(behind: Behind):
+    desk = {**entry(behind, "desk", prompts=[PROMPT], resources=[NOTE]), "includeTools": []}
+    async with behind.client({"desk": desk}, pass_through=9) as client:
+        assert [each.name for each in await client.list_prompts()] == ["desk_greet"]
+        assert [each.name for each in await client.list_resources()] == ["today"]
+        assert await client.list_tools() == []
+    assert ("info", "desk: 0 tools") in behind.said
+
+
 async def test_what_is_out_of_reach_or_changed_is_not_there(behind: Behind):
     behind.audits = True
     secret = {**entry(behind, "desk", **OFFERS), "toolcrib": {"sensitivity": "pii"}}

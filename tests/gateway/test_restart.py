@@ -42,6 +42,18 @@ async def test_tools_are_known_before_their_server_is_reached_again(behind: Behi
     assert called.startswith("The server 'post' does not answer")
 
 
+async def test_what_was_switched_off_meanwhile_is_not_offered_from_the_last_time(behind: Behind):
+    async with behind.client({"post": behind.entry("post", ECHO, FAX)}):
+        pass
+
+    async with behind.client({"post": {**GONE, "excludeTools": ["send_fax"]}}) as client:
+        answer = await found(client)
+        called = await said(client, "call_tool", name="post_send_fax", arguments={})
+
+    assert [tool["name"] for tool in answer["tools"]] == ["post_echo"]
+    assert called.startswith("There is no tool 'post_send_fax'")
+
+
 async def test_what_is_known_is_not_encoded_again(behind: Behind):
     servers = {"post": behind.entry("post", ECHO, FAX)}
     async with behind.client(servers):

@@ -114,18 +114,39 @@ async def test_pinned_and_always_active_tools_are_shown_beside_the_search(behind
     assert shown[2].description.endswith(about)
 
 
-async def test_a_disabled_tool_is_neither_found_nor_called(behind):
-    entry = behind.entry("post", MAIL, ROOM)
-    entry["toolcrib"] = {"disabled": ["send_mail"]}
+OFF = {
+    "ours": {"toolcrib": {"disabled": ["send_mail"]}},
+    "excluded": {"excludeTools": ["send_mail"]},
+    "by a glob": {"disabled_tools": ["send_*"]},
+    "not included": {"tools": ["book_room"]},
+    "both": {"includeTools": ["*"], "excludeTools": ["send_mail"]},
+}
+
+
+@pytest.mark.parametrize("keys", OFF.values(), ids=OFF)
+async def test_a_tool_that_its_entry_switches_off_is_as_one_that_is_not_there(behind, keys):
+    entry = {**behind.entry("post", MAIL, ROOM), **keys}
 
     async with behind.client({"post": entry}) as client:
         answer = await found(client, "send a mail", k=9)
+        described = await said(client, "describe_tools", names=["post_send_mail"])
         for name in ("post_send_mail", "post/send_mail", "send_mail"):
-            assert (await client.call_tool(name, {"to": "x"}, raise_on_error=False)).is_error
             called = await said(client, "call_tool", name=name, arguments={"to": "x"})
-            assert called.startswith("There is no tool")
+            unknown = await said(client, "call_tool", name="no_such", arguments={"to": "x"})
+            assert called.startswith(f"There is no tool {name!r}")
+            assert unknown.startswith("There is no tool 'no_such'")
+            by_itself = await said(client, name, to="x")
+            assert by_itself.replace(name, "no_such") == await said(client, "no_such", to="x")
 
     assert [tool["name"] for tool in answer["tools"]] == ["post_book_room"]
+    assert "Send a mail to somebody" not in described
+
+
+async def test_a_tool_that_is_switched_off_is_not_shown_to_a_client(behind):
+    entry = {**behind.entry("post", MAIL, ROOM), "excludeTools": ["send_mail"]}
+
+    async with behind.client({"post": entry}, pass_through=9) as client:
+        assert await names(client) == ["post_book_room"]
 
 
 async def test_what_is_too_sensitive_or_has_no_such_tag_is_out_of_reach(behind):

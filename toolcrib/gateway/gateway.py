@@ -78,9 +78,9 @@ class Gateway:
         self._changed = asyncio.Event()
         self._store = StoreThread()
         self._notifications = Notifications(self._leave, self._shown)
-        overlays = {config.name: config.overlay for config in configs}
+        by_name = {config.name: config for config in configs}
         self.index = index = GatewayIndex(
-            overlays, storage, self._report, self._changed.set, options.progress
+            by_name, storage, self._report, self._changed.set, options.progress
         )
         intervals = replace(
             options.intervals, connect_s=chosen.connect_timeout_s, retry_s=chosen.retry_s

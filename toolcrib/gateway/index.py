@@ -19,7 +19,7 @@ from toolcrib.build import MEMORY
 from toolcrib.crib import Crib
 from toolcrib.errors import StoreError, ToolcribError, UnknownToolError
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog, public_name
-from toolcrib.gateway.config import Overlay
+from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.downstream import Reporter
 from toolcrib.gateway.offers import MARK, is_offer, offer_specs
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers
@@ -230,7 +230,7 @@ class GatewayIndex:
 
     def __init__(
         self,
-        overlays: Mapping[str, Overlay],
+        configs: Mapping[str, ServerConfig],
         storage: Storage,
         report: Reporter,
         changed: Callable[[], None],
@@ -241,7 +241,7 @@ class GatewayIndex:
         self.instructions: dict[str, str] = {}
         self.is_open, self.is_recalled = asyncio.Event(), asyncio.Event()
         self.problem: str | None = None
-        self._overlays, self._storage = overlays, storage
+        self._configs, self._storage = configs, storage
         self._report, self._changed, self._progress = report, changed, progress
         self._crib: Crib | None = None
         self._listed: dict[str, Specs] = {}
@@ -302,7 +302,7 @@ class GatewayIndex:
             ]
             for spec, reason in back:
                 if self.catalog.get(spec.id) is None:
-                    offered, name = self._overlays[server].on(spec), public_name(spec)
+                    offered, name = self._configs[server].offered(spec), public_name(spec)
                     entry = CatalogEntry(name, offered, tool_payload(offered))
                     for known_as in {spec.id, name}:
                         found.setdefault(known_as, []).append((entry, reason))
@@ -312,7 +312,7 @@ class GatewayIndex:
         """Offer what the servers listed last time."""
         try:
             for server, specs in (await self.work(self._remembered)).items():
-                if server in self._overlays:
+                if server in self._configs:
                     self._listed.setdefault(server, specs)
                 else:
                     self._gone.append(server)
@@ -396,8 +396,12 @@ class GatewayIndex:
 
     def _overlaid(self, screened: Mapping[str, Screening]) -> dict[str, list[ToolSpec]]:
         return {
-            server: [self._overlays[server].on(spec) for spec in each.served]
+            server: [
+                (config.offered if _is_tool(spec) else config.overlay.on)(spec)
+                for spec in each.served
+            ]
             for server, each in screened.items()
+            for config in (self._configs[server],)
         }
 
     def _judged(self, listed: Mapping[str, Specs]) -> dict[str, Screening]:
@@ -468,7 +472,7 @@ class GatewayIndex:
                 yield item
 
     def _tell(self, server: str, screened: Screening) -> None:
-        served, held = len(_tools(screened.served)), len(screened.held)
+        served, held = len(self.catalog.of(server)), len(screened.held)
         text = f"{server}: {served} tool{'' if served == 1 else 's'}"
         text += f", {screened.locked} locked" if screened.locked else ""
         if held:
