@@ -70,6 +70,13 @@ def test_index_says_in_words_what_it_did(shell):
     assert "tools.jsonl: line 4" in done.stdout
 
 
+def test_a_tool_that_is_read_twice_is_told_and_fails_nothing(shell):
+    done = shell("index", shell.write("tools.jsonl", TOOLS[0], TOOLS[0], TOOLS[1]), "--strict")
+    assert done.returncode == 0
+    assert "2 added" in done.stdout
+    assert "1 read twice:" in done.stdout
+
+
 def test_strict_fails_when_anything_was_refused_and_keeps_the_good(shell):
     source = shell.write("tools.jsonl", TOOLS[0], {"description": "x"})
     assert shell("index", source, "--strict").returncode == 1

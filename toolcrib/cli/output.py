@@ -142,12 +142,17 @@ def in_short(said: str, taken: int) -> str:
 
 
 def print_report(report: IndexReport, took_s: float) -> None:
-    """What an index run did, what it refused, and what of others' additions it dropped."""
+    """What an index run did, what it refused, read twice, and dropped of others' additions."""
     counts = as_json(report)
     parts = [f"{counts[key]} {key}" for key in ("added", "changed", "removed", "unchanged")]
     if not notes.quiet:
         out.print(f"[bold]{', '.join(parts)}[/] [dim]in {took_s:.1f} s[/]")
-    for what, refusals in (("refused", report.refused), ("dropped", report.dropped)):
+    listed = {
+        "refused": report.refused,
+        "read twice": report.copies,
+        "dropped": report.dropped,
+    }
+    for what, refusals in listed.items():
         if refusals:
             out.print(f"[yellow]{len(refusals)} {what}:[/]")
         for refusal in refusals[:MAX_REFUSALS]:
