@@ -20,6 +20,7 @@ from toolcrib.records import (
     Decision,
     FindResult,
     IndexReport,
+    Refusal,
     ToolHit,
     ToolLink,
     ToolLinks,
@@ -53,6 +54,7 @@ __all__ = [
     "print_health",
     "print_json",
     "print_mistakes",
+    "print_refused",
     "print_report",
     "print_result",
     "print_spec",
@@ -160,6 +162,13 @@ def print_report(report: IndexReport, took_s: float) -> None:
             out.print(f"  [yellow]{escape(place)}[/]: {escape(refusal.reason)}")
         if len(refusals) > MAX_REFUSALS:
             out.print(f"  ... and {len(refusals) - MAX_REFUSALS} more; --json lists all")
+
+
+def print_refused(refused: Iterable[Refusal]) -> None:
+    """What of the sources cannot be read, on standard error."""
+    for refusal in refused:
+        where = f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
+        err.print(f"[yellow]cannot be read[/] {escape(where)}: {escape(refusal.reason)}")
 
 
 def print_result(result: FindResult, *, explain: bool) -> None:
