@@ -62,6 +62,7 @@ __all__ = [
     "guard",
     "index_fields",
     "is_coded",
+    "missing_indexes",
     "optimise_beside",
     "roomy_folder",
     "size_of",
@@ -77,6 +78,10 @@ MIN_FREE_BYTES = 64 * 2**20
 CODED, CODES = "server", "server_code"
 """A keyword field, and beside it the same as numbers: looking up a thousand servers takes the
 engine a millisecond by name in every leg, a tenth of that by number (benchmarks/scale.py)."""
+
+INDEXED_FROM_POINTS = 32
+"""Below this many points a filter reads them all, in less than a millisecond: indexes of fields are
+270 files, and twice the time to open and close a store."""
 
 MANY = 16
 """With fewer names the numbers gain nothing."""
@@ -173,15 +178,19 @@ def _config(layout: Layout) -> engine.EdgeConfig:
     )
 
 
-def index_fields(shard: engine.EdgeShard, least: int) -> None:
-    """Index every field that is filtered by, unless it is, from so many points on."""
+def index_fields(shard: engine.EdgeShard) -> None:
+    """Index every field that is filtered by, unless it is, where a scan would be slower."""
+    for name, kind in missing_indexes(shard).items():
+        shard.update(engine.UpdateOperation.create_field_index(name, kind))
+
+
+def missing_indexes(shard: engine.EdgeShard) -> dict[str, Any]:
+    """Fields that a shard of this size should have an index of, and has not, by kind of index."""
     info = shard.info()
-    if info.points_count < least:
-        return
+    if info.points_count < INDEXED_FROM_POINTS:
+        return {}
     known = info.payload_schema
-    for name, kind in _filtered_fields():
-        if name not in known:
-            shard.update(engine.UpdateOperation.create_field_index(name, kind))
+    return {name: kind for name, kind in _filtered_fields() if name not in known}
 
 
 def _filtered_fields() -> list[tuple[str, Any]]:
