@@ -27,9 +27,9 @@ from tests.store.samples import (
 from toolcrib.encoders.base import FloatArray
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import Layout, Store, point_id
-from toolcrib.store.edge_shard import estimate, guard
+from toolcrib.store.edge_shard import INDEXED_FROM_POINTS, estimate, guard
 from toolcrib.store.filters import And, AnyOf, Filter
-from toolcrib.store.qdrant_edge import FIELDS_FROM, EdgeStore
+from toolcrib.store.qdrant_edge import EdgeStore
 
 MEMORY = Path("/dev/shm")
 
@@ -84,7 +84,7 @@ def test_a_wide_scope_finds_what_an_earlier_version_wrote(tmp_path: Path) -> Non
     with closing(EdgeStore.open(tmp_path, LAYOUT)) as store:
         older = engine.Point(1, {"description": [1.0] + [0.0] * 7}, {"server": "mail"})
         store._open_shard().update(engine.UpdateOperation.upsert_points([older]))
-        others = [point(f"other {n}", server="desk") for n in range(FIELDS_FROM)]
+        others = [point(f"other {n}", server="desk") for n in range(INDEXED_FROM_POINTS)]
         store.upsert([point("new", server="mail"), *others])
         assert not store._coded
         assert {each.id for each in store.scroll(wide)} == {1, point_id("new")}

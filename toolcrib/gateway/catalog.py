@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 from fastmcp.server.context import Context
@@ -19,6 +19,7 @@ from mcp.types import Tool as McpTool
 from mcp.types import ToolAnnotations
 from pydantic import PrivateAttr, ValidationError
 
+from toolcrib.caches import BoundedMap
 from toolcrib.gateway.auth import reach
 from toolcrib.integrations.formats import MAX_NAME, accepted, with_digest
 from toolcrib.records import Scope, ToolSpec
@@ -27,7 +28,7 @@ from toolcrib.store.filters import Filter, from_scope, matches
 from toolcrib.store.payload import tool_payload
 
 __all__ = [
-    "MAX_SCOPES",
+    "MAX_SCOPES_BYTES",
     "RESERVED",
     "CatalogEntry",
     "CatalogProvider",
@@ -37,7 +38,14 @@ __all__ = [
 ]
 
 MARK_CHARS = 6
-MAX_SCOPES = 64
+MAX_SCOPES_BYTES = 4 * 2**20
+"""What is kept of the tools that callers may use, by their scopes."""
+
+
+def scope_bytes(scope: Scope | None, tools: Collection[object]) -> int:
+    """About how many bytes a scope, and what is listed of it, take in memory."""
+    return 8 * len(tools) + (scope.bytes if scope else 0)
+
 
 RESERVED = (
     "find_tools",
@@ -87,8 +95,9 @@ class ToolCatalog:
             for spec in enabled
         }
         self._named = {entry.name: entry for entry in self._entries.values()}
-        self.within = lru_cache(MAX_SCOPES)(self._within)
-        """The tools that a caller with a scope could find, by id."""
+        self._of_scopes: BoundedMap[Scope | None, tuple[CatalogEntry, ...]] = BoundedMap(
+            MAX_SCOPES_BYTES, scope_bytes
+        )
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -112,6 +121,10 @@ class ToolCatalog:
     def of(self, server: str) -> list[CatalogEntry]:
         """The tools of a server."""
         return [entry for entry in self if entry.spec.server == server]
+
+    def within(self, scope: Scope | None) -> tuple[CatalogEntry, ...]:
+        """The tools that a caller with a scope could find, by id."""
+        return self._of_scopes.get_or_make(scope, partial(self._within, scope))
 
     def _within(self, scope: Scope | None) -> tuple[CatalogEntry, ...]:
         where = from_scope(scope)

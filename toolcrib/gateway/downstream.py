@@ -55,9 +55,11 @@ from mcp.types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolcrib.caches import BoundedMap
 from toolcrib.gateway.auth import grant
 
 __all__ = [
+    "MAX_CONVERSATIONS",
     "SHARED",
     "ClientRequest",
     "Handshake",
@@ -67,6 +69,9 @@ __all__ = [
     "Reporter",
     "conversation_key",
 ]
+
+MAX_CONVERSATIONS = 10_000
+"""Conversations that something is remembered of; the longest unused are forgotten."""
 
 SHARED = ""
 """The key of those who cannot be told from one another."""
@@ -264,7 +269,7 @@ class Notifications(Middleware):
     ) -> None:
         self._left, self._shown = left, shown
         self._audiences: dict[str | None, Audience] = {}
-        self._levels: dict[str, str] = {}
+        self._levels: BoundedMap[str, str] = BoundedMap(MAX_CONVERSATIONS)
 
     def join(self, server: FastMCP) -> None:
         """Serve this server's clients; since 2026 they subscribe to what they want to know."""

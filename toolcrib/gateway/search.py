@@ -21,13 +21,14 @@ from fastmcp.tools.base import Tool, ToolResult
 from fastmcp.utilities.versions import VersionSpec
 from mcp.types import CallToolRequestParams, TextContent
 
+from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
 from toolcrib.encoders.lexical import split_identifier
 from toolcrib.errors import QueryError, StoreError
 from toolcrib.gateway.auth import reach
 from toolcrib.gateway.calls import CallBudgets
 from toolcrib.gateway.catalog import RESERVED, CatalogEntry, GatewayTool
-from toolcrib.gateway.downstream import SHARED, conversation_key
+from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED, conversation_key
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import OPENING, GatewayIndex
 from toolcrib.gateway.skills import GatewaySkills
@@ -130,7 +131,7 @@ class GatewaySearch(ToolcribSearchTransform):
         self._scope, self._pinned = scope, pinned
         self._pass_through = settings.pass_through
         self._crib: Crib | None = None
-        self._told: dict[str, set[str]] = {}
+        self._told: BoundedMap[str, set[str]] = BoundedMap(MAX_CONVERSATIONS)
         self._with_passages = frozenset[str]()
         self._knowledge_search = self._make_knowledge_search()
         self._skills = GatewaySkills(index, self._beyond_servers)
@@ -184,7 +185,7 @@ class GatewaySearch(ToolcribSearchTransform):
     def _told_to(self, key: str) -> set[str]:
         # Nobody knows what those have heard who cannot be told from one another.
         is_known = key != SHARED or self._pool.is_shared
-        return self._told.setdefault(key, set()) if is_known else set()
+        return self._told.get_or_make(key, set) if is_known else set()
 
     def leave(self, key: str) -> None:
         """A conversation is over."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 from fastmcp.server.context import Context
 from fastmcp.tools.base import Tool, ToolResult
 
+from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
 from toolcrib.errors import QueryError, StoreError, nearest
-from toolcrib.gateway.catalog import MAX_SCOPES, RESERVED, CatalogEntry
+from toolcrib.gateway.catalog import MAX_SCOPES_BYTES, RESERVED, CatalogEntry, scope_bytes
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
 from toolcrib.indexers.readers.skills import MAX_DESCRIPTION_CHARS
 from toolcrib.integrations.fastmcp import (
@@ -60,7 +61,9 @@ class GatewaySkills:
         find = SearchTool.of(FIND, FIND_SAYS, FIND_TAKES, self._find, SEARCHES)
         read = SearchTool.of(READ, READ_SAYS, READ_TAKES, self._read, SEARCHES)
         self._tools: dict[str, Tool] = {FIND: find, READ: read}
-        self._within = lru_cache(MAX_SCOPES)(self._seen)
+        self._of_scopes: BoundedMap[Scope, dict[str, CatalogEntry]] = BoundedMap(
+            MAX_SCOPES_BYTES, scope_bytes
+        )
 
     def open(self, crib: Crib) -> None:
         """Offer the skills of a crib."""
@@ -69,7 +72,7 @@ class GatewaySkills:
             for spec in crib.list_tools(where=IS_SKILL)
             if spec.enabled
         ]
-        self._within.cache_clear()
+        self._of_scopes.clear()
 
     def tools(self, scope: Scope) -> list[Tool]:
         """Both, where there is anything to be found within a scope; else none."""
@@ -84,6 +87,9 @@ class GatewaySkills:
     def _visible(self) -> dict[str, CatalogEntry]:
         """The caller's skills by id, and by name where no other is called so."""
         return self._within(self._scope())
+
+    def _within(self, scope: Scope) -> dict[str, CatalogEntry]:
+        return self._of_scopes.get_or_make(scope, partial(self._seen, scope))
 
     def _seen(self, scope: Scope) -> dict[str, CatalogEntry]:
         where = from_scope(scope)

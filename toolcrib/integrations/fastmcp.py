@@ -383,6 +383,7 @@ class VisibleTools:
                 self._crib.close()
             self._crib = None
             self._kept.clear()
+            self._read.clear()
 
     def _synced(self, specs: list[ToolSpec]) -> Crib:
         """The index with these tools in it."""
@@ -398,6 +399,7 @@ class VisibleTools:
             self._crib.remove_tools(*oldest)
             for tool_id in oldest:
                 del self._kept[tool_id]
+                self._read.pop(tool_id.rpartition("@")[0], None)
         return self._crib
 
     def _spec(self, tool: Tool) -> ToolSpec | None:

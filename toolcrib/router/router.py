@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import uuid
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from typing import Literal
 
 import numpy as np
 
+from toolcrib.caches import BoundedMap
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder, FloatArray, SparseVector
 from toolcrib.encoders.onnx import clauses
@@ -110,8 +110,8 @@ NO_WORDS = SparseVector(np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.float
 PROBES = 0.1
 """Of the time that a turn has left, what looking for facts in it may take."""
 
-REMEMBERED = 512
-"""Vectors of earlier messages that are kept: a conversation sends the same ones every turn."""
+MAX_MESSAGES_BYTES = 4 * 2**20
+"""Earlier messages whose vectors are kept, some 2,000: a conversation sends them every turn."""
 
 
 @dataclass(eq=False)
@@ -142,8 +142,9 @@ class Router:
     conversation: ConversationReader | None = None
 
     def __post_init__(self) -> None:
-        self._known: dict[str, FloatArray] = {}
-        self._lock = threading.Lock()
+        self._known: BoundedMap[str, FloatArray] = BoundedMap(
+            MAX_MESSAGES_BYTES, lambda text, vector: len(text) + vector.nbytes
+        )
 
     def detect(self, turn: Turn) -> Context:
         """What kind of turn it is: encodes and classifies, and does nothing else."""
@@ -375,15 +376,12 @@ class Router:
 
     def _vectors(self, texts: Sequence[str]) -> FloatArray:
         """The vectors of messages, each encoded once as long as it is remembered."""
-        with self._lock:
-            known = {text: self._known[text] for text in texts if text in self._known}
+        kept = ((text, self._known.get(text)) for text in texts)
+        known = {text: vector for text, vector in kept if vector is not None}
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
             known |= dict(zip(missing, self.dense.encode_documents(missing), strict=True))
-            with self._lock:
-                self._known |= known
-                for text in list(self._known)[:-REMEMBERED]:
-                    del self._known[text]
+            self._known.update(known)
         return np.stack([known[text] for text in texts])
 
     def _tools(

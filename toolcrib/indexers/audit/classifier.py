@@ -10,7 +10,6 @@ a softmax over `KINDS`. Where that suspects a sentence, it reads it once more am
 from __future__ import annotations
 
 import re
-import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from toolcrib.caches import BoundedMap
 from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.indexers.audit.findings import ToolText, texts_of
@@ -214,8 +214,7 @@ class StatementClassifier:
             self._weights: FloatArray = head["weights"]
             self._bias: FloatArray = head["bias"]
             self.warns, self.blocks = float(head["warns"]), float(head["blocks"])
-        self._known: dict[tuple[str, str], FloatArray] = {}
-        self._lock = threading.Lock()
+        self._known: BoundedMap[tuple[str, str], FloatArray] = BoundedMap(MAX_KNOWN)
 
     def judge(self, said: Sequence[Statement]) -> FloatArray:
         """How much speaks for each kind, of all statements of one tool: float32 [statements, 3].
@@ -240,11 +239,8 @@ class StatementClassifier:
                 leads.append(lead)
         if unknown:
             told = self._told(list(unknown)) + SHARE * np.array(leads, np.float32)[:, None]
-            with self._lock:
-                if len(self._known) + len(unknown) > MAX_KNOWN:
-                    self._known = {}
-                for (key, rows), each in zip(unknown.items(), told, strict=True):
-                    odds[rows] = self._known[key] = each
+            for (key, rows), each in zip(unknown.items(), told, strict=True):
+                odds[rows] = self._known[key] = each
         return odds - np.float32(np.log(max(len(said), USUAL)))
 
     def _lead(self, text: str) -> float:

@@ -17,6 +17,7 @@ from hashlib import blake2b
 from toolcrib.encoders.base import FloatArray
 from toolcrib.numerics import exclusive_probabilities
 from toolcrib.records import AgentDecision, KnowledgeResult, Turn
+from toolcrib.records.codec import dump
 from toolcrib.router.agents.cache import DecisionCache
 from toolcrib.router.agents.classifier import AgentClassifier, Classified
 from toolcrib.router.agents.evidence import AgentEvidence, EvidenceReader
@@ -58,10 +59,11 @@ def cache_key(pending: Pending, evidence: AgentEvidence) -> Hashable:
     turn = pending.turn
     said = [(each.role, each.content) for each in turn.history]
     files = [(each.name, each.mime) for each in turn.attachments]
-    # A digest: a thousand whole conversations would be kept otherwise.
+    # A digest: a thousand whole conversations and scopes would be kept otherwise.
     whole = turn.text if len(turn.text) > LONG else ""
-    digest = blake2b(repr((said, files, whole)).encode("utf-8", "replace")).digest()
-    return *known, digest, turn.reach, pending.version
+    told = repr((said, files, whole, dump(turn.reach)))
+    digest = blake2b(told.encode("utf-8", "replace")).digest()
+    return *known, digest, pending.version
 
 
 @dataclass(frozen=True, slots=True, eq=False)
