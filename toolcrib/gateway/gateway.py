@@ -110,7 +110,7 @@ class Gateway:
         self.server = self._make_server(auth)
         self._notifications.join(self.server)
         # Innermost: nobody is told of anything before they have their answer.
-        self.server.add_middleware(Handshake(self._instructions, self._offers.there_are))
+        self.server.add_middleware(Handshake(self._instructions))
 
     def _make_server(self, auth: AuthProvider | None) -> FastMCP:
         return FastMCP(
