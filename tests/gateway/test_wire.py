@@ -189,5 +189,5 @@ def test_how_many_is_meant_as_well_as_it_can_be(wire, k):
 
 
 def test_only_what_is_served_is_announced(wire):
-    assert wire.hello["capabilities"].keys() == {"tools", "logging"}
-    assert wire.hello["capabilities"]["tools"] == {"listChanged": True}
+    changing = {kind: {"listChanged": True} for kind in ("tools", "prompts", "resources")}
+    assert wire.hello["capabilities"] == {**changing, "logging": {}}

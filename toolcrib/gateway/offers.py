@@ -127,12 +127,6 @@ class OffersProvider(Provider):
         prompts, *resources = (self._entries(kind, token) for kind in OFFER_KINDS)
         return {"prompts": prompts, "resources": [*chain(*resources)]}
 
-    def there_are(self) -> dict[str, bool]:
-        """By list, whether there is anything on it for the caller."""
-        scope = reach(get_access_token(), self._scope)
-        prompts, *resources = (bool(self._catalog(kind).within(scope)) for kind in OFFER_KINDS)
-        return {"prompts": prompts, "resources": any(resources)}
-
     def _entries(self, kind: OfferKind, token: AccessToken | None) -> list[CatalogEntry]:
         order = {each.name: place for place, each in enumerate(self._pool)}
         here = self._catalog(kind).within(reach(token, self._scope))

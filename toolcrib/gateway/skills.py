@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -111,13 +112,14 @@ class GatewaySkills:
         except StoreError as error:
             return failure(f"The search does not work at the moment: {error}.")
         visible = self._visible()
+        shown = tuple(hit for hit in result.tools if hit.id in visible)
+        result = replace(result, tools=shown)
         skills = [
             {
                 "name": hit.name if hit.name in visible else hit.id,
                 "description": hit.description[:MAX_DESCRIPTION_CHARS],
             }
             for hit in result.tools
-            if hit.id in visible
         ]
         doubt = {} if result.verdict == "accept" else {"note": NOT_SURE.format(result.reason)}
         return structured_answer({"skills": skills, "verdict": result.verdict, **doubt})
