@@ -209,7 +209,8 @@ class Router:
         signals = (*text_signals(turn), *_ceilings(turn, context))
         grounds = self._detector(turn).grounds(turn.text)
         if context.smalltalk is None:
-            selection = self._tools(decision_id, turn, query, budget, k, shown, may_ask=may_ask)
+            wanted = self._wanted(searched, query, budget)
+            selection = self._tools(decision_id, turn, wanted, budget, k, shown, may_ask=may_ask)
             knowledge = self._knowledge(query, context, budget, grounds, asked)
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
@@ -385,6 +386,12 @@ class Router:
                 for text in list(self._known)[:-REMEMBERED]:
                     del self._known[text]
         return np.stack([known[text] for text in texts])
+
+    def _wanted(self, searched: SearchText, query: EncodedQuery, budget: Budget) -> EncodedQuery:
+        """The query for tools: a turn's own words lead what was said before them."""
+        if not searched.own:
+            return query
+        return query.led_by(budget.timed("encode", lambda: self.tools.encode(searched.own)))
 
     def _tools(
         self,
