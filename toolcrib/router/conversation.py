@@ -12,10 +12,10 @@ from pathlib import PurePosixPath
 from typing import Literal, TypeAlias
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from toolcrib.encoders.base import FloatArray
-from toolcrib.language_models import LanguageModel
+from toolcrib.language_models import FieldwiseAnswer, LanguageModel
 from toolcrib.records import Attachment, Message, Turn
 from toolcrib.retrieval.legs import has_words
 from toolcrib.router.sql import find_sql
@@ -175,10 +175,10 @@ SHOWN, SHOWN_CHARS = 8, 600
 """Messages that a model is shown, and characters of each."""
 
 
-class TurnReference(BaseModel):
+class TurnReference(FieldwiseAnswer):
     """What a turn refers to."""
 
-    leans_on: int | None = None
+    leans_on: int | None
     request: str = Field(default="", max_length=LONG)
 
 
@@ -203,7 +203,7 @@ class ConversationReader:
         if found is None:
             return known, lacking
         made = _referring(turn, said, found)
-        return (known, ("conversation-llm",)) if made is None else (made, ())
+        return (known, ("conversation-llm",)) if made is None else (made, lacking)
 
 
 def _told(turn: Turn, said: Sequence[Message]) -> str:

@@ -12,10 +12,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel, StrictBool
+from pydantic import StrictBool
 
 from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray
 from toolcrib.errors import EncoderError, LanguageModelError
+from toolcrib.language_models import FieldwiseAnswer
 from toolcrib.records import Message, Turn
 from toolcrib.records.choices import CapabilitySelection, FailedCapability
 from toolcrib.retrieval.examples import few
@@ -52,7 +53,7 @@ INSTRUCTIONS = (
 )
 
 
-class CapabilityVerdict(BaseModel):
+class CapabilityVerdict(FieldwiseAnswer):
     """Whether a request needs the capability: a short reason, then yes or no."""
 
     reason: str = ""
