@@ -51,6 +51,7 @@ from toolcrib.router.conversation import (
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.route import Reason, RouteEvidence, choose_route
 from toolcrib.router.settings import Limits
+from toolcrib.router.sql import find_sql
 from toolcrib.router.tools import Selection, ToolStage
 from toolcrib.store.filters import from_scope
 
@@ -60,10 +61,6 @@ logger = logging.getLogger(__name__)
 
 LOOKED_AT = 8_000
 
-_SQL = re.compile(
-    r"\b(?:select\b[^;]{1,400}?\bfrom|insert\s+into|update\s+\w+\s+set|delete\s+from)\s+\w",
-    re.IGNORECASE,
-)
 _TRACE = re.compile(
     r"^Traceback \(most recent call last\)|^[^\S\n]+at [\w.$<>]+\(|^panic: |\bCaused by: ",
     re.MULTILINE,
@@ -84,7 +81,9 @@ def _signals(turn: Turn) -> Iterator[str]:
         yield f"attachment:{kind[:20] or 'unknown'}"
     if turn.unreadable:
         yield f"attachments-unreadable:{turn.unreadable}"
-    for signal, shape in (("sql", _SQL), ("stack-trace", _TRACE), ("code-block", _FENCE)):
+    if find_sql(text) is not None:
+        yield "sql"
+    for signal, shape in (("stack-trace", _TRACE), ("code-block", _FENCE)):
         if shape.search(text):
             yield signal
 
