@@ -199,7 +199,7 @@ class Router:
         if not has_words(turn.text):
             return self._wordless(decision_id, turn, budget, shown)
         searched = self._search_text(turn, budget)
-        query = budget.timed("encode", lambda: self.tools.encode(searched.text))
+        query, wanted = budget.timed("encode", lambda: self._encoded(searched))
         # What may not be said everywhere is known with the context; else the model need not wait.
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
         context = self._context(turn, query, budget)
@@ -208,7 +208,6 @@ class Router:
         signals = (*text_signals(turn), *_ceilings(turn, context))
         grounds = self._detector(turn).grounds(turn.text)
         if context.smalltalk is None:
-            wanted = self._wanted(searched, query, budget)
             selection = self._tools(decision_id, turn, wanted, budget, k, shown, may_ask=may_ask)
             knowledge = self._knowledge(query, context, budget, grounds, asked)
         else:
@@ -386,11 +385,12 @@ class Router:
                     del self._known[text]
         return np.stack([known[text] for text in texts])
 
-    def _wanted(self, searched: SearchText, query: EncodedQuery, budget: Budget) -> EncodedQuery:
-        """The query for tools: a turn's own words lead what was said before them."""
+    def _encoded(self, searched: SearchText) -> tuple[EncodedQuery, EncodedQuery]:
+        """The query, and that for tools: there a turn's own words lead what was said before."""
+        query = self.tools.encode(searched.text)
         if not searched.own:
-            return query
-        return query.led_by(budget.timed("encode", lambda: self.tools.encode(searched.own)))
+            return query, query
+        return query, query.led_by(self.tools.encode(searched.own))
 
     def _tools(
         self,
