@@ -399,7 +399,7 @@ def lacking_fields(use: ModelUse, answer: BaseModel) -> tuple[str, ...]:
 
 
 class _UnreadableError(ValueError):
-    """A text holds no whole answer of the shape; `place` says where, without what stood there.
+    """A text holds no answer of the shape without a wrong field; `place` says where, without what stood there.
 
     `partial`: an answer by some of its fields, where the shape allows that. `rank`: higher for
     what comes nearer to an answer.
@@ -437,11 +437,11 @@ def read_answer(text: str, shape: type[_Shape]) -> _Shape:
 
 
 def _fitted(value: Any, shape: type[_Shape]) -> _Shape:
-    """The value as an answer; an `_UnreadableError` where it is not a whole one."""
+    """The value as an answer; an `_UnreadableError` where a field is wrong."""
     if isinstance(value, dict) and not value.keys() & shape.model_fields.keys():
         raise _UnreadableError("it has no field of the answer", "it has no field of the answer", 1)
     try:
-        answer = shape.model_validate(value)
+        return shape.model_validate(value)
     except ValidationError as error:
         # Keys that the shape does not name are the model's own words.
         known = set(_names_of(shape.model_json_schema()))
@@ -455,10 +455,6 @@ def _fitted(value: Any, shape: type[_Shape]) -> _Shape:
         place = f"wrong: {', '.join(sorted(places)[:5])}"
         partial = _by_fields(value, shape, error)
         raise _UnreadableError(in_words(error, most=5), place, 2, partial) from None
-    if isinstance(answer, FieldwiseAnswer) and answer.lacking:
-        lacks = f"it lacks {', '.join(answer.lacking)}"
-        raise _UnreadableError(lacks, lacks, 2, answer)
-    return answer
 
 
 def _by_fields(
