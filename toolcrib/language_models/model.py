@@ -399,7 +399,7 @@ def lacking_fields(use: ModelUse, answer: BaseModel) -> tuple[str, ...]:
 
 
 class _UnreadableError(ValueError):
-    """A text holds no answer of the shape without a wrong field; `place` says where, without what stood there.
+    """A text holds no answer of the shape; `place` says where, without what stood there.
 
     `partial`: an answer by some of its fields, where the shape allows that. `rank`: higher for
     what comes nearer to an answer.
