@@ -250,7 +250,7 @@ class GatewayIndex:
         progress: ListenerScope,
     ) -> None:
         self.catalog = ToolCatalog()
-        self.pending = {server: PendingServer() for server in overlays}
+        self.pending = {server: PendingServer() for server in configs}
         self.offers: dict[OfferKind, ToolCatalog] = {k: ToolCatalog() for k in OFFER_KINDS}
         self.instructions: dict[str, str] = {}
         self.is_open, self.is_recalled = asyncio.Event(), asyncio.Event()
