@@ -59,12 +59,12 @@ async def use(client):
     """What a client does with a gateway."""
     listed = [tool.name for tool in (await client.list_tools()).tools]
     found = await client.call_tool("find_tools", {"query": "repeat what is said"})
-    given = {"name": "post_echo", "arguments": {"word": "hi"}}
+    given = {"name": "post__echo", "arguments": {"word": "hi"}}
     called = await client.call_tool("call_tool", given)
     return listed, found.structured_content["tools"][0]["name"], called.structured_content
 
 
-WANTED = (["find_tools", "describe_tools", "call_tool"], "post_echo", {"given": {"word": "hi"}})
+WANTED = (["find_tools", "describe_tools", "call_tool"], "post__echo", {"given": {"word": "hi"}})
 
 
 async def test_the_official_client_uses_it_though_its_folder_cannot_be_written(behind: Behind):
@@ -207,15 +207,15 @@ async def test_options_narrow_what_there_is(behind: Behind):
 
     async with Client(StdioServerParameters(command=COMMAND[0], args=arguments, env=ENV)) as client:
         answer = await client.call_tool("find_tools", {"query": "repeat", "k": 9})
-        hidden = await client.call_tool("vault_echo", {})
+        hidden = await client.call_tool("vault__echo", {})
         names = [tool.name for tool in (await client.list_tools()).tools]
 
     found = answer.structured_content
-    assert [tool["name"] for tool in found["tools"]] == ["post_echo"]
+    assert [tool["name"] for tool in found["tools"]] == ["post__echo"]
     assert "missing" not in found
     assert hidden.is_error
-    assert texts(hidden)[0].startswith("There is no tool 'vault_echo'")
-    assert names == ["post_echo", "find_tools", "describe_tools", "call_tool"]
+    assert texts(hidden)[0].startswith("There is no tool 'vault__echo'")
+    assert names == ["post__echo", "find_tools", "describe_tools", "call_tool"]
 
 
 async def test_what_is_shown_of_an_index_run_ends_with_it(behind: Behind):
@@ -231,7 +231,7 @@ async def test_what_is_shown_of_an_index_run_ends_with_it(behind: Behind):
         async with Client(stdio_client(parameters, errlog=stderr)) as client:
             await client.call_tool("find_tools", {"query": "announce"})
             behind.offer("post", ANNOUNCE, ECHO)
-            await client.call_tool("post_announce", {})
+            await client.call_tool("post__announce", {})
             await until(lambda: "post: 2 tools" in log.read_text())
             for _ in range(50):
                 await client.call_tool("find_tools", {"query": "announce"})

@@ -49,14 +49,14 @@ async def test_they_are_listed_and_got_by_their_servers(behind: Behind, mode):
         (prompt,) = await client.list_prompts()
         (note,) = await client.list_resources()
         templates = await client.list_resource_templates()
-        said = await client.get_prompt("desk_greet", {"who": "Ada"})
+        said = await client.get_prompt("desk__greet", {"who": "Ada"})
         read = await client.read_resource("note://today")
         paged = await client.read_resource("page://a/b.md")
         for uri in ("note://bad", "other://x"):
             with pytest.raises(MCPError):
                 await client.read_resource(uri)
 
-    assert (prompt.name, prompt.description) == ("desk_greet", "Greet somebody.")
+    assert (prompt.name, prompt.description) == ("desk__greet", "Greet somebody.")
     told = [(each.name, each.description, each.required) for each in prompt.arguments]
     assert told == [("who", "Whom", True), ("how", None, False)]
     assert (str(note.uri), note.mime_type) == ("note://today", "text/x")
@@ -84,7 +84,7 @@ async def test_what_is_out_of_reach_or_changed_is_not_there(behind: Behind):
     post = entry(behind, "post", "--mute", prompts=[PROMPT], resources=[NOTE])
     servers = {"desk": secret, "post": post}
     async with behind.client(servers, max_sensitivity="public") as client:
-        assert [each.name for each in await client.list_prompts()] == ["post_greet"]
+        assert [each.name for each in await client.list_prompts()] == ["post__greet"]
         assert await client.list_resource_templates() == []
         changed = {**PROMPT, "description": "Greet everybody."}
         entry(behind, "post", prompts=[changed], resources=[NOTE])
@@ -118,11 +118,11 @@ async def test_clients_hear_of_a_list_that_a_server_says_has_changed(behind: Beh
     async with behind.client(servers, mode=mode, message_handler=hear) as client:
         following = None if mode == "legacy" else asyncio.create_task(follow(client.session))
         entry(behind, "desk", *options, prompts=[PROMPT, {"name": "part"}])
-        await client.call_tool("desk_announce", {"what": "prompts"})
+        await client.call_tool("desk__announce", {"what": "prompts"})
         await until_heard("Prompt")
-        assert {each.name for each in await client.list_prompts()} == {"desk_greet", "desk_part"}
+        assert {each.name for each in await client.list_prompts()} == {"desk__greet", "desk__part"}
         entry(behind, "desk", *options, prompts=[PROMPT, {"name": "part"}], resources=[NOTE])
-        await client.call_tool("desk_announce", {"what": "resources"})
+        await client.call_tool("desk__announce", {"what": "resources"})
         await until_heard("Resource")
         assert [each.name for each in await client.list_resources()] == ["today"]
         if following:
@@ -132,11 +132,11 @@ async def test_clients_hear_of_a_list_that_a_server_says_has_changed(behind: Beh
 async def test_what_could_not_be_listed_once_is_asked_for_again(behind: Behind):
     servers = {"desk": entry(behind, "desk", fails=["prompts"])}
     async with behind.client(servers, pass_through=9) as client:
-        await until_listed(client, "desk_announce")
+        await until_listed(client, "desk__announce")
         entry(behind, "desk", prompts=[PROMPT])
 
         async def is_there() -> bool:
-            return [each.name for each in await client.list_prompts()] == ["desk_greet"]
+            return [each.name for each in await client.list_prompts()] == ["desk__greet"]
 
         await until(is_there)
 
@@ -194,7 +194,7 @@ async def test_one_uri_that_is_none_takes_no_other_and_each_stays_as_its_server_
 
     assert shown == ["HTTP://Example.com", "note://today"]
     assert [each.text for (each,) in read] == ["at HTTP://Example.com"] * 2
-    assert prompt.name == "desk_greet"
+    assert prompt.name == "desk__greet"
     told = "desk: resource readme.md is left out: Input should be a valid URL"
     assert len([text for _, text in behind.said if text.startswith(told)]) == 1
 

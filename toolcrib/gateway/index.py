@@ -18,7 +18,7 @@ from toolcrib.access.quarantine import Quarantine
 from toolcrib.build import MEMORY
 from toolcrib.crib import Crib
 from toolcrib.errors import StoreError, ToolcribError, UnknownToolError
-from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog, public_name
+from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.downstream import Reporter
 from toolcrib.gateway.offers import MARK, is_offer, offer_specs
@@ -27,6 +27,7 @@ from toolcrib.indexers.audit import audit_all, blocks
 from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp import tool_specs
 from toolcrib.indexers.writer import ListenerScope, unheard
+from toolcrib.integrations.formats import provider_name
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.audit import Finding, Held
 from toolcrib.records.reports import Unready
@@ -316,7 +317,7 @@ class GatewayIndex:
             ]
             for spec, reason in back:
                 if self.catalog.get(spec.id) is None:
-                    offered, name = self._configs[server].offered(spec), public_name(spec)
+                    offered, name = self._configs[server].offered(spec), provider_name(spec)
                     entry = CatalogEntry(name, offered, tool_payload(offered))
                     for known_as in {spec.id, name}:
                         found.setdefault(known_as, []).append((entry, reason))

@@ -31,7 +31,9 @@ from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog
 from toolcrib.gateway.downstream import conversation_key
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers, UpstreamPool
 from toolcrib.indexers.readers.base import build_spec
+from toolcrib.integrations.formats import provider_name
 from toolcrib.records import Refusal, Scope, ToolSpec
+from toolcrib.records.tools import default_id
 
 __all__ = ["MARK", "OffersProvider", "is_offer", "offer_specs"]
 
@@ -104,7 +106,7 @@ def _plain(uri: str) -> str:
 class OffersProvider(Provider):
     """Gives FastMCP the prompts and resources that passed, to each caller those in its scope.
 
-    A prompt is called `server_name`, as tools are. A URI stays as it is, since results of tools
+    A prompt is called `server__name`, as tools are. A URI stays as it is, since results of tools
     name it; of two servers with one URI the first in the configuration has it.
     """
 
@@ -164,7 +166,7 @@ class OffersProvider(Provider):
     def _offered(self, kind: OfferKind) -> Iterator[Any]:
         for entry in self._entries(kind, get_access_token()):
             try:
-                made = _made(kind, entry.spec, entry.name if kind == "prompt" else entry.spec.name)
+                made = _made(kind, entry.spec, _offered_name(kind, entry.spec))
             except ValidationError as error:
                 # It was remembered from a time when it could be held: the others stay.
                 logger.warning("%s cannot be offered: %s", entry.spec.id, error)
@@ -266,6 +268,14 @@ async def _read_at(ask: Ask, uri: str) -> ResourceResult:
         for each in found.contents
     ]
     return ResourceResult(contents=contents, meta=found.meta)
+
+
+def _offered_name(kind: OfferKind, spec: ToolSpec) -> str:
+    """A prompt's name at the gateway; resources and templates are told apart by their URI."""
+    if kind != "prompt":
+        return spec.name
+    # Its id has a mark that no tool's has, and says no more than server and name.
+    return provider_name(spec.model_copy(update={"id": default_id(spec.server, spec.name)}))
 
 
 def _made(kind: OfferKind, spec: ToolSpec, name: str) -> Any:

@@ -29,7 +29,7 @@ from toolcrib.encoders.lexical import split_identifier
 from toolcrib.errors import QueryError, StoreError
 from toolcrib.gateway.auth import reach
 from toolcrib.gateway.calls import CallBudgets
-from toolcrib.gateway.catalog import RESERVED, CatalogEntry, GatewayTool
+from toolcrib.gateway.catalog import CatalogEntry, GatewayTool
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED, conversation_key
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
@@ -46,6 +46,7 @@ from toolcrib.integrations.fastmcp import (
     structured_answer,
     unknown_tool,
 )
+from toolcrib.integrations.formats import RESERVED
 from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
 from toolcrib.records.codec import as_json
 from toolcrib.records.definitions import DefinitionForm, in_short, parameters_schema

@@ -14,7 +14,7 @@ from fastmcp.tools.base import Tool, ToolResult
 from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
 from toolcrib.errors import QueryError, StoreError, nearest
-from toolcrib.gateway.catalog import MAX_SCOPES_BYTES, RESERVED, CatalogEntry, scope_bytes
+from toolcrib.gateway.catalog import MAX_SCOPES_BYTES, CatalogEntry, scope_bytes
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
 from toolcrib.indexers.readers.skills import MAX_DESCRIPTION_CHARS
 from toolcrib.integrations.fastmcp import (
@@ -25,6 +25,7 @@ from toolcrib.integrations.fastmcp import (
     failure,
     structured_answer,
 )
+from toolcrib.integrations.formats import RESERVED
 from toolcrib.records import Scope
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.store.filters import from_scope
