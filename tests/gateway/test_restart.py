@@ -52,7 +52,7 @@ async def test_what_was_switched_off_meanwhile_is_not_offered_from_the_last_time
         answer = await found(client)
         called = await said(client, "call_tool", name="post_send_fax", arguments={})
 
-    assert [tool["name"] for tool in answer["tools"]] == ["post_echo"]
+    assert [tool["name"] for tool in answer["tools"]] == ["post__echo"]
     assert called.startswith("There is no tool 'post_send_fax'")
 
 
