@@ -12,6 +12,8 @@ import unicodedata
 from functools import cache, lru_cache
 from typing import Any
 
+from toolcrib.text import LETTERS, TWO_LETTERS
+
 __all__ = ["is_english", "language_of", "spoken_words"]
 
 _WORDS = {
@@ -107,7 +109,6 @@ _NO_PROSE = re.compile(
 )
 """What is quoted, and code, addresses and numbers, which are of no language."""
 
-_PROSE_WORD = re.compile(r"[^\W\d_]+")
 MAX_LANGUAGE_CHARS = 1_000
 LEAST_LETTERS = 2
 LEAST_WORDS = 4
@@ -124,7 +125,7 @@ def is_english(text: str) -> bool:
         other = sum(not _is_latin(letter) for letter in letters)
         if other >= LEAST_LETTERS and 2 * other > len(letters):
             return False
-    words = [word.casefold() for word in _PROSE_WORD.findall(prose)]
+    words = [word.casefold() for word in LETTERS.findall(prose)]
     foreign = sum(word in _FOREIGN for word in words)
     english = sum(word in _OURS for word in words)
     return foreign <= english or (foreign == 1 and len(words) < LEAST_WORDS)
@@ -145,7 +146,6 @@ LANGUAGES = (
 MIN_LONG_WORDS = 3
 MIN_PROBABILITY = 0.7
 
-_LONG_WORD = re.compile(r"[^\W\d_]{2,}")
 _SPACELESS = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 _CODE = re.compile(r"`[^`]{0,500}`|(?<!\S)(?=\S*[/\\@_=<>{}\d])\S+")
 """Code, addresses and numbers, which are of no language."""
@@ -166,7 +166,7 @@ def language_of(text: str) -> str | None:
     """
     prose = _CODE.sub(" ", text[:MAX_LANGUAGE_CHARS])
     if (
-        len(_LONG_WORD.findall(prose)) < MIN_LONG_WORDS
+        len(TWO_LETTERS.findall(prose)) < MIN_LONG_WORDS
         and len(_SPACELESS.findall(prose)) < MIN_LONG_WORDS
     ):
         return None

@@ -23,7 +23,6 @@ from mcp.types import CallToolRequestParams, TextContent
 
 from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
-from toolcrib.encoders.lexical import split_identifier
 from toolcrib.errors import QueryError, StoreError
 from toolcrib.gateway.auth import reach
 from toolcrib.gateway.calls import CallBudgets
@@ -52,6 +51,7 @@ from toolcrib.records.reports import ToolReadiness, Unready
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.settings import GatewaySettings
 from toolcrib.store.filters import from_scope
+from toolcrib.text import split_identifier
 
 __all__ = ["GatewaySearch", "UnknownTools", "server_summary"]
 

@@ -19,7 +19,7 @@ from toolcrib.records.codec import as_json
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.needs import MAX_NEEDS
 from toolcrib.store.filters import MAX_VALUES, AnyOf, Filter, Or
-from toolcrib.store.payload import squeeze
+from toolcrib.text import squeeze
 
 __all__ = [
     "SEARCH_SAYS",

@@ -10,17 +10,7 @@ from pydantic_core import PydanticSerializationError
 
 from toolcrib.errors import SpecError
 from toolcrib.records import Facets, Passage, ToolSpec
-
-__all__ = [
-    "ENRICHED_FIELD",
-    "FACETS",
-    "count_facets",
-    "passage_payload",
-    "read_passage",
-    "read_tool",
-    "squeeze",
-    "tool_payload",
-]
+from toolcrib.text import squeeze
 
 FACETS = ("server", "category", "tags", "sensitivity")
 """The payload fields that are counted."""
@@ -28,11 +18,6 @@ FACETS = ("server", "category", "tags", "sensitivity")
 ENRICHED_FIELD = "enriched"
 """Of a tool with an enrichment, whose its examples are: the `author`'s, or else the `writer`'s of
 that. Others lack the field."""
-
-
-def squeeze(name: str) -> str:
-    """A name reduced to its letters and digits: `create-Issue` and `create issue` are one."""
-    return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
 def tool_payload(spec: ToolSpec) -> dict[str, Any]:
