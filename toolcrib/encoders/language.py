@@ -1,6 +1,6 @@
-"""Language of a text: which it is, and whether an encoder that reads English alone can read it.
+"""Language of a text, and a test for English.
 
-The latter is told by script, and by the commonest words of a language (Grefenstette 1995,
+English is recognised by script, and by the commonest words of a language (Grefenstette 1995,
 "Comparing two language identification schemes"): no model, microseconds, and names or ids in an
 English request weigh nothing.
 """
@@ -13,8 +13,6 @@ from functools import cache, lru_cache
 from typing import Any
 
 from toolcrib.text import LETTERS, TWO_LETTERS
-
-__all__ = ["is_english", "language_of", "spoken_words"]
 
 _WORDS = {
     "es": """al algo algún alguna como cómo con cual cuál cuando cuándo cuántas cuántos cuánto de
@@ -78,7 +76,7 @@ _WORDS = {
     "hu": """a az és egy ez hogy nem is van meg mi mit hol ki kell csak már vagy ha de nekem kérem
         holnap mennyi""",
 }
-"""The commonest words of languages in Latin letters; those that English has too do not count."""
+"""Commonest words of languages in Latin letters; words that English has too do not count."""
 
 _COMMON = """
     a about above add after again ago all am an and any anyone anything are around as ask at away
@@ -99,7 +97,7 @@ _COMMON = """
 _ENGLISH = frozenset(_COMMON.split())
 
 _NAMES = frozenset(("ai", "die", "fi", "ist", "las", "los", "non", "os", "pod", "ten", "til"))
-"""English words, names and abbreviations; single letters are of every language."""
+"""English words, names and abbreviations among the words of other languages."""
 
 _ELSEWHERE = {word for word in " ".join(_WORDS.values()).split() if len(word) > 1} - _NAMES
 _FOREIGN, _OURS = _ELSEWHERE - _ENGLISH, _ENGLISH - _ELSEWHERE
@@ -107,7 +105,7 @@ _NO_PROSE = re.compile(
     r"`[^`]{0,500}`|\"[^\"]{0,1000}(?:\"|$)|“[^”]{0,500}”|«[^»]{0,500}»|(?<!\w)'[^'\n]{3,500}'(?!\w)"
     r"|(?<!\S)(?=\S*[/\\@_=<>{}\d])\S+"
 )
-"""What is quoted, and code, addresses and numbers, which are of no language."""
+"""Quotations, code, addresses and numbers, which belong to no language."""
 
 MAX_LANGUAGE_CHARS = 1_000
 LEAST_LETTERS = 2
@@ -116,7 +114,7 @@ LEAST_WORDS = 4
 
 
 def is_english(text: str) -> bool:
-    """Whether a text is English, or may be: false only where another language is plain."""
+    """Say whether a text may be English: false only where another language is clear."""
     prose = _NO_PROSE.sub(" ", text[:MAX_LANGUAGE_CHARS])
     if prose.isascii():
         other = 0
@@ -141,21 +139,21 @@ LANGUAGES = (
     *("hi", "hr", "hu", "id", "it", "ja", "ko", "lt", "lv", "ms", "nl", "no", "pl", "pt", "ro"),
     *("ru", "sk", "sl", "sr", "sv", "th", "tr", "uk", "ur", "vi", "zh"),
 )
-"""Those that are told apart, ISO 639-1; of all that the model knows many differ by a word."""
+"""Languages that are recognised, ISO 639-1; the model knows more, which differ by a word."""
 
 MIN_LONG_WORDS = 3
 MIN_PROBABILITY = 0.7
 
 _SPACELESS = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 _CODE = re.compile(r"`[^`]{0,500}`|(?<!\S)(?=\S*[/\\@_=<>{}\d])\S+")
-"""Code, addresses and numbers, which are of no language."""
+"""Code, addresses and numbers, which belong to no language."""
 
 
 SIGNS_A_WORD = 2
 
 
 def spoken_words(word: str) -> int:
-    """How many words stand in one: more than one in a script without spaces."""
+    """Number of words in one run of letters: more than one in a script without spaces."""
     return max(1, len(_SPACELESS.findall(word)) // SIGNS_A_WORD)
 
 

@@ -1,4 +1,4 @@
-"""The lexical leg: our tokens, BM25 weights as sparse vectors, the engine's IDF.
+"""Lexical encoder: terms to BM25 weights as sparse vectors, with the engine's IDF.
 
 A document's weight for a term is BM25's saturated term frequency (Robertson and Zaragoza 2009),
 
@@ -33,7 +33,7 @@ def _dimension(term: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LexicalSettings:
-    """What the weights rest on; part of the index identity.
+    """Settings of terms and weights; part of the index identity.
 
     `k1` >= 0 saturates term frequency, `b` in [0, 1] corrects for length, `language` is a
     Snowball stemmer's name or "none".
@@ -47,7 +47,7 @@ class LexicalSettings:
     language: str = "english"
 
     def __post_init__(self) -> None:
-        """Refuse what would give scores without a meaning, or none."""
+        """Refuse values that would give meaningless scores."""
         if not 0 <= self.k1 < math.inf:
             raise SettingsError(f"lexical.k1 is {self.k1}; it must be a number from 0 on")
         if not 0 <= self.b <= 1:
@@ -90,7 +90,7 @@ class LexicalEncoder:
         return self.encode_terms(self.terms(text))
 
     def encode_terms(self, terms: Iterable[str]) -> SparseVector:
-        """As `encode_query`, for terms that are cut already."""
+        """Weights of a query whose terms are known."""
         return _sparse(Counter(terms).items())
 
 

@@ -1,4 +1,4 @@
-"""ONNX models of our own format: the encoder that ships in the package, and rerankers beside it.
+"""ONNX models in our own folder format: the bundled encoder, and rerankers.
 
 A model is a folder with `model.onnx`, `tokenizer.json` and `card.json`, run straight on
 onnxruntime: fastembed could run the same files, and costs 1.2 s of imports where this costs 0.2 s.
@@ -31,21 +31,8 @@ from toolcrib.encoders.base import (
 from toolcrib.encoders.language import is_english
 from toolcrib.encoders.loading import DIGEST_DIGITS, LoadOnce, open_session
 from toolcrib.encoders.wordpiece import WordPiece, is_wordpiece
-from toolcrib.errors import EncoderError
+from toolcrib.errors import EncoderError, SettingsError
 from toolcrib.extras import import_extra
-
-__all__ = [
-    "DEFAULT_MODEL",
-    "MAX_CLAUSES",
-    "MODELS",
-    "BundledEncoder",
-    "BundledReranker",
-    "Model",
-    "clauses",
-    "open_model",
-    "read_card",
-    "usable_cores",
-]
 
 DEFAULT_MODEL = "toolcrib-encoder"
 MODELS = Path(__file__).parent / "models"
@@ -53,10 +40,10 @@ MODELS = Path(__file__).parent / "models"
 VECTOR, TOKENS = "sentence_embedding", "token_embeddings"
 MIN_CLAUSES = 2
 MIN_TOKENS = 3
-"""A text's first and last mark, and something between them; a clause of fewer is not looked at."""
+"""A text's first and last mark, and one token between them; shorter clauses are left out."""
 
 MAX_CLAUSES = 6
-"""Each costs a search of the dense leg; of more, the longest are kept."""
+"""Each clause costs a search of the dense leg; of more, the longest are kept."""
 
 _CUT = re.compile(
     # One mark and one space at a time: runs of either must not cost the square of their length.
@@ -69,7 +56,7 @@ _Found = TypeVar("_Found")
 
 
 class _Bundled:
-    """What encoder and reranker have in common: a folder, and texts that run one by one.
+    """A model folder whose texts run one by one: the base of encoder and reranker.
 
     Every text runs alone, on one core, and several texts run on `threads` cores at once (0: all
     that this process may use). Nothing is padded, and no result can depend on its neighbours,
@@ -112,6 +99,11 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound):
 
     def __init__(self, folder: Path | None = None, threads: int = 0) -> None:
         super().__init__(folder or MODELS / DEFAULT_MODEL, threads)
+
+    @classmethod
+    def from_setting(cls, model: str, threads: int) -> BundledEncoder:
+        """Open the model in a folder, or the one that ships where `model` is empty."""
+        return cls(Path(model) if model else None, threads)
 
     @property
     def dimensions(self) -> int:
@@ -167,6 +159,19 @@ class BundledReranker(_Bundled, Reranker):
         EncoderError: `card.json` cannot be read or lacks something.
     """
 
+    @classmethod
+    def from_setting(cls, model: str, threads: int) -> BundledReranker:
+        """Open the model in a folder.
+
+        Raises:
+            SettingsError: no folder is named.
+        """
+        if not model:
+            raise SettingsError(
+                "encoder.reranker: no reranker ships; name a folder, as in bundled:./my-reranker"
+            )
+        return cls(Path(model), threads)
+
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         question, documents = readable(query), readable_all(texts)
         scores = list(self._each(partial(self._score, question), documents))
@@ -198,7 +203,7 @@ def clauses(text: str) -> list[tuple[int, int]]:
 
 
 def _rows(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """The tokens of each clause; those of next to no tokens, such as `Hi,`, are left out."""
+    """Tokens of each clause; clauses of next to no tokens, such as `Hi,`, are left out."""
     inside = range(1, len(offsets) - 1)  # the first and the last are marks, not text
     found = [
         [token for token in inside if start <= offsets[token][0] and offsets[token][1] <= end]
@@ -209,7 +214,7 @@ def _rows(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What `card.json` says of a model; `digest` is the SHA-256 of its weights.
+    """Facts of a model in its `card.json`; `digest` is the SHA-256 of its weights.
 
     `english`: its `languages` are English alone. A card may lack them: nothing is known then.
     """
@@ -236,7 +241,7 @@ class Model:
     outputs: frozenset[str]
 
     def run(self, tokens: Sequence[int], outputs: Sequence[str]) -> list[FloatArray]:
-        """What the graph gives for one text's tokens, each with a first dimension of 1.
+        """Outputs of the graph for one text's tokens, each with a first dimension of 1.
 
         Raises:
             EncoderError: it cannot be run.
@@ -298,7 +303,7 @@ def read_card(folder: Path) -> Card:
 
 
 def _open_tokenizer(path: Path, max_tokens: int) -> Any:
-    """Ours for a BERT's WordPiece, else that of the package `tokenizers`, which reads all kinds."""
+    """Open our tokenizer for a BERT's WordPiece, the package `tokenizers` for other kinds."""
     try:
         document = json.loads(path.read_bytes())
         if is_wordpiece(document):
@@ -317,7 +322,7 @@ def _open_tokenizer(path: Path, max_tokens: int) -> Any:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -14,22 +14,20 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeAlias
 
-__all__ = ["WordPiece", "is_wordpiece"]
-
 MAX_WORD_CHARS = 100
 CACHED_WORDS = 2**16
 PREFIX = "##"
-"""What a token that goes on with a word begins with."""
+"""Beginning of a token that continues a word."""
 
 _CHINESE = (
     *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F)),
     *((0x2B740, 0x2B81F), (0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
 )
-"""As BERT has them: the gaps are its own."""
+"""Ranges of Chinese characters in BERT, with BERT's gaps."""
 
 _ASCII_MARKS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _UNSEEN = frozenset({"Cc", "Cf", "Co"})
-"""Of what is no character yet BERT makes an unknown word."""
+"""Categories that BERT removes; it keeps unassigned characters as unknown words."""
 
 _MODEL = {
     "type": "WordPiece",
@@ -42,11 +40,11 @@ _WORD = re.compile(r"[^ ]+")
 _PLAIN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 
 _Token: TypeAlias = tuple[int, int, int]
-"""Its number, and where in the text it begins and ends."""
+"""Number of a token, and its begin and end in the text."""
 
 
 def is_wordpiece(document: Mapping[str, Any]) -> bool:
-    """Whether a `tokenizer.json` is one that this module reads as it is meant."""
+    """Say whether this module reads a `tokenizer.json` exactly."""
     parts: list[Mapping[str, Any]] = [document[part] or {} for part in _PARTS]
     normalizer, words, processor = parts
     return (
@@ -59,7 +57,7 @@ def is_wordpiece(document: Mapping[str, Any]) -> bool:
 
 
 def _ends(processor: Mapping[str, Any]) -> tuple[int, int] | None:
-    """The tokens before a text and behind it; None where a model has others."""
+    """Tokens before a text and behind it; None where a model has other ones."""
     if processor.get("type") == "BertProcessing":
         return processor["cls"][1], processor["sep"][1]
     if processor.get("type") != "TemplateProcessing":
@@ -73,7 +71,7 @@ def _ends(processor: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 class _Characters(dict[int, str]):
-    """What becomes of each character: cleaned, folded, and with spaces around what stands alone."""
+    """Replacement of each character: cleaned, folded, marks and Chinese set apart by spaces."""
 
     def __init__(self, *, chinese: bool, accents: bool, cased: bool) -> None:
         super().__init__()
@@ -106,7 +104,7 @@ def _set_apart(char: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WordPieceTokens:
-    """A text's tokens, and where in the text each begins and ends; marks lie at no place."""
+    """A text's tokens, with begin and end in the text; both are 0 for the marks around it."""
 
     ids: list[int]
     offsets: list[tuple[int, int]]
@@ -139,7 +137,7 @@ class WordPiece:
         self._pieces = lru_cache(CACHED_WORDS)(self._cut)
 
     def encode(self, text: str, pair: str | None = None) -> WordPieceTokens:
-        """The tokens of a text, or of a pair: what is too long is cut, of a pair the longer one."""
+        """Tokens of a text, or of a pair; too long a text is cut, of a pair the longer one."""
         room = None if self._max_tokens is None else self._max_tokens - (2 if pair is None else 3)
         if pair is None:
             parts = [list(islice(self._tokens(text), room))]
@@ -175,7 +173,7 @@ class WordPiece:
                 at += length
 
     def _cut(self, word: str) -> tuple[tuple[int, int], ...]:
-        """A word's tokens and their lengths: the longest that fits first; all or none."""
+        """Tokens of a word and their lengths, each the longest that fits; else the unknown one."""
         found: list[tuple[int, int]] = []
         start = 0
         while start < len(word):
@@ -195,7 +193,7 @@ class WordPiece:
 
 
 def _shortened(first: list[_Token], second: list[_Token], room: int | None) -> list[list[_Token]]:
-    """Both cut to `room` tokens in all: the longer one, or to halves where neither is short."""
+    """Cut a pair to `room` tokens in all: the longer one, or both to halves."""
     if room is None:
         return [first, second]
     short, long = sorted((len(first), len(second)))
