@@ -194,8 +194,8 @@ def test_searches_go_on_while_the_graph_is_built_elsewhere(tmp_path, monkeypatch
 
 
 def test_a_failed_optimisation_leaves_the_index_as_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM", 1)
-    monkeypatch.setattr("toolcrib.store.edge_shard.sys.executable", "/bin/false")
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM_POINTS", 1)
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.sys.executable", "/bin/false")
     with EdgeStore.open(tmp_path, layout(4)) as store:
         store.upsert([Point(point_id(str(n)), {}, {"dense": GOOD}) for n in range(5)])
         with pytest.raises(Exception, match="optimising a copy of"):

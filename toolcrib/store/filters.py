@@ -1,4 +1,4 @@
-"""Filters: the neutral language that every store understands, what it means, and its JSON.
+"""Filters: the neutral language of every store, its meaning and its JSON.
 
 `matches` is the meaning, in plain Python; the engines translate the same tree into their own
 conditions, and the contract suite holds them to it. On the wire a filter is one of
@@ -31,42 +31,13 @@ from toolcrib.errors import QueryError
 from toolcrib.records import Scope, Sensitivity
 from toolcrib.records.scope import MAX_NAMES, bytes_of, levels_above
 
-__all__ = [
-    "KEYWORD_FIELDS",
-    "MAX_CACHED_BYTES",
-    "NUMBER_FIELDS",
-    "SCOPE_FIELDS",
-    "TENANT_FIELD",
-    "YIELDS_FIELD",
-    "And",
-    "AnyOf",
-    "Equals",
-    "Filter",
-    "FilterField",
-    "FilterJson",
-    "HasId",
-    "Not",
-    "Or",
-    "Range",
-    "all_of",
-    "as_keyword",
-    "by_lack",
-    "bytes_of_filter",
-    "filter_to_json",
-    "from_scope",
-    "matches",
-    "read_filter",
-    "up_to",
-    "validate",
-]
-
 Keyword: TypeAlias = str | bool
 
 MAX_DEPTH = 16
 MAX_VALUES = 1_000
 
 MAX_CACHED_BYTES = 16 * 2**20
-"""What a cache of filters holds: of a thousand names, some two hundred."""
+"""Size of a cache of filters: some two hundred filters of a thousand names each."""
 
 KEYWORD_FIELDS = frozenset(
     {
@@ -93,10 +64,10 @@ embedded engine is fifty times slower on its boolean index than on its keyword i
 NUMBER_FIELDS = frozenset({"cost_estimate", "avg_latency_ms"})
 
 YIELDS_FIELD = "yields"
-"""Of what entities a tool gives the ids, as its schema and texts tell; for our own questions."""
+"""Entities whose ids a tool gives, read from its schema and texts; no field for users' filters."""
 
 TENANT_FIELD = "namespace"
-"""Whose a point is, where several share a store; nothing that users hand in may name it."""
+"""Tenant of a point in a shared store; no field for users' filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +157,7 @@ def all_of(*parts: Filter | None) -> Filter | None:
 
 
 def by_lack(where: Filter) -> list[tuple[str, Filter]]:
-    """The parts of a filter that all must match, each behind what one that fails it lacks."""
+    """Parts of a filter that all must match, each with the reason for a point that fails."""
     parts = where.parts if isinstance(where, And) else (where,)
     return [(_lack(part), part) for part in parts]
 
@@ -216,7 +187,7 @@ def _named(part: Equals | AnyOf) -> str:
 
 
 SCOPE_FIELDS = ("server", "tags", "category", "safety_tags", "sensitivity")
-"""What `from_scope` goes by: a scope allows all tools that are alike in these, or none of them."""
+"""Fields that `from_scope` reads: a scope allows all tools with equal values in these, or none."""
 
 
 def from_scope(scope: Scope | None) -> Filter | None:
@@ -243,13 +214,13 @@ def _sorted(names: frozenset[str]) -> tuple[str, ...]:
 
 
 def up_to(ceiling: Sensitivity | None) -> Filter | None:
-    """What is no more sensitive than this; None for no ceiling."""
+    """Filter for points at or below a sensitivity; None for no ceiling."""
     above = levels_above(ceiling)
     return Not(AnyOf("sensitivity", above)) if above else None
 
 
 def as_keyword(value: Keyword) -> str:
-    """How a keyword stands in a payload."""
+    """A keyword in the form that payloads have."""
     return str(value).lower() if isinstance(value, bool) else value
 
 
@@ -277,7 +248,7 @@ def validate(where: Filter) -> None:
 
 
 def bytes_of_filter(where: Filter | None) -> int:
-    """About how many bytes the values of a filter take in memory."""
+    """Estimate the bytes that the values of a filter take in memory."""
     leaves = () if where is None else _leaves(where)
     return sum(bytes_of(_given(part)) for part in leaves)
 
@@ -315,7 +286,7 @@ def _require(field: str, known: frozenset[str], what: str) -> None:
 
 
 def matches(where: Filter, point_id: int, payload: Mapping[str, Any]) -> bool:  # noqa: PLR0911
-    """Whether a point satisfies the filter: the reference meaning."""
+    """Say whether a point satisfies the filter: the reference meaning."""
     match where:
         case And(parts=parts):
             return all(matches(part, point_id, payload) for part in parts)
@@ -482,4 +453,4 @@ def _field_schema(_source: Any, handler: GetCoreSchemaHandler) -> core_schema.Co
 
 
 FilterField: TypeAlias = Annotated[Filter, GetPydanticSchema(_field_schema)]
-"""A filter that is read from JSON, and written to it."""
+"""A filter as a field of a pydantic model, read from JSON and written to JSON."""

@@ -1,4 +1,4 @@
-"""The folder of an embedded store: one holder, generations side by side, one of them live.
+"""Folder of an embedded store: one owner, generations side by side, one of them live.
 
     DIR/crib.lock   DIR/current   DIR/g0001/{shard/, layout.json, meta.json}   DIR/next/...
 
@@ -24,24 +24,6 @@ from filelock import FileLock, Timeout
 from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
 from toolcrib.store.base import Layout
 
-__all__ = [
-    "AGAIN",
-    "Checksums",
-    "Generations",
-    "allocated",
-    "copy_sparsely",
-    "holds_store",
-    "lock_folder",
-    "read_json",
-    "read_layout",
-    "require_space",
-    "sync_file",
-    "sync_names",
-    "sync_tree",
-    "write_atomically",
-    "write_layout",
-]
-
 LOCK_NAME = "crib.lock"
 HOLDER_NAME = "crib.lock.pid"
 POINTER = "current"
@@ -51,14 +33,14 @@ LAYOUT = "layout.json"
 CHECKSUMS = "checksums.json"
 
 BLOCK = 2**16
-"""Bytes that are copied or digested at once: where all are zero, a hole is as good."""
+"""Bytes that are copied or digested at once; a block of zeros becomes a hole."""
 
 ZEROS = bytes(BLOCK)
 
 AGAIN = "index the sources again: `toolcrib index SOURCE... --store NEW_FOLDER`"
 
 NEIGHBOURS = re.compile(r"library|tenants|ledger\.db.*")
-"""What is kept beside a store of tools, and may be there before it."""
+"""Names beside a store of tools that may exist before the store."""
 
 
 def lock_folder(folder: Path) -> FileLock:
@@ -102,7 +84,7 @@ def _locked(folder: Path, holder: Path) -> str:
 
 
 def require_space(folder: Path, least: int) -> None:
-    """See that so many bytes are free: an engine that writes by way of memory dies of none.
+    """Check that a number of bytes is free: without space, an engine with memory maps is killed.
 
     Raises:
         StoreWriteError: there are not.
@@ -134,7 +116,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Have a file, or the names in a folder, on the disk, also what was written by way of memory.
+    """Flush a file, or the names in a folder, to the disk, memory maps included.
 
     Raises:
         OSError: the disk refuses.
@@ -147,7 +129,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_tree(folder: Path, *, names_only: bool = False) -> None:
-    """Have every file of a folder on the disk, and every name in it.
+    """Flush every file and every name of a folder to the disk.
 
     Raises:
         OSError: the disk refuses.
@@ -158,7 +140,7 @@ def sync_tree(folder: Path, *, names_only: bool = False) -> None:
 
 
 def sync_names(folder: Path) -> None:
-    """Have a folder's own name on the disk, and those of the folders that it was made in."""
+    """Flush the names of a folder and of its parents to the disk."""
     for above in folder.absolute().parents:
         # Others' folders may be closed to us, and were there before.
         with suppress(OSError):
@@ -166,7 +148,7 @@ def sync_names(folder: Path) -> None:
 
 
 def allocated(folder: Path) -> int:
-    """The bytes that a folder's files take of the disk, without their holes."""
+    """Bytes that a folder's files take on the disk, without their holes."""
     found = [file.stat() for file in _files(folder)]
     return sum(getattr(each, "st_blocks", -(-each.st_size // 512)) * 512 for each in found)
 
@@ -218,7 +200,7 @@ def _copy_file(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Checksums:
-    """What a generation held when it was closed: its points, and by file a digest.
+    """Content of a generation when it was closed: number of points, and a digest by file.
 
     `written`: how many points were ever written to it, None where nobody counted.
     """
@@ -229,7 +211,7 @@ class Checksums:
 
     @classmethod
     def of(cls, generation: Path, points: int, written: int | None) -> Checksums:
-        """Digest every file of a generation: what is written by way of memory leaves no time.
+        """Digest every file of a generation: writes through memory maps leave no time stamp.
 
         Raises:
             OSError: a file cannot be read.
@@ -244,7 +226,7 @@ class Checksums:
 
     @classmethod
     def check(cls, generation: Path) -> Checksums | None:
-        """See that a generation is as it was when it was closed; None where it never was.
+        """Check that a generation has not changed since it was closed; None where it never was.
 
         Raises:
             StoreDamagedError: it is not; the error names the first file that differs.
@@ -267,7 +249,7 @@ class Checksums:
         return found
 
     def write(self, generation: Path) -> None:
-        """Keep them with the generation; nothing may be written to it afterwards.
+        """Write the checksums into the generation; nothing else may be written to it afterwards.
 
         Raises:
             StoreWriteError: the disk refuses.
@@ -277,7 +259,7 @@ class Checksums:
 
     @staticmethod
     def remove(generation: Path) -> None:
-        """Forget them, durably, before anything is written.
+        """Remove the checksums, durably, before anything is written.
 
         Raises:
             OSError: the disk refuses.
@@ -287,7 +269,7 @@ class Checksums:
 
 
 def _digest(file: Path) -> str:
-    """The digest of a file's size and bytes, whichever of its zeros are holes."""
+    """Digest of a file's size and bytes; holes count as zeros."""
     digest = hashlib.blake2b(digest_size=16)
     with file.open("rb", buffering=0) as reading:
         size = os.fstat(reading.fileno()).st_size
@@ -308,19 +290,19 @@ def _digest(file: Path) -> str:
 
 
 def holds_store(folder: Path) -> bool:
-    """Whether a store was ever made in a folder, whole or not."""
+    """Say whether a store was ever made in a folder, complete or not."""
     return (folder / POINTER).exists() or any(folder.glob(f"g*/{META}"))
 
 
 class Generations:
-    """Names, makes and removes generations; knows nothing of what a shard is."""
+    """Names, makes and removes generations of any engine."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @property
     def next_folder(self) -> Path:
-        """Where a store is built that will replace this one."""
+        """Folder in which a store is built that will replace this one."""
         return self.folder / NEXT
 
     def current(self) -> Path | None:
@@ -342,7 +324,7 @@ class Generations:
         return self.folder / name
 
     def _complete(self) -> Path | None:
-        """The one generation that was made whole, where nothing points to it."""
+        """The one complete generation, where no pointer names it."""
         whole = sorted(path.parent for path in self.folder.glob(f"g*/{META}"))
         if len(whole) > 1:
             raise StoreDamagedError(
@@ -377,7 +359,7 @@ class Generations:
         write_atomically(self.folder / POINTER, generation.name + "\n")
 
     def remove_others(self, live: Path) -> None:
-        """Remove what a finished or broken-off run left behind."""
+        """Remove the folders that a finished or broken-off run left."""
         for path in self.folder.iterdir():
             if path != live and (_is_generation(path.name) or path.name == NEXT):
                 shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""One tenant's part of a store that many share: it looks and counts like a store of its own.
+"""Namespace: one tenant's part of a shared store, which looks like a store of its own.
 
 Every point carries its namespace, and every question has it inside every leg, also where word
 frequencies are counted: what others keep changes no score. Ids are moved by a number of the
@@ -32,19 +32,17 @@ from toolcrib.store.base import (
 )
 from toolcrib.store.filters import TENANT_FIELD, And, Equals, Filter, HasId, Not, Or, all_of
 
-__all__ = ["DEFAULT", "NamespacedStore", "check_name", "check_shards", "namespaces_of"]
-
 DEFAULT = "default"
 """The namespace that has a store of its own."""
 
 META = ":meta"
-"""No namespace may be called so."""
+"""Namespace of the small documents; no tenant can have this name."""
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 
 
 def check_name(name: str) -> str:
-    """A namespace's name, as it is.
+    """Check a namespace's name, and return it.
 
     Raises:
         QueryError: it is none.
@@ -58,7 +56,7 @@ def check_name(name: str) -> str:
 
 
 def check_shards(names: Iterable[str]) -> None:
-    """Namespaces that get a shard of their own among those that share a store.
+    """Check the names of namespaces that get a shard of their own.
 
     Raises:
         SettingsError: one of them is no name, or has collections of its own already.
@@ -100,7 +98,7 @@ class NamespacedStore(Store):
         self._shared.delete(moved)
 
     def _require_own(self, ids: Iterable[int]) -> None:
-        """Stop what would write over another namespace's points: two ids may share a number."""
+        """Refuse a write over another namespace's points: two ids may share a number."""
         asked = HasId(frozenset(i for i in ids if is_point_id(i)))
         if asked.ids and self._shared.count(And(asked, Not(self._own))):
             raise BadPointError(
@@ -189,7 +187,7 @@ class NamespacedStore(Store):
         return replace(self._shared.info(), points=self.count())
 
     def close(self) -> None:
-        """Let go of the shared store, which is its owner's to close."""
+        """Release the shared store without closing it."""
         self._store = None
 
     @property
@@ -219,7 +217,7 @@ class NamespacedStore(Store):
         return inside
 
     def _translated(self, where: Filter) -> Filter:
-        """The same filter over the shared store's ids."""
+        """Filter over the shared store's ids."""
         match where:
             case HasId(ids=ids):
                 return HasId(frozenset(map(self._moved, ids)))

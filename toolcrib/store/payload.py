@@ -1,4 +1,4 @@
-"""Payloads: what is kept of a tool or a passage beside its vectors, and counted by field."""
+"""Payloads: fields of tools and passages beside their vectors, and counts of their values."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FACETS = ("server", "category", "tags", "sensitivity")
 """The payload fields that are counted."""
 
 ENRICHED_FIELD = "enriched"
-"""Of a tool with an enrichment, whose its examples are: the `author`'s, or else the `writer`'s of
-that. Others lack the field."""
+"""Origin of an enriched tool's examples: `author`, or `writer` of the enrichment. Tools without an
+enrichment lack the field."""
 
 
 def tool_payload(spec: ToolSpec) -> dict[str, Any]:

@@ -26,19 +26,8 @@ try:
 except ModuleNotFoundError as missing:
     raise MissingExtraError("a Qdrant server", "server") from missing
 
-__all__ = [
-    "API_KEY_SETTING",
-    "META_KEY",
-    "MIN_SERVER",
-    "QdrantConnection",
-    "batches",
-    "connect",
-    "has_collection",
-    "models",
-]
-
 META_KEY = "toolcrib"
-"""Where a collection's own metadata holds our document; what has it was made by us."""
+"""Key of our document in the metadata of a collection that toolcrib made."""
 
 API_KEY_SETTING = "TOOLCRIB_SERVER__API_KEY"
 MIN_SERVER = (1, 19)
@@ -96,7 +85,7 @@ def batches(
 
 
 def has_collection(url: str, name: str, *, api_key: str | None, timeout_s: float) -> bool:
-    """Whether a server has a collection, or an alias, of this name; nothing is made for it.
+    """Say whether a server has a collection, or an alias, of this name, without making one.
 
     Raises:
         StoreUnavailableError: the server does not answer.
@@ -186,11 +175,11 @@ class QdrantConnection:
     # -- collections -----------------------------------------------------------------------
 
     def has(self, name: str) -> bool:
-        """Whether there is a collection, or an alias, of this name."""
+        """Say whether there is a collection, or an alias, of this name."""
         return self.ask(f"looking for the collection {name!r}", self.client.collection_exists, name)
 
     def describe(self, name: str) -> models.CollectionInfo:
-        """What the server says about a collection."""
+        """Read the server's description of a collection."""
         return self.ask(f"reading about the collection {name!r}", self.client.get_collection, name)
 
     def make(self, name: str, meta: str, **config: Any) -> None:
@@ -294,7 +283,7 @@ def _refusal(server: str, what: str, response: UnexpectedResponse) -> StoreError
 
 
 def _words(response: UnexpectedResponse) -> str:
-    """What the server says is wrong, whether or not it said so in Qdrant's form."""
+    """The server's error message, in Qdrant's form or any other."""
     text = response.content.decode("utf-8", "replace").strip()
     try:
         body: Any = json.loads(text)
@@ -313,7 +302,7 @@ def _gist(failure: Exception) -> str:
 
 
 def _may_pass(failure: Exception) -> bool | float:
-    """Whether to try again; where the server says when, after how many seconds."""
+    """Decide whether to try again; seconds to wait where the server gives them."""
     match failure:
         case ResponseHandlingException(source=source):
             lost = isinstance(source, httpx.TransportError)

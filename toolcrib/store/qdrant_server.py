@@ -1,4 +1,4 @@
-"""A Qdrant server or cluster as a store.
+"""Qdrant server: a store on a server or cluster.
 
 The name that users set is an alias; behind it stand the collections `NAME.g0001`, `NAME.g0002`,
 ..., of which one is live. Searches go to the alias, and a server moves an alias in one step, so
@@ -51,8 +51,6 @@ from toolcrib.store.filters import (
 )
 from toolcrib.store.qdrant_client import META_KEY, QdrantConnection, batches, connect, models
 
-__all__ = ["CollectionPlan", "ServerStore"]
-
 SCROLL_PAGE = 500
 IDS_A_REQUEST = 1000
 VECTORS_A_REQUEST = 100
@@ -62,7 +60,7 @@ _BYTES_A_NUMBER = 22
 """A float32 as JSON, written as the double that it equals, with its comma."""
 
 SHARED = "SHARED"
-"""The key of the shard of those tenants that have none of their own; no namespace is called so."""
+"""Key of the shard of all tenants without a shard of their own; no namespace can have this name."""
 
 _OVERSAMPLING = 2.0
 
@@ -71,7 +69,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class CollectionPlan:
-    """How a cluster keeps a collection; None leaves it to the server, quantization to int8.
+    """Storage plan of a collection. None leaves a choice to the server, and quantization to int8.
 
     `on_disk`: vectors, graph and words are read from the disk; int8 copies stay in memory.
     `tenant_shards`: these tenants have `shards` of their own each, and all others share one.
@@ -85,7 +83,7 @@ class CollectionPlan:
 
     @classmethod
     def of(cls, found: models.CollectionParams) -> CollectionPlan:
-        """How a collection is kept now."""
+        """Plan of an existing collection."""
         vectors = found.vectors if isinstance(found.vectors, dict) else {}
         dense = [each for each in vectors.values() if each.multivector_config is None]
         is_int8 = any(each.quantization_config is not None for each in dense)
@@ -97,7 +95,7 @@ class CollectionPlan:
         )
 
     def over(self, other: CollectionPlan) -> CollectionPlan:
-        """The other one, but for what this one says."""
+        """Copy of `other` with the choices that this plan makes."""
         own = {name: value for name, value in asdict(self).items() if value is not None}
         return replace(other, **own)
 
@@ -163,17 +161,17 @@ class ServerStore(Store):
 
     @property
     def name(self) -> str:
-        """What searches go to: an alias."""
+        """Alias that searches go to."""
         return self._name
 
     def plan(self) -> CollectionPlan:
-        """How the collection is kept."""
+        """Plan of the live collection."""
         plan = CollectionPlan.of(self._connection.describe(self._name).config.params)
         keys = self._connection.shard_keys(self._name)
         return replace(plan, tenant_shards=tuple(sorted(keys - {SHARED}))) if keys else plan
 
     def of_tenant(self, namespace: str) -> ServerStore:
-        """The same, asked for the shard that a tenant's points are in."""
+        """The store, limited to the shard of a tenant's points."""
         store = copy(self)
         if self._by_tenant:
             target = models.ShardKeyWithFallback(target=namespace, fallback=SHARED)
@@ -287,7 +285,7 @@ class ServerStore(Store):
         return self._ask(what, count, condition, exact=True).count
 
     def _ask(self, what: str, call: Callable[..., Any], *given: Any, **more: Any) -> Any:
-        """Ask about points, those of a tenant where its shard alone has them."""
+        """Send a request about points to the tenant's shard, where there is one."""
         more["shard_key_selector"] = self._shard
         return self._connection.ask(what, call, self._name, *given, **more)
 
@@ -355,7 +353,7 @@ class ServerStore(Store):
     # -- the collections behind the name -----------------------------------------------------
 
     def _open(self) -> None:
-        """Make sure that there is a collection of our layout, or take the one that it has."""
+        """Make the collection with our layout, or take the layout of an existing one."""
         self._connection.require_version()
         if not self._connection.has(self._name):
             # The same for all who come first at one time: whoever is later finds it made.
@@ -436,12 +434,12 @@ class ServerStore(Store):
 
 
 def _number(point: Any) -> int:
-    """A point's id as we gave it; the client's types allow UUIDs too."""
+    """Id of a point as a number; the client's types allow UUIDs too."""
     return point
 
 
 def _can_match(leg: LegQuery) -> bool:
-    """Whether it is worth asking: a server refuses a limit of 0, and no term finds nothing."""
+    """Say whether a leg can find anything: not with a limit of 0, and not without terms."""
     is_empty = isinstance(leg.vector, SparseVector) and not leg.vector.indices.size
     return leg.limit > 0 and not is_empty
 
@@ -498,7 +496,7 @@ def _layout_of(found: models.CollectionParams) -> Layout:
 
 
 def _layout_faults(layout: Layout, found: models.CollectionParams) -> list[str]:
-    """What a collection has that `layout` does not, and the reverse, in words; empty when equal."""
+    """Differences between a collection and `layout`, in words; empty when equal."""
     vectors = found.vectors if isinstance(found.vectors, dict) else {}
     there = {name: _describe(params) for name, params in vectors.items()}
     there |= {
@@ -535,7 +533,7 @@ def _weight(point: Point) -> int:
 
 
 def _query(leg: LegQuery, layout: Layout, shard: Any) -> models.QueryRequest:
-    """One leg's question; ids and scores only, since payloads cost more than the search."""
+    """Request of one leg: ids and scores only, since payloads cost more than the search."""
     return models.QueryRequest(
         query=models.NearestQuery(nearest=_query_vector(leg, layout)),
         using=leg.using,
@@ -567,7 +565,7 @@ def _search_params(leg: LegQuery, layout: Layout) -> models.SearchParams | None:
 
 
 def _well_formed(ids: Iterable[int]) -> list[int]:
-    """The ids that can be a point's; a server refuses a whole request for one that cannot."""
+    """Ids that a point can have; for one bad id a server refuses the whole request."""
     return [point_id for point_id in ids if is_point_id(point_id)]
 
 

@@ -26,13 +26,11 @@ from toolcrib.store.base import Layout, LegQuery, Point, Record, Scored, Store, 
 from toolcrib.store.filters import Filter
 from toolcrib.store.qdrant_edge import EdgeStore
 
-__all__ = ["Publisher", "Replicas"]
-
 MOST_BEHIND = 64
 """Writes that a follower may be behind; the next one waits."""
 
 PATIENCE_S = 10.0
-"""A follower that is not done with one of them by then is given up."""
+"""A follower whose queue is full for this time is dropped."""
 
 COMPLETE = "complete"
 OPEN = "open"
@@ -41,7 +39,7 @@ WRITES = frozenset({"upsert", "set_sparse", "delete", "write_meta"})
 
 
 class _Readable(Store):
-    """A store whose reading another one does."""
+    """A store that hands its reads to an embedded store."""
 
     @property
     def _engine(self) -> EdgeStore:
@@ -90,11 +88,11 @@ class Publisher:
         self._lock = threading.Lock()
 
     def revision(self, namespace: str) -> str | None:
-        """What the last write to a namespace left."""
+        """Revision of a namespace after its last write."""
         return self._revisions.get(namespace)
 
     def revise(self, namespace: str) -> str:
-        """Tell followers, after all that was written, that a namespace is another one now."""
+        """Send followers a new revision of a namespace, after all its writes."""
         with self._lock:
             revision = self._revisions[namespace] = uuid.uuid4().hex
             for follower in self._followers:
@@ -137,7 +135,7 @@ class Publisher:
 
 
 class _Follower:
-    """Who is sent messages, by a thread: a write waits only where there are many of them.
+    """Sends messages to one process, in a thread: a write waits only where many are queued.
 
     `folder` is for the copies that are sent.
     """
@@ -151,7 +149,7 @@ class _Follower:
         threading.Thread(target=self._run, name="toolcrib-follower", daemon=True).start()
 
     def send(self, key: str, name: str, *given: object) -> None:
-        """Send in turn; who does not keep up hears nothing more, and ends."""
+        """Queue a message; a follower that does not keep up is dropped."""
         if self.is_gone:
             return
         try:
@@ -184,7 +182,7 @@ class _Follower:
 
 
 class _Published(_Readable):
-    """A store of the owner, and who follows it."""
+    """A store of the owner, with its followers."""
 
     def __init__(self, engine: EdgeStore, key: str) -> None:
         self._own = engine
@@ -197,7 +195,7 @@ class _Published(_Readable):
         return self._own
 
     def add(self, follower: _Follower) -> None:
-        """Send a follower all there is, and from now on all that is written."""
+        """Send a follower a copy, and every later write."""
         with self._lock:
             self._followers = [each for each in self._followers if not each.is_gone]
             follower.send_copy(self._key, self._own)
@@ -242,7 +240,7 @@ class _Published(_Readable):
 
     @contextmanager
     def _swapping(self) -> Generator[None]:
-        """Send copies afterwards, where the files are others then."""
+        """Send copies afterwards, where the files were swapped."""
         with self._lock:
             before = self._own.generation
             yield
@@ -272,16 +270,16 @@ class Replicas:
             pass
 
     def open(self, path: Path, layout: Layout, *, survives_power_cut: bool) -> Store:  # noqa: ARG002 -- as the owner has it
-        """The replica of a store of the owner; it is asked for by each question anew."""
+        """The replica of a store of the owner; each call looks up its current files."""
         self.engine(str(path))
         return _Replica(self, str(path))
 
     def revision(self, namespace: str) -> str | None:
-        """That of the last write to a namespace which is in the replicas."""
+        """Revision of the last write to a namespace that has reached the replicas."""
         return self._revisions.get(namespace)
 
     def revise(self, namespace: str) -> str:
-        """Nothing that a follower can do.
+        """Refuse: only the owner writes.
 
         Raises:
             ReplicaError: always.
@@ -289,7 +287,7 @@ class Replicas:
         raise ReplicaError(f"{namespace} is written to by its owner alone")
 
     def engine(self, key: str) -> EdgeStore:
-        """What holds a replica now.
+        """Store that holds a replica now.
 
         Raises:
             ReplicaError: the owner has sent none.
@@ -299,7 +297,7 @@ class Replicas:
         return self._stores[key][0]
 
     def follow(self) -> None:
-        """Write what the owner writes, until it ends.
+        """Apply the owner's writes until the owner ends.
 
         Raises:
             StoreError: it cannot be written here.
@@ -340,7 +338,7 @@ class _Replica(_Readable):
         return self._replicas.engine(self._key)
 
     def info(self) -> StoreInfo:
-        """As the owner has it, but for the place."""
+        """Facts of the owner's store, with the owner's location."""
         return replace(self._engine.info(), location=self._key)
 
     def _refuse(self, *_given: Any, **_more: Any) -> NoReturn:
@@ -349,4 +347,4 @@ class _Replica(_Readable):
     upsert = set_sparse = delete = write_meta = renew = optimise = _refuse
 
     def close(self) -> None:
-        """Nothing: others use it."""
+        """Do nothing: other requests use the replica."""

@@ -1,4 +1,4 @@
-"""A records database on a Qdrant server or cluster: a collection of points without vectors.
+"""Records database on a Qdrant server or cluster: a collection of points without vectors.
 
 A server orders by one number and leaves open what comes first among equals, and it may read a
 number's last digit wrong. So points are ordered by their time in whole microseconds, which any
@@ -20,8 +20,6 @@ from toolcrib.errors import StoreDamagedError, StoreError
 from toolcrib.store.base import is_text
 from toolcrib.store.qdrant_client import META_KEY, QdrantConnection, batches, connect, models
 from toolcrib.store.records_db.base import DbRow, RecordsDb, body_text, read_row
-
-__all__ = ["QdrantRecordsDb"]
 
 PAGE = 500
 TABLES_AT_FIRST = 1000
@@ -221,7 +219,7 @@ def _sorted(rows: Iterable[DbRow], direction: models.Direction) -> list[DbRow]:
 
 
 def _point_id(table: str, row_id: str) -> str:
-    """The same in every run; 128 bits of a digest, since ids may come from strangers."""
+    """Id of a record's point: 128 bits of a digest, since strangers may choose ids."""
     name = f"{len(table)}:{table}{row_id}".encode()
     return str(uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16).digest()))
 

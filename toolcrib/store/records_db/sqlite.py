@@ -1,4 +1,4 @@
-"""A records database in one SQLite file, which several processes use at once."""
+"""Records database in one SQLite file, which several processes use at once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from typing import Any, Literal
 from toolcrib.errors import StoreDamagedError, StoreError, StoreLockedError, StoreWriteError
 from toolcrib.store.base import is_text
 from toolcrib.store.records_db.base import DbRow, RecordsDb, body_text, read_row
-
-__all__ = ["SqliteRecordsDb"]
 
 PATIENCE_S = 10.0
 PAGE = 500
@@ -147,7 +145,7 @@ class SqliteRecordsDb(RecordsDb):
         return [name for (name,) in self._rows(TABLES, prefix) if name.startswith(prefix)]
 
     def close(self) -> None:
-        """Let go of the file; what is in use is closed after. A second call does nothing."""
+        """Close the file, once requests that run have ended; a second call does nothing."""
         self._closed = True
         self._close_idle()
         on_close, self._on_close = self._on_close, None
@@ -223,7 +221,7 @@ class SqliteRecordsDb(RecordsDb):
         return None
 
     def _is_ready(self, connection: sqlite3.Connection, *, making: bool) -> bool:
-        """Whether it is a records database, or was made one just now."""
+        """Say whether the file is a records database; an empty one is made into one."""
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         if not self._is_ours(connection) and not making:
             return False
@@ -251,7 +249,7 @@ class SqliteRecordsDb(RecordsDb):
                 return
 
     def _is_ours(self, connection: sqlite3.Connection) -> bool:
-        """False for an empty file; an error for a full one that is no records database."""
+        """Say whether a file has our tables; an error for a file of something else."""
         application, version, tables = connection.execute(HEADER).fetchone()
         if application == APPLICATION and version != VERSION:
             raise StoreDamagedError(
@@ -280,7 +278,7 @@ class SqliteRecordsDb(RecordsDb):
 
 
 def _can_be_there(values: tuple[Any, ...]) -> bool:
-    """Whether a record may have these: what cannot be written is not there either."""
+    """Say whether a record can have these ids."""
     return is_text(*(value for value in values if isinstance(value, str)))
 
 
