@@ -109,7 +109,7 @@ def _run_letter(letter: str) -> str:
     # Vowel signs (Devanagari, Thai) are marks, which `\w` leaves out: they belong to the word.
     if kind[0] in "LMN":
         return letter
-    # A soft hyphen or a joiner stands within a word; nobody sees that it does.
+    # A soft hyphen or a joiner within a word is invisible.
     return "" if kind == "Cf" else " "
 
 

@@ -16,7 +16,7 @@ from toolcrib.records.scope import MAX_NAMES
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import (
     KEYWORD_FIELDS,
-    MAX_DEPTH,
+    MAX_FILTER_DEPTH,
     NUMBER_FIELDS,
     And,
     AnyOf,
@@ -201,7 +201,7 @@ def test_what_is_no_filter_is_refused(fields, said):
 
 def test_a_filter_is_not_nested_without_end():
     where = {"field": "server", "equals": "a"}
-    for _ in range(MAX_DEPTH):
+    for _ in range(MAX_FILTER_DEPTH):
         where = {"not": where}
     with pytest.raises(QueryError, match="deep"):
         from_json(where)

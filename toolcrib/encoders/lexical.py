@@ -39,7 +39,7 @@ class LexicalSettings:
     Snowball stemmer's name or "none".
 
     Raises:
-        SettingsError: one of them is not so.
+        SettingsError: a value is out of its range.
     """
 
     k1: float = 1.5

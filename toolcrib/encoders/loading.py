@@ -114,13 +114,13 @@ class ModelName:
         return f"{kind}:{self.folder.resolve().name}@{_digest(self.folder)}"
 
 
-_WEIGHTS_AND_SETTINGS = {".bin", ".json", ".model", ".onnx", ".onnx_data", ".safetensors", ".txt"}
+_MODEL_SUFFIXES = {".bin", ".json", ".model", ".onnx", ".onnx_data", ".safetensors", ".txt"}
 
 
 def _digest(folder: Path) -> str:
     """The first digits of a SHA-256 over every file that can move a vector."""
     total = hashlib.sha256()
-    suffixes = _WEIGHTS_AND_SETTINGS
+    suffixes = _MODEL_SUFFIXES
     files = (path for path in folder.rglob("*") if path.suffix in suffixes and path.is_file())
     for path in sorted(files):
         total.update(path.relative_to(folder).as_posix().encode())

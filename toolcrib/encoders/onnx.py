@@ -37,15 +37,15 @@ from toolcrib.extras import import_extra
 DEFAULT_MODEL = "toolcrib-encoder"
 MODELS = Path(__file__).parent / "models"
 
-VECTOR, TOKENS = "sentence_embedding", "token_embeddings"
+VECTOR_OUTPUT, TOKENS_OUTPUT = "sentence_embedding", "token_embeddings"
 MIN_CLAUSES = 2
-MIN_TOKENS = 3
+MIN_CLAUSE_TOKENS = 3
 """A text's first and last mark, and one token between them; shorter clauses are left out."""
 
 MAX_CLAUSES = 6
 """Each clause costs a search of the dense leg; of more, the longest are kept."""
 
-_CUT = re.compile(
+_CLAUSE_END = re.compile(
     # One mark and one space at a time: runs of either must not cost the square of their length.
     r"[.;:?!,]\s|\n|\s(?=(?:and|then|also|after|afterwards|before|but|so|plus|finally)\s)",
     re.IGNORECASE,
@@ -78,7 +78,7 @@ class _Bundled:
         """The model's name and the first digits of its weights' digest."""
         return self._card.identity
 
-    def _each(self, work: Callable[[_Item], _Found], items: Sequence[_Item]) -> Iterable[_Found]:
+    def _map(self, work: Callable[[_Item], _Found], items: Sequence[_Item]) -> Iterable[_Found]:
         if len(items) <= 1 or self._threads == 1:
             return map(work, items)
         with ThreadPoolExecutor(self._threads, "toolcrib-encode") as pool:
@@ -126,11 +126,11 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound):
         """
         query = readable(text)
         spans, model = clauses(query), self._model()
-        if len(spans) < MIN_CLAUSES or TOKENS not in model.outputs:
+        if len(spans) < MIN_CLAUSES or TOKENS_OUTPUT not in model.outputs:
             return self._encode(query)[np.newaxis]
         encoded = model.tokenizer.encode(query)
-        whole, tokens = model.run(encoded.ids, [VECTOR, TOKENS])
-        pooled = [tokens[0, rows].mean(axis=0) for rows in _rows(encoded.offsets, spans)]
+        whole, tokens = model.run(encoded.ids, [VECTOR_OUTPUT, TOKENS_OUTPUT])
+        pooled = [tokens[0, rows].mean(axis=0) for rows in _clause_tokens(encoded.offsets, spans)]
         if len(pooled) < MIN_CLAUSES:
             pooled = []
         rows = np.vstack([whole, *pooled])
@@ -139,13 +139,13 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound):
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
         documents = readable_all(texts)
         vectors = np.empty((len(documents), self.dimensions), dtype=np.float32)
-        for row, vector in enumerate(self._each(self._encode, documents)):
+        for row, vector in enumerate(self._map(self._encode, documents)):
             vectors[row] = vector
         return vectors
 
     def _encode(self, text: str) -> FloatArray:
         model = self._model()
-        (vectors,) = model.run(model.tokenizer.encode(text).ids, [VECTOR])
+        (vectors,) = model.run(model.tokenizer.encode(text).ids, [VECTOR_OUTPUT])
         return unit_rows(vectors, 1, self.dimensions, self.name)[0]
 
 
@@ -174,7 +174,7 @@ class BundledReranker(_Bundled, Reranker):
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         question, documents = readable(query), readable_all(texts)
-        scores = list(self._each(partial(self._score, question), documents))
+        scores = list(self._map(partial(self._score, question), documents))
         return finite_scores(scores, len(documents), self.name)
 
     def _score(self, query: str, text: str) -> float:
@@ -190,7 +190,7 @@ def clauses(text: str) -> list[tuple[int, int]]:
     and before conjunctions: no grammar, which would cost more than the encoder. What a cut tears
     apart is still whole in the query's own vector.
     """
-    ends = [found.end() for found in _CUT.finditer(text)]
+    ends = [found.end() for found in _CLAUSE_END.finditer(text)]
     spans = [
         (start + len(part) - len(part.lstrip()), start + len(part.rstrip()))
         for start, end in zip([0, *ends], [*ends, len(text)], strict=True)
@@ -202,14 +202,16 @@ def clauses(text: str) -> list[tuple[int, int]]:
     return sorted(longest)
 
 
-def _rows(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[list[int]]:
+def _clause_tokens(
+    offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]
+) -> list[list[int]]:
     """Tokens of each clause; clauses of next to no tokens, such as `Hi,`, are left out."""
     inside = range(1, len(offsets) - 1)  # the first and the last are marks, not text
     found = [
         [token for token in inside if start <= offsets[token][0] and offsets[token][1] <= end]
         for start, end in spans
     ]
-    return [rows for rows in found if len(rows) >= MIN_TOKENS]
+    return [rows for rows in found if len(rows) >= MIN_CLAUSE_TOKENS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,10 +296,10 @@ def read_card(folder: Path) -> Card:
             f"{path} lacks something or has it in another form ({error}); it must hold name, "
             "dimensions, max_tokens and sha256 with model.onnx"
         ) from error
-    if read.dimensions < 1 or read.max_tokens < MIN_TOKENS:
+    if read.dimensions < 1 or read.max_tokens < MIN_CLAUSE_TOKENS:
         raise EncoderError(
             f"{path} says {read.dimensions} dimensions and {read.max_tokens} tokens; at least 1 "
-            f"and {MIN_TOKENS} are needed"
+            f"and {MIN_CLAUSE_TOKENS} are needed"
         )
     return read
 

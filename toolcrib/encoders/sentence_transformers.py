@@ -23,7 +23,7 @@ from toolcrib.extras import require_extra
 PACKAGE = "sentence_transformers"
 EXTRA = "sentence-transformers"
 
-BATCH = 32
+BATCH_TEXTS = 32
 """Texts a run, which the library sorts by length itself."""
 
 
@@ -113,7 +113,7 @@ class SentenceTransformersEncoder(_SentenceTransformers, DenseEncoder):
         return unit_rows(vectors, len(documents), self.dimensions, self.name)
 
     def _vectors(self, method: str, texts: list[str]) -> Any:
-        return self._run(method, texts, batch_size=BATCH, normalize_embeddings=True)
+        return self._run(method, texts, batch_size=BATCH_TEXTS, normalize_embeddings=True)
 
 
 class SentenceTransformersReranker(_SentenceTransformers, Reranker):
@@ -129,11 +129,11 @@ class SentenceTransformersReranker(_SentenceTransformers, Reranker):
         if not documents:
             return np.empty(0, dtype=np.float32)
         pairs = [(question, document) for document in documents]
-        # Models of one output are given a sigmoid unless told otherwise, and `rerank` applies
+        # The library gives models of one output a sigmoid by default, and `rerank` applies
         # its own: two of them would leave nothing between 0.5 and 0.73.
-        scores = self._run("predict", pairs, activation_fn=_as_it_is)
+        scores = self._run("predict", pairs, activation_fn=_identity)
         return finite_scores(scores, len(documents), self.name)
 
 
-def _as_it_is(logits: Any) -> Any:
+def _identity(logits: Any) -> Any:
     return logits

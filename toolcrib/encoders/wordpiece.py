@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 MAX_WORD_CHARS = 100
-CACHED_WORDS = 2**16
-PREFIX = "##"
+MAX_CACHED_WORDS = 2**16
+CONTINUATION_PREFIX = "##"
 """Beginning of a token that continues a word."""
 
 _CHINESE = (
@@ -26,12 +26,12 @@ _CHINESE = (
 """Ranges of Chinese characters in BERT, with BERT's gaps."""
 
 _ASCII_MARKS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-_UNSEEN = frozenset({"Cc", "Cf", "Co"})
+_REMOVED_CATEGORIES = frozenset({"Cc", "Cf", "Co"})
 """Categories that BERT removes; it keeps unassigned characters as unknown words."""
 
 _MODEL = {
     "type": "WordPiece",
-    "continuing_subword_prefix": PREFIX,
+    "continuing_subword_prefix": CONTINUATION_PREFIX,
     "max_input_chars_per_word": MAX_WORD_CHARS,
 }
 _NORMALIZER = {"type": "BertNormalizer", "clean_text": True}
@@ -51,12 +51,12 @@ def is_wordpiece(document: Mapping[str, Any]) -> bool:
         document["model"].items() >= _MODEL.items()
         and normalizer.items() >= _NORMALIZER.items()
         and words.get("type") == "BertPreTokenizer"
-        and _ends(processor) is not None
+        and _edge_tokens(processor) is not None
         and all(each.items() >= _PLAIN.items() for each in document["added_tokens"])
     )
 
 
-def _ends(processor: Mapping[str, Any]) -> tuple[int, int] | None:
+def _edge_tokens(processor: Mapping[str, Any]) -> tuple[int, int] | None:
     """Tokens before a text and behind it; None where a model has other ones."""
     if processor.get("type") == "BertProcessing":
         return processor["cls"][1], processor["sep"][1]
@@ -80,11 +80,13 @@ class _Characters(dict[int, str]):
         self._cased = cased
 
     def __missing__(self, code: int) -> str:
-        self[code] = made = self._made(chr(code))
+        self[code] = made = self._replacement(chr(code))
         return made
 
-    def _made(self, char: str) -> str:
-        if char not in "\t\n\r" and (char == "\ufffd" or unicodedata.category(char) in _UNSEEN):
+    def _replacement(self, char: str) -> str:
+        if char not in "\t\n\r" and (
+            char == "\ufffd" or unicodedata.category(char) in _REMOVED_CATEGORIES
+        ):
             return ""
         if char.isspace():
             return " "
@@ -132,9 +134,9 @@ class WordPiece:
         self._named = {each["content"]: each["id"] for each in document["added_tokens"]}
         longest_first = sorted(self._named, key=len, reverse=True)
         self._names = re.compile(f"({'|'.join(map(re.escape, longest_first)) or '(?!)'})")
-        self._first, self._last = _ends(document["post_processor"]) or (0, 0)
+        self._first, self._last = _edge_tokens(document["post_processor"]) or (0, 0)
         self._max_tokens = max_tokens
-        self._pieces = lru_cache(CACHED_WORDS)(self._cut)
+        self._pieces = lru_cache(MAX_CACHED_WORDS)(self._cut)
 
     def encode(self, text: str, pair: str | None = None) -> WordPieceTokens:
         """Tokens of a text, or of a pair; too long a text is cut, of a pair the longer one."""
@@ -142,7 +144,7 @@ class WordPiece:
         if pair is None:
             parts = [list(islice(self._tokens(text), room))]
         else:
-            parts = _shortened(list(self._tokens(text)), list(self._tokens(pair)), room)
+            parts = _truncate_pair(list(self._tokens(text)), list(self._tokens(pair)), room)
         found: list[_Token] = [(self._first, 0, 0)]
         for part in parts:
             found += [*part, (self._last, 0, 0)]
@@ -167,7 +169,7 @@ class WordPiece:
         for word in _WORD.finditer(made):
             at = word.start()
             # What is no word is not kept either: it may be as long as the text.
-            cut = self._pieces if len(word[0]) <= MAX_WORD_CHARS else self._whole
+            cut = self._pieces if len(word[0]) <= MAX_WORD_CHARS else self._unknown_piece
             for token, length in cut(word[0]):
                 yield token, origin[at], origin[at + length - 1] + 1
                 at += length
@@ -177,22 +179,24 @@ class WordPiece:
         found: list[tuple[int, int]] = []
         start = 0
         while start < len(word):
-            prefix = PREFIX if start else ""
+            prefix = CONTINUATION_PREFIX if start else ""
             for end in range(min(len(word), start + self._longest), start, -1):
                 token = self._ids.get(prefix + word[start:end])
                 if token is not None:
                     break
             else:
-                return self._whole(word)
+                return self._unknown_piece(word)
             found.append((token, end - start))
             start = end
         return tuple(found)
 
-    def _whole(self, word: str) -> tuple[tuple[int, int], ...]:
+    def _unknown_piece(self, word: str) -> tuple[tuple[int, int], ...]:
         return ((self._unknown, len(word)),)
 
 
-def _shortened(first: list[_Token], second: list[_Token], room: int | None) -> list[list[_Token]]:
+def _truncate_pair(
+    first: list[_Token], second: list[_Token], room: int | None
+) -> list[list[_Token]]:
     """Cut a pair to `room` tokens in all: the longer one, or both to halves."""
     if room is None:
         return [first, second]

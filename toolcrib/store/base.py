@@ -170,7 +170,7 @@ class Store(Protocol):
         """Replace the small document; durable when this returns."""
         ...
 
-    def of_tenant(self, namespace: str) -> Store:  # noqa: ARG002 -- who keeps them apart needs it
+    def of_tenant(self, namespace: str) -> Store:  # noqa: ARG002 -- stores with parts need it
         """The store, limited to the part that holds a tenant's points, where it has parts."""
         return self
 
@@ -198,6 +198,11 @@ class Store(Protocol):
 def is_point_id(value: object) -> bool:
     """Say whether a value can be the id of a point."""
     return type(value) is int and 0 <= value <= MAX_POINT_ID
+
+
+def valid_ids(ids: Iterable[int]) -> list[int]:
+    """Ids that a point can have: engines refuse a whole request for one bad id."""
+    return [i for i in ids if is_point_id(i)]
 
 
 def check_point(point: Point, layout: Layout) -> None:

@@ -21,9 +21,9 @@ from toolcrib.store.base import (
     LegQuery,
     Point,
     Scored,
-    is_point_id,
     named_vectors,
     point_id,
+    valid_ids,
 )
 from toolcrib.store.filters import (
     MAX_CACHED_BYTES,
@@ -183,7 +183,7 @@ def _idf_factors(
         return [hits[0] if hits else None for hits in found]
 
     nothing = to_filter(EMPTY_CORPUS)
-    # A point of the corpus, where one has the term: others change not even the last bit.
+    # Take a point of the corpus where one has the term: its score differs in no bit.
     inside, anywhere = (best(nothing, [where] * len(terms)) for where in (corpus, None))
     plain = [mine or other for mine, other in zip(inside, anywhere, strict=True)]
     # By the same point in both: a batch that asks for single points counts the corpus once.
@@ -282,7 +282,7 @@ def _condition(where: Filter) -> Any:  # noqa: PLR0911
             bounds = engine.RangeFloat(gt=where.gt, gte=where.gte, lt=where.lt, lte=where.lte)
             return engine.FieldCondition(key=field, range=bounds)
         case HasId(ids=ids):
-            return engine.HasIdCondition({i for i in ids if is_point_id(i)})
+            return engine.HasIdCondition({*valid_ids(ids)})
         case Not(part=part):
             return engine.Filter(must_not=[_condition(part)])
         case And(parts=parts):

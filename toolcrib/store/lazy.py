@@ -64,7 +64,7 @@ def open_folder(path: Path, layout: Layout, *, survives_power_cut: bool) -> Stor
 @contextmanager
 def folders_opened_by(opener: Callable[..., Store]) -> Generator[None]:
     """Make all threads open folders by `opener`, which has the parameters of `open_folder`."""
-    global _opener  # noqa: PLW0603 -- whoever opens one later on has to do it in the same way
+    global _opener  # noqa: PLW0603 -- later openers must use the same function
     _opener = opener
     try:
         yield

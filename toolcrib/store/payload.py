@@ -12,7 +12,7 @@ from toolcrib.errors import SpecError
 from toolcrib.records import Facets, Passage, ToolSpec
 from toolcrib.text import squeeze
 
-FACETS = ("server", "category", "tags", "sensitivity")
+FACET_FIELDS = ("server", "category", "tags", "sensitivity")
 """The payload fields that are counted."""
 
 ENRICHED_FIELD = "enriched"
@@ -96,7 +96,7 @@ def read_passage(payload: Mapping[str, Any]) -> Passage:
 def count_facets(payloads: Iterable[Mapping[str, Any]]) -> Facets:
     """The facets of tools, the most frequent value first."""
     tools = 0
-    counts = {name: Counter[str]() for name in FACETS}
+    counts = {name: Counter[str]() for name in FACET_FIELDS}
     for payload in payloads:
         tools += 1
         for name, counter in counts.items():

@@ -38,7 +38,7 @@ from toolcrib.store.base import (
     StoreInfo,
     check_point,
     check_sparse,
-    is_point_id,
+    valid_ids,
 )
 from toolcrib.store.edge_query import (
     SERVER_CODE_FIELD,
@@ -58,7 +58,7 @@ from toolcrib.store.filters import (
     Filter,
 )
 from toolcrib.store.folder import (
-    AGAIN,
+    REINDEX_HINT,
     Checksums,
     Generations,
     allocated,
@@ -140,15 +140,14 @@ class EdgeStore(Store):
     ) -> EdgeStore:
         """Open the folder with the layout that it has, or make it with `layout`.
 
-        What a write acknowledged survives the end of the process in any case, and the end of
-        the machine unless `survives_power_cut` is off. `on_close` is called once, after the
-        store has been closed.
+        An acknowledged write survives the end of the process, and a power cut unless
+        `survives_power_cut` is off. `on_close` is called once, after the store is closed.
 
         Raises:
             StoreLockedError: another process has it open.
             StoreWriteError: the folder cannot be written to.
-            StoreDamagedError: it holds something that cannot be read as a store, or not what it
-                held when it was closed.
+            StoreDamagedError: the folder holds no readable store, or has changed since it was
+            closed.
         """
         lock = lock_folder(path)
         try:
@@ -192,10 +191,10 @@ class EdgeStore(Store):
             closed.write(generation)
             raise StoreDamagedError(
                 f"{generation} held {closed.points} points when it was closed, and holds {points} "
-                f"now; {AGAIN}"
+                f"now; {REINDEX_HINT}"
             )
         if copy is None:
-            # On a full disk it is read without them.
+            # On a full disk the shard is read without indexes.
             with suppress(StoreWriteError), guard(self._path):
                 require_space(self._path, self._min_free_bytes)
                 index_fields(shard)
@@ -203,7 +202,7 @@ class EdgeStore(Store):
         self._generation, self._layout, self._shard = generation, layout, shard
         self._search = EdgeSearch(layout)
         self._copy = copy
-        # How many points were ever written here; nobody knows it of what was not closed.
+        # Number of points ever written; unknown for a generation that was not closed.
         self._written = closed.written if closed is not None else written
         self._logs: set[Path] = set()
         self.updates += 1
@@ -213,10 +212,10 @@ class EdgeStore(Store):
     ) -> tempfile.TemporaryDirectory[str] | None:
         """A copy of the shard on another disk, where its own is too full for the engine.
 
-        To read, it writes as well: a little, and all of its log where it was not closed.
+        Even to read, the engine writes a little, and its whole log where the shard was not closed.
 
         Raises:
-            StoreWriteError: there is no other disk, and not even room for that.
+            StoreWriteError: there is no other disk, and no room for these writes.
         """
         free = shutil.disk_usage(self._path).free
         if free >= self._min_free_bytes:
@@ -274,7 +273,7 @@ class EdgeStore(Store):
         self._sync()
 
     def delete(self, ids: Iterable[int]) -> None:
-        doomed: list[Any] = [i for i in ids if is_point_id(i)]
+        doomed: list[Any] = valid_ids(ids)
         if doomed:
             self._update(engine.UpdateOperation.delete_points(doomed), 0)
             self._sync()
@@ -282,7 +281,7 @@ class EdgeStore(Store):
     def _update(self, operation: engine.UpdateOperation, points: int) -> None:
         with self._writing:
             shard = self._require_writable()
-            # Also before, and where it fails: nobody knows what of it is written by then.
+            # Counted before the write too, and after a failure: a part may be written.
             self.updates += 1
             try:
                 with guard(self._path):
@@ -326,14 +325,14 @@ class EdgeStore(Store):
             return search.answer(shard, queries, writes)
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
-        known: list[Any] = [i for i in ids if is_point_id(i)]
+        known: list[Any] = valid_ids(ids)
         with guard(self._path):
             found = self._open_shard().retrieve(known, with_payload=True, with_vector=False)
         by_id: dict[Any, engine.Record] = {record.id: record for record in found}
         return [Record(i, from_payload(by_id[i].payload)) for i in ids if i in by_id]
 
     def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
-        known: list[Any] = [i for i in ids if is_point_id(i)]
+        known: list[Any] = valid_ids(ids)
         made: dict[int, FloatArray] = {}
         for start in range(0, len(known), SCROLL_PAGE_POINTS):
             page = known[start : start + SCROLL_PAGE_POINTS]
@@ -386,7 +385,7 @@ class EdgeStore(Store):
     def optimise(self) -> None:
         """Drop what was overwritten, index what was written, and swap that in.
 
-        The graph is built in another process; both only when there is enough of it.
+        Another process builds the graph. Both steps wait until there is enough to do.
         """
         with self._writing:
             self.compact()
@@ -410,12 +409,12 @@ class EdgeStore(Store):
             page, _ = self._whole_points(None, FIRST_PAGE_POINTS)
             each = sum(map(size_of, page)) // max(len(page), 1)
             live = points * each
-            # What was not counted is still in the log.
+            # Points that were not counted are still in the log.
             logged = self._generation / "shard" / "wal"
             written = allocated(logged) if self._written is None else self._written * each
             room = shutil.disk_usage(self._path).free - self._min_free_bytes
             if written - live > max(live, MIN_WASTE_BYTES) and room > live:
-                # What is stored is whole without it.
+                # The store is complete without the rewrite.
                 with suppress(StoreWriteError):
                     self._rewrite()
 
@@ -485,7 +484,7 @@ class EdgeStore(Store):
                     points = shard.info().points_count
                     shard.flush()
                     shard.close()
-                    # What drops it writes once more.
+                    # The engine writes once more when it is dropped.
                     del shard
                     self._end_generation(points)
             finally:
@@ -497,7 +496,7 @@ class EdgeStore(Store):
         """Copy all that is stored into a new folder, where another process can open it.
 
         Raises:
-            StoreWriteError: it cannot be written to.
+            StoreWriteError: the new folder cannot be written to.
         """
         with self._writing, guard(self._path):
             self._open_shard().flush()
@@ -512,9 +511,9 @@ class EdgeStore(Store):
             self._copy.cleanup()
             return
         if self._survives_power_cut:
-            # The engine has synced its files, but not that others are gone.
+            # The engine has synced its files, but not the removal of others.
             sync_tree(self._generation, names_only=True)
-        # Without room for them the next one to open it goes without.
+        # Without room, the next process opens the store without checksums.
         with suppress(StoreWriteError):
             Checksums.of(self._generation, points, self._written).write(self._generation)
 
@@ -553,7 +552,7 @@ def size_of(point: engine.Record) -> int:
 
 def create_shard(generation: Path, layout: Layout) -> None:
     """Make a generation of a store that holds nothing."""
-    # It syncs a thousand times: on a busy disk that takes seconds.
+    # The engine syncs a thousand times here: on a busy disk that takes seconds.
     place = roomy_folder(0) or generation.parent
     with (
         guard(generation.parent),
@@ -657,7 +656,7 @@ def guard(path: Path) -> Generator[None]:
         # A Rust panic is a BaseException of a class that cannot be imported.
         if type(error).__name__ != "PanicException":
             raise
-        raise StoreDamagedError(f"the engine failed on {path}: {error}; {AGAIN}") from error
+        raise StoreDamagedError(f"the engine failed on {path}: {error}; {REINDEX_HINT}") from error
 
 
 def optimise_beside(generation: Path, target: Path) -> None:

@@ -26,16 +26,16 @@ from toolcrib.store.base import Layout, LegQuery, Point, Record, Scored, Store, 
 from toolcrib.store.filters import Filter
 from toolcrib.store.qdrant_edge import EdgeStore
 
-MOST_BEHIND = 64
+MAX_QUEUED_WRITES = 64
 """Writes that a follower may be behind; the next one waits."""
 
-PATIENCE_S = 10.0
+FOLLOWER_TIMEOUT_S = 10.0
 """A follower whose queue is full for this time is dropped."""
 
-COMPLETE = "complete"
-OPEN = "open"
-REVISION = "revision"
-WRITES = frozenset({"upsert", "set_sparse", "delete", "write_meta"})
+_COMPLETE = "complete"
+_OPEN = "open"
+_REVISION = "revision"
+_WRITES = frozenset({"upsert", "set_sparse", "delete", "write_meta"})
 
 
 class _Readable(Store):
@@ -96,7 +96,7 @@ class Publisher:
         with self._lock:
             revision = self._revisions[namespace] = uuid.uuid4().hex
             for follower in self._followers:
-                follower.send(namespace, REVISION, revision)
+                follower.send(namespace, _REVISION, revision)
         return revision
 
     def open(self, path: Path, layout: Layout, *, survives_power_cut: bool) -> Store:
@@ -127,8 +127,8 @@ class Publisher:
                 for store in self._stores.values():
                     store.add(follower)
                 for namespace, revision in self._revisions.items():
-                    follower.send(namespace, REVISION, revision)
-                follower.send("", COMPLETE)
+                    follower.send(namespace, _REVISION, revision)
+                follower.send("", _COMPLETE)
                 self._followers.append(follower)
             undo.pop_all()
         return remove
@@ -145,7 +145,7 @@ class _Follower:
         self.is_gone = False
         self._connection = connection
         self._copies = count()
-        self._messages: queue.Queue[Any] = queue.Queue(MOST_BEHIND)
+        self._messages: queue.Queue[Any] = queue.Queue(MAX_QUEUED_WRITES)
         threading.Thread(target=self._run, name="toolcrib-follower", daemon=True).start()
 
     def send(self, key: str, name: str, *given: object) -> None:
@@ -154,7 +154,7 @@ class _Follower:
             return
         try:
             message = ForkingPickler.dumps((key, name, given))
-            self._messages.put(message, timeout=PATIENCE_S)
+            self._messages.put(message, timeout=FOLLOWER_TIMEOUT_S)
         except queue.Full:
             self.end()
 
@@ -163,7 +163,7 @@ class _Follower:
         if not self.is_gone:
             place = self.folder / f"replica{next(self._copies)}"
             engine.copy_to(place)
-            self.send(key, OPEN, str(place))
+            self.send(key, _OPEN, str(place))
 
     def end(self) -> None:
         """Send nothing more."""
@@ -215,11 +215,11 @@ class _Published(_Readable):
 
     @contextmanager
     def renew(self, layout: Layout) -> Generator[Store]:
-        with self._swapping(), self._own.renew(layout) as beside:
+        with self._copies_after_swap(), self._own.renew(layout) as beside:
             yield beside
 
     def optimise(self) -> None:
-        with self._swapping():
+        with self._copies_after_swap():
             self._own.optimise()
 
     def close(self) -> None:
@@ -239,7 +239,7 @@ class _Published(_Readable):
                 follower.send(self._key, name, *given)
 
     @contextmanager
-    def _swapping(self) -> Generator[None]:
+    def _copies_after_swap(self) -> Generator[None]:
         """Send copies afterwards, where the files were swapped."""
         with self._lock:
             before = self._own.generation
@@ -252,7 +252,7 @@ class _Published(_Readable):
             try:
                 follower.send_copy(self._key, self._own)
             except StoreError:
-                # It would go on without what the others have.
+                # Without the copy the follower would serve old points.
                 follower.end()
 
 
@@ -266,7 +266,7 @@ class Replicas:
         self._connection = connection
         self._stores: dict[str, tuple[EdgeStore, Path]] = {}
         self._revisions: dict[str, str] = {}
-        while self._take() != COMPLETE:
+        while self._apply_next() != _COMPLETE:
             pass
 
     def open(self, path: Path, layout: Layout, *, survives_power_cut: bool) -> Store:  # noqa: ARG002 -- as the owner has it
@@ -304,15 +304,15 @@ class Replicas:
         """
         with suppress(EOFError, ConnectionError):
             while True:
-                self._take()
+                self._apply_next()
 
-    def _take(self) -> str:
+    def _apply_next(self) -> str:
         key, name, given = loads(self._connection.recv_bytes())  # noqa: S301 -- of our own owner
-        if name == OPEN:
+        if name == _OPEN:
             self._open(key, Path(*given))
-        elif name == REVISION:
+        elif name == _REVISION:
             self._revisions[key] = given[0]
-        elif name in WRITES:
+        elif name in _WRITES:
             getattr(self.engine(key), name)(*given)
         return name
 
