@@ -110,14 +110,12 @@ class EdgeStore(Store):
         lock: FileLock,
         generation: Path,
         *,
-        min_free_bytes: int,
         survives_power_cut: bool,
         on_close: Callable[[], None] | None,
         written: int | None,
     ) -> None:
         self._lock = lock
         self._generations = Generations(generation.parent)
-        self._min_free_bytes = min_free_bytes
         self._survives_power_cut = survives_power_cut
         self._on_close = on_close
         self._writing = threading.RLock()
@@ -134,7 +132,6 @@ class EdgeStore(Store):
         path: Path,
         layout: Layout,
         *,
-        min_free_bytes: int = MIN_FREE_BYTES,
         survives_power_cut: bool = True,
         on_close: Callable[[], None] | None = None,
     ) -> EdgeStore:
@@ -147,7 +144,7 @@ class EdgeStore(Store):
             StoreLockedError: another process has it open.
             StoreWriteError: the folder cannot be written to.
             StoreDamagedError: the folder holds no readable store, or has changed since it was
-            closed.
+                closed.
         """
         lock = lock_folder(path)
         try:
@@ -156,7 +153,7 @@ class EdgeStore(Store):
             written = None
             if generation is None:
                 written = 0
-                require_space(path, min_free_bytes)
+                require_space(path, MIN_FREE_BYTES)
                 generation = generations.unused()
                 create_shard(generation, layout)
                 if survives_power_cut:
@@ -167,7 +164,6 @@ class EdgeStore(Store):
             store = cls(
                 lock,
                 generation,
-                min_free_bytes=min_free_bytes,
                 survives_power_cut=survives_power_cut,
                 on_close=on_close,
                 written=written,
@@ -196,7 +192,7 @@ class EdgeStore(Store):
         if copy is None:
             # On a full disk the shard is read without indexes.
             with suppress(StoreWriteError), guard(self._path):
-                require_space(self._path, self._min_free_bytes)
+                require_space(self._path, MIN_FREE_BYTES)
                 index_fields(shard)
         # An old shard is dropped, not closed: another thread may be about to search it.
         self._generation, self._layout, self._shard = generation, layout, shard
@@ -218,7 +214,7 @@ class EdgeStore(Store):
             StoreWriteError: there is no other disk, and no room for these writes.
         """
         free = shutil.disk_usage(self._path).free
-        if free >= self._min_free_bytes:
+        if free >= MIN_FREE_BYTES:
             return None
         place = roomy_folder(allocated(generation))
         if place is None:
@@ -293,7 +289,7 @@ class EdgeStore(Store):
 
     def _require_writable(self) -> engine.EdgeShard:
         shard = self._open_shard()
-        require_space(self._path, self._min_free_bytes)
+        require_space(self._path, MIN_FREE_BYTES)
         if self._copy is not None:
             raise StoreWriteError(
                 f"{self._path} was opened when its disk was full, to be read alone; open it again"
@@ -412,7 +408,7 @@ class EdgeStore(Store):
             # Points that were not counted are still in the log.
             logged = self._generation / "shard" / "wal"
             written = allocated(logged) if self._written is None else self._written * each
-            room = shutil.disk_usage(self._path).free - self._min_free_bytes
+            room = shutil.disk_usage(self._path).free - MIN_FREE_BYTES
             if written - live > max(live, MIN_WASTE_BYTES) and room > live:
                 # The store is complete without the rewrite.
                 with suppress(StoreWriteError):
@@ -501,7 +497,7 @@ class EdgeStore(Store):
         with self._writing, guard(self._path):
             self._open_shard().flush()
             folder.mkdir(parents=True, exist_ok=True)
-            require_space(folder, self._min_free_bytes + allocated(self._generation))
+            require_space(folder, MIN_FREE_BYTES + allocated(self._generation))
             copy_sparsely(self._generation, folder / self._generation.name)
             Generations(folder).make_current(folder / self._generation.name)
 
