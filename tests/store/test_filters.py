@@ -139,12 +139,8 @@ def test_joining_keeps_what_is_there() -> None:
 
 @pytest.mark.parametrize("bound", [float("nan"), float("inf"), float("-inf")])
 def test_a_bound_that_json_cannot_hold_is_refused(bound: float) -> None:
-    with pytest.raises(QueryError) as refused:
+    with pytest.raises(QueryError, match=f"'cost_estimate' has gte={bound}"):
         Range("cost_estimate", gte=bound)
-    assert str(refused.value) == (
-        f"the range filter on 'cost_estimate' has gte={bound}; "
-        "give a finite number, or leave the bound out"
-    )
 
 
 KEYWORDS = st.sampled_from(["server", "tags", "enabled", "deprecated"])

@@ -137,22 +137,14 @@ def test_a_nearly_full_disk_is_an_error_and_what_was_written_stays(tmp_path, mon
 
 def test_a_folder_that_cannot_be_made_is_an_error_that_says_where(tmp_path):
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(StoreWriteError) as caught:
+    with pytest.raises(StoreWriteError, match=f"{tmp_path / 'file' / 'store'} .*Not a directory"):
         EdgeStore.open(tmp_path / "file" / "store", layout(4))
-    assert str(caught.value) == (
-        f"the store {tmp_path / 'file' / 'store'} cannot be written to (Not a directory); name "
-        "another folder with --store, or give this user the right to write there"
-    )
 
 
 def test_somebody_elses_folder_is_left_alone(tmp_path):
     (tmp_path / "thesis.doc").write_text("mine")
-    with pytest.raises(StoreDamagedError) as caught:
+    with pytest.raises(StoreDamagedError, match=f"{tmp_path} .*'thesis.doc'"):
         EdgeStore.open(tmp_path, layout(4))
-    assert str(caught.value) == (
-        f"{tmp_path} is not a toolcrib store: it holds 'thesis.doc' and no file named "
-        "'current'; choose an empty or new folder"
-    )
     assert (tmp_path / "thesis.doc").read_text() == "mine"
 
 

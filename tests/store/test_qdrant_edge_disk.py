@@ -157,12 +157,8 @@ def test_damage_is_said_of_the_file_and_the_sound_index_opens_as_it_was(tmp_path
     payloads = next((tmp_path / "copy").glob("g*/shard/segments/*/payload_storage/page_0.dat"))
     with payloads.open("r+b") as file:
         file.write(b"\x00\x01")
-    with pytest.raises(StoreDamagedError) as caught:
+    with pytest.raises(StoreDamagedError, match=f"{payloads} .*toolcrib index"):
         EdgeStore.open(tmp_path / "copy", LAYOUT)
-    assert str(caught.value) == (
-        f"{payloads} is not as it was when the index was closed; index the sources again: "
-        "`toolcrib index SOURCE... --store NEW_FOLDER`"
-    )
 
 
 def test_a_copy_without_holes_is_as_good(tmp_path, sound):
