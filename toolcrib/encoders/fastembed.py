@@ -157,7 +157,7 @@ class FastEmbedEncoder(_FastEmbed, DenseEncoder):
         return {
             "pooling": _descriptions().PoolingType(pooling),
             "normalization": True,
-            "dim": 1,  # asked for, and used for nothing: the output has the width that it has
+            "dim": 1,  # required, and unused: the output has its own width
             **({"output_name": output} if output else {}),
         }
 

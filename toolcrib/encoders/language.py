@@ -162,7 +162,7 @@ def spoken_words(word: str) -> int:
 
 
 def language_of(text: str) -> str | None:
-    """The language as ISO 639-1; None for less than three words, or where it cannot be told.
+    """The language as ISO 639-1; None for less than three words, or in case of doubt.
 
     Without the extra `context` it never can.
     """

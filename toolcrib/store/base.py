@@ -88,7 +88,7 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A point's id and the payload fields that were asked for."""
+    """A point's id and the payload fields that were requested."""
 
     id: int
     payload: Mapping[str, Any]

@@ -175,11 +175,11 @@ def _idf_factors(
 
     def best(counted: engine.Filter | None, within: Sequence[engine.Filter | None]) -> list[Any]:
         params = engine.SearchParams(idf=engine.IdfParams(corpus=counted))
-        asked = [
+        requests = [
             _request(vector, using, 1, where, params)
             for vector, where in zip(alone, within, strict=True)
         ]
-        found = shard.query_batch(engine.QueryBatchRequest(asked))
+        found = shard.query_batch(engine.QueryBatchRequest(requests))
         return [hits[0] if hits else None for hits in found]
 
     nothing = to_filter(EMPTY_CORPUS)

@@ -102,8 +102,8 @@ class NamespacedStore(Store):
 
     def _require_own(self, ids: Iterable[int]) -> None:
         """Refuse a write over another namespace's points: two ids may share a number."""
-        asked = HasId(frozenset(valid_ids(ids)))
-        if asked.ids and self._shared.count(And(asked, Not(self._own))):
+        written = HasId(frozenset(valid_ids(ids)))
+        if written.ids and self._shared.count(And(written, Not(self._own))):
             raise BadPointError(
                 f"namespace {self._namespace!r}: an id has the number of something that is not "
                 "in it; give the tool or document another name"
@@ -112,7 +112,7 @@ class NamespacedStore(Store):
     # -- reading ---------------------------------------------------------------------------
 
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
-        asked = [
+        own_queries = [
             replace(
                 query, where=self._within(query.where), idf_corpus=self._within(query.idf_corpus)
             )
@@ -120,7 +120,7 @@ class NamespacedStore(Store):
         ]
         return [
             [Scored(self._shift_id(hit.id), hit.score) for hit in hits]
-            for hits in self._shared.search(asked)
+            for hits in self._shared.search(own_queries)
         ]
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:

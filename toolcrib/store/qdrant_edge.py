@@ -355,9 +355,9 @@ class EdgeStore(Store):
         narrowed = to_filter(where)
         shown = True if fields is None else list(fields)
         while True:
-            asked = engine.ScrollRequest(offset, limit, narrowed, shown, with_vector=False)
+            request = engine.ScrollRequest(offset, limit, narrowed, shown, with_vector=False)
             with guard(self._path):
-                page, offset = self._open_shard().scroll(asked)
+                page, offset = self._open_shard().scroll(request)
             for record in page:
                 yield Record(record.id, from_payload(record.payload))
             if offset is None:
@@ -427,9 +427,9 @@ class EdgeStore(Store):
 
     def _whole_points(self, offset: Any, limit: int) -> tuple[list[engine.Record], Any]:
         """Points with payloads and vectors, and the next offset; None at the end."""
-        asked = engine.ScrollRequest(offset, limit, None, with_payload=True, with_vector=True)
+        request = engine.ScrollRequest(offset, limit, None, with_payload=True, with_vector=True)
         with guard(self._path):
-            return self._open_shard().scroll(asked)
+            return self._open_shard().scroll(request)
 
     @contextmanager
     def renew(self, layout: Layout) -> Generator[EdgeStore]:

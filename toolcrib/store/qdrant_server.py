@@ -223,13 +223,13 @@ class ServerStore(Store):
 
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
         query = self._connection.client.query_batch_points
-        asked = [place for place, leg in enumerate(queries) if _can_match(leg)]
+        places = [place for place, leg in enumerate(queries) if _can_match(leg)]
         answers: list[list[Scored]] = [[] for _ in queries]
-        if not asked:
+        if not places:
             return answers
-        batch = [_query(queries[place], self._layout, self._shard) for place in asked]
+        batch = [_query(queries[place], self._layout, self._shard) for place in places]
         responses = self._connection.ask(f"searching {self._name!r}", query, self._name, batch)
-        for place, response in zip(asked, responses, strict=True):
+        for place, response in zip(places, responses, strict=True):
             answers[place] = [Scored(_number(hit.id), hit.score) for hit in response.points]
         return answers
 
