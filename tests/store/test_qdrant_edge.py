@@ -29,7 +29,12 @@ from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import Layout, Store, point_id
 from toolcrib.store.edge_query import CODES_FROM_NAMES, count_points
 from toolcrib.store.filters import And, AnyOf, Filter
-from toolcrib.store.qdrant_edge import INDEXED_FROM_POINTS, EdgeStore, guard
+from toolcrib.store.qdrant_edge import (
+    INDEXED_FROM_POINTS,
+    OPTIMISE_FROM_POINTS,
+    EdgeStore,
+    guard,
+)
 
 MEMORY = Path("/dev/shm")
 
@@ -110,6 +115,19 @@ def test_scores_stay_exact_when_vectors_are_stored_as_int8(tmp_path: Path) -> No
         )
         assert np.all(np.diff([hit.score for hit in hits]) <= 0)
     assert recalled >= 0.95 * 10 * len(queries)
+
+
+def test_optimising_again_without_a_write_does_nothing(tmp_path: Path) -> None:
+    """A point without a dense vector must not count as one that is yet to be indexed."""
+    rows = _like_texts(OPTIMISE_FROM_POINTS + 1, seed=7, width=8)
+    with closing(EdgeStore.open(tmp_path, LAYOUT, survives_power_cut=False)) as store:
+        store.upsert([point(f"d{n}", dense=row) for n, row in enumerate(rows)])
+        store.upsert([point(f"s{n}", terms={1: 1.0}) for n in range(OPTIMISE_FROM_POINTS + 1)])
+        before = store.generation
+        store.optimise()
+        once = store.generation
+        store.optimise()
+        assert before != once == store.generation
 
 
 def test_what_is_nearest_within_a_filter_is_found_though_it_is_far_away(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from fastmcp.tools.base import Tool, ToolResult
 from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
 from toolcrib.errors import QueryError, StoreError, nearest
-from toolcrib.gateway.catalog import MAX_SCOPES_BYTES, RESERVED, CatalogEntry, scope_bytes
+from toolcrib.gateway.catalog import MAX_SCOPES_BYTES, CatalogEntry, scope_bytes
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
 from toolcrib.indexers.readers.skills import MAX_DESCRIPTION_CHARS
 from toolcrib.integrations.fastmcp import (
@@ -24,6 +25,7 @@ from toolcrib.integrations.fastmcp import (
     failure,
     structured_answer,
 )
+from toolcrib.integrations.formats import RESERVED
 from toolcrib.records import Scope
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.store.filters import from_scope
@@ -111,13 +113,14 @@ class GatewaySkills:
         except StoreError as error:
             return failure(f"The search does not work at the moment: {error}.")
         visible = self._visible()
+        shown = tuple(hit for hit in result.tools if hit.id in visible)
+        result = replace(result, tools=shown)
         skills = [
             {
                 "name": hit.name if hit.name in visible else hit.id,
                 "description": hit.description[:MAX_DESCRIPTION_CHARS],
             }
             for hit in result.tools
-            if hit.id in visible
         ]
         doubt = {} if result.verdict == "accept" else {"note": NOT_SURE.format(result.reason)}
         return structured_answer({"skills": skills, "verdict": result.verdict, **doubt})

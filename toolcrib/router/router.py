@@ -51,6 +51,7 @@ from toolcrib.router.conversation import (
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.route import Reason, RouteEvidence, choose_route
 from toolcrib.router.settings import Limits
+from toolcrib.router.sql import find_sql
 from toolcrib.router.tools import Selection, ToolStage
 from toolcrib.store.filters import from_scope
 
@@ -60,10 +61,6 @@ logger = logging.getLogger(__name__)
 
 LOOKED_AT = 8_000
 
-_SQL = re.compile(
-    r"\b(?:select\b[^;]{1,400}?\bfrom|insert\s+into|update\s+\w+\s+set|delete\s+from)\s+\w",
-    re.IGNORECASE,
-)
 _TRACE = re.compile(
     r"^Traceback \(most recent call last\)|^[^\S\n]+at [\w.$<>]+\(|^panic: |\bCaused by: ",
     re.MULTILINE,
@@ -84,7 +81,9 @@ def _signals(turn: Turn) -> Iterator[str]:
         yield f"attachment:{kind[:20] or 'unknown'}"
     if turn.unreadable:
         yield f"attachments-unreadable:{turn.unreadable}"
-    for signal, shape in (("sql", _SQL), ("stack-trace", _TRACE), ("code-block", _FENCE)):
+    if find_sql(text) is not None:
+        yield "sql"
+    for signal, shape in (("stack-trace", _TRACE), ("code-block", _FENCE)):
         if shape.search(text):
             yield signal
 
@@ -201,7 +200,7 @@ class Router:
         if not has_words(turn.text):
             return self._wordless(decision_id, turn, budget, shown)
         searched = self._search_text(turn, budget)
-        query = budget.timed("encode", lambda: self.tools.encode(searched.text))
+        query, wanted = budget.timed("encode", lambda: self._encoded(searched))
         # What may not be said everywhere is known with the context; else the model need not wait.
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
         context = self._context(turn, query, budget)
@@ -210,7 +209,7 @@ class Router:
         signals = (*text_signals(turn), *_ceilings(turn, context))
         grounds = self._detector(turn).grounds(turn.text)
         if context.smalltalk is None:
-            selection = self._tools(decision_id, turn, query, budget, k, shown, may_ask=may_ask)
+            selection = self._tools(decision_id, turn, wanted, budget, k, shown, may_ask=may_ask)
             knowledge = self._knowledge(query, context, budget, grounds, asked)
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
@@ -383,6 +382,13 @@ class Router:
             known |= dict(zip(missing, self.dense.encode_documents(missing), strict=True))
             self._known.update(known)
         return np.stack([known[text] for text in texts])
+
+    def _encoded(self, searched: SearchText) -> tuple[EncodedQuery, EncodedQuery]:
+        """The query, and that for tools: there a turn's own words lead what was said before."""
+        query = self.tools.encode(searched.text)
+        if not searched.own:
+            return query, query
+        return query, query.led_by(self.tools.encode(searched.own))
 
     def _tools(
         self,

@@ -148,7 +148,8 @@ class AgentRouter:
             columns=made.columns or evidence.columns,
             signals=(*signals, *made.signals, *evidence.signals),
         )
-        return self._overridden(made, evidence), ("agents-ensemble",) if got.failed else ()
+        ensemble = ("agents-ensemble",) if got.failed else ()
+        return self._overridden(made, evidence), (*ensemble, *got.lacking)
 
     def _asked(self, pending: Pending, evidence: AgentEvidence) -> Future[Classified]:
         """The model's answer, or the cache's for a turn like it with the same evidence."""
@@ -177,7 +178,8 @@ class AgentRouter:
             logger.warning("the target could not be asked for", exc_info=True)
             got = Classified(None, 1, 1)
         made, cache, vector = got.decision, self.cache, pending.vector
-        if made is not None and not got.failed and cache is not None and vector is not None:
+        whole = not got.failed and not got.lacking
+        if made is not None and whole and cache is not None and vector is not None:
             cache.put(cache_key(pending, evidence), vector, made)
         answer.set_result(got)
 
