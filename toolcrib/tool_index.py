@@ -40,8 +40,8 @@ from toolcrib.retrieval.rerank import ToolRerankers
 from toolcrib.retrieval.token_budget import arranged, unbudgeted
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity, Record, Store, StoreInfo, point_id
-from toolcrib.store.filters import Filter, all_of, by_lack, from_scope, matches, validate
-from toolcrib.store.payload import FACETS, count_facets, read_tool, tool_payload
+from toolcrib.store.filters import Filter, all_of, from_scope, matches, parts_by_reason, validate
+from toolcrib.store.payload import FACET_FIELDS, count_facets, read_tool, tool_payload
 
 if TYPE_CHECKING:
     from toolcrib.indexers.enrichment import Enrichments
@@ -151,7 +151,10 @@ class ToolIndex:
         ]
         left_out = sum(not matches(where, *each) for each in found)
         lacking = Counter(
-            lack for lack, part in by_lack(where) for each in found if not matches(part, *each)
+            lack
+            for lack, part in parts_by_reason(where)
+            for each in found
+            if not matches(part, *each)
         )
         return FilterEffect(len(found), left_out, dict(lacking.most_common()))
 
@@ -238,7 +241,7 @@ class ToolIndex:
     def facets(self, *, scope: Scope | None = None) -> Facets:
         """How many tools there are in reach, by server, category, tag and sensitivity."""
         return count_facets(
-            record.payload for record in self.store.scroll(from_scope(scope), FACETS)
+            record.payload for record in self.store.scroll(from_scope(scope), FACET_FIELDS)
         )
 
     # -- ranking and calibration -------------------------------------------------------------

@@ -50,7 +50,7 @@ from toolcrib.router.decision_log import (
     outcome_record,
 )
 from toolcrib.store.filters import AnyOf
-from toolcrib.store.payload import squeeze
+from toolcrib.text import squeeze
 from toolcrib.tool_index import ToolIndex
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from toolcrib.gateway.index import Approval, Storage
 from toolcrib.gateway.upstream import Intervals
 from toolcrib.router.settings import RecoverySettings
 from toolcrib.settings import ContextSettings, EncoderSettings, GatewaySettings, LearningSettings
+from toolcrib.store.namespaced import DEFAULT_NAMESPACE
 from toolcrib.store.records_db.base import RecordsDb
-from toolcrib.tenants import DEFAULT
 
 SERVERS = Path(__file__).parent / "servers"
 QUICK = Intervals(ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1, patience_s=5.0)
@@ -144,7 +144,7 @@ class Behind:
         options = {key: how.pop(key) for key in OPTIONS if key in how}
         settings = quick_settings(**how)
         records_db = self.records_db()
-        quarantine = Quarantine(records_db, DEFAULT)
+        quarantine = Quarantine(records_db, DEFAULT_NAMESPACE)
         approval = Approval(
             LockFile(self.lock),
             quarantine,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.encoders.fake import DeterministicEncoder
-from toolcrib.encoders.lexical import LexicalEncoder, tokenise
+from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SpecError
 from toolcrib.indexers.points import (
     MAX_CHARS,
@@ -28,6 +28,7 @@ from toolcrib.indexers.points import (
 from toolcrib.records import Passage, ToolSpec
 from toolcrib.store.base import check_point, point_id
 from toolcrib.store.payload import read_passage
+from toolcrib.text import tokenise
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
 NOTHING = FieldWeights(0, 0, 0, 0, 0, 0)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import qdrant_edge as engine
 
 from toolcrib import Crib, Settings, build
 from toolcrib.errors import EncoderError, MissingExtraError, StoreError
 from toolcrib.indexers import ray_data
 from toolcrib.indexers.documents.sources import passages
 from toolcrib.indexers.ray_data import RayActors, read_documents
-from toolcrib.store.edge_shard import engine
 from toolcrib.store.qdrant_edge import EdgeStore
 
 RULES = "# Rule {n}\n\nParcel {n} may weigh at most {n} kilograms.\n"

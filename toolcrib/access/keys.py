@@ -20,9 +20,10 @@ from toolcrib.errors import ForbiddenError, QueryError, StoreDamagedError, Unaut
 from toolcrib.records import Scope, Sensitivity
 from toolcrib.records.scope import Names, lowest
 from toolcrib.records.validation import in_words
+from toolcrib.store.namespaced import DEFAULT_NAMESPACE
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 
-__all__ = ["ANYONE", "DEFAULT", "KEY_BYTES", "Caller", "Grant", "Key", "KeyRing", "within"]
+__all__ = ["ANYONE", "KEY_BYTES", "Caller", "Grant", "Key", "KeyRing", "within"]
 
 TABLE = "keys"
 
@@ -41,7 +42,6 @@ KEY_TEXT = re.compile(r"tc_([0-9a-f]{12})_([0-9a-f]{64})")
 State = Literal["active", "expired", "revoked"]
 
 EVERY = "*"
-DEFAULT = "default"
 
 Namespace = Annotated[str, Field(pattern=r"^(\*|[a-z0-9][a-z0-9_.-]{0,62})$")]
 
@@ -58,7 +58,7 @@ class Grant(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    namespaces: tuple[Namespace, ...] = Field(default=(DEFAULT,), min_length=1)
+    namespaces: tuple[Namespace, ...] = Field(default=(DEFAULT_NAMESPACE,), min_length=1)
     servers: Names | None = None
     tags: Names | None = None
     collections: Names | None = None
@@ -102,7 +102,7 @@ class Caller:
         granted = self.grant.namespaces
         if asked is None:
             only = granted[0] if len(granted) == 1 else EVERY
-            asked = DEFAULT if only == EVERY else only
+            asked = DEFAULT_NAMESPACE if only == EVERY else only
         if asked not in granted and EVERY not in granted:
             raise ForbiddenError(
                 f"this key is not for the namespace {asked[:80]!r}, only for "

@@ -25,6 +25,7 @@ from toolcrib.cli.output import (
     print_json,
 )
 from toolcrib.crib import Crib
+from toolcrib.encoders.registry import RUNTIMES
 from toolcrib.errors import (
     CalibrationError,
     IndexMismatchError,
@@ -47,14 +48,7 @@ __all__ = ["Health", "doctor"]
 REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
 
 PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")
-EXTRAS = (
-    "mcp",
-    "tokenizers",
-    "qdrant-client",
-    "fastembed",
-    "sentence-transformers",
-    "langchain-core",
-)
+EXTRAS = ("mcp", "tokenizers", "qdrant-client", "langchain-core")
 
 
 MAX_SHOWN = 50
@@ -107,7 +101,8 @@ def doctor(
 
 def _versions() -> dict[str, str]:
     found: dict[str, str] = {}
-    for name in (*PACKAGES, *EXTRAS):
+    runtimes = (runtime.package for runtime in RUNTIMES.values() if runtime.package)
+    for name in (*PACKAGES, *EXTRAS, *runtimes):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -20,7 +20,7 @@ from toolcrib.errors import SettingsError, SourceError, StoreError
 from toolcrib.records import Refusal
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.filters import AnyOf, Filter, all_of
-from toolcrib.store.namespaced import DEFAULT
+from toolcrib.store.namespaced import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
@@ -275,7 +275,7 @@ def writing_crib(
             yield crib
         finally:
             settings = load_settings(context.obj)
-            announce(store or settings.store, settings, [DEFAULT])
+            announce(store or settings.store, settings, [DEFAULT_NAMESPACE])
 
 
 def ray_actors(engine: IndexEngine, address: str | None, workers: int | None) -> RayActors | None:

@@ -60,7 +60,7 @@ from toolcrib.router.flow import LoopState
 from toolcrib.router.recovery import RecoveryPolicy
 from toolcrib.store.base import Identity, StoreInfo
 from toolcrib.store.filters import Equals, Filter, filter_to_json, validate
-from toolcrib.store.payload import FACETS, count_facets
+from toolcrib.store.payload import FACET_FIELDS, count_facets
 
 if TYPE_CHECKING:
     from toolcrib.indexers.enrichment import Enrichments
@@ -203,7 +203,7 @@ class RemoteCrib:
         if scope is None:
             return self._transport.ask(Facets, "GET", "/v1/facets")
         tools = self.list_tools(scope=scope)
-        return count_facets({name: getattr(tool, name) for name in FACETS} for tool in tools)
+        return count_facets({name: getattr(tool, name) for name in FACET_FIELDS} for tool in tools)
 
     # -- knowledge ---------------------------------------------------------------------------
 

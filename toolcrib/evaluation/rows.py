@@ -20,11 +20,11 @@ from pydantic import (
     model_validator,
 )
 
-from toolcrib.encoders.lexical import split_identifier
 from toolcrib.errors import SourceError
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery, UnanswerableScope
 from toolcrib.indexers.readers.base import Source, build_spec, entries
 from toolcrib.records import Refusal, ToolSpec
+from toolcrib.text import split_identifier
 
 __all__ = [
     "STRICTNESS",

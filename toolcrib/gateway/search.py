@@ -25,7 +25,6 @@ from mcp.types import CallToolRequestParams, TextContent
 
 from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
-from toolcrib.encoders.lexical import split_identifier
 from toolcrib.errors import QueryError, StoreError
 from toolcrib.gateway.auth import reach
 from toolcrib.gateway.calls import CallBudgets
@@ -55,6 +54,7 @@ from toolcrib.retrieval.options import SearchOptions
 from toolcrib.settings import GatewaySettings
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import And, HasId, Not, from_scope
+from toolcrib.text import split_identifier
 
 __all__ = ["GatewaySearch", "UnknownTools", "server_summary"]
 

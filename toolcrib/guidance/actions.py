@@ -13,7 +13,6 @@ import re
 import tomllib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -23,10 +22,15 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast
 
 from toolcrib.caches import cached_texts
-from toolcrib.encoders.lexical import split_identifier, tokenise
 from toolcrib.router.alternates import EFFECT_OF
-
-__all__ = ["Memory", "ToolCall", "make_call", "normal_error", "topics"]
+from toolcrib.text import (
+    LETTERS_OR_DIGITS,
+    WORD_CHARACTERS,
+    likeness,
+    name_words,
+    split_identifier,
+    tokenise,
+)
 
 FUZZY = 0.8
 """From this Jaccard index of their words on, two calls that fail in the same way are the same."""
@@ -79,7 +83,7 @@ _TOOK = re.compile(
 )
 """The same in results: how long it took, the time of day, ids of letters and digits."""
 
-_WORD, _RUN, _DIGIT = re.compile(r"[^\W_]++"), re.compile(r"\w++"), re.compile(r"\d")
+_DIGIT = re.compile(r"\d")
 _PATH = re.compile(r"(?<![\w.~-])(?:[A-Za-z]:)?(?:[\w.~-]*+[/\\])++")
 _ID = re.compile(r"(?=\D{0,63}\d)[\w.:/#-]{3,64}")
 _CODE = re.compile(r"[=(){};<>|$\[\]]|(?<!\S)-")
@@ -253,7 +257,7 @@ def make_call(
     is_done = _DONE.fullmatch(excerpt.strip()) is not None and not is_under_way
     effect = _effect(name, given) or ("acts" if is_done else "unknown")
     is_act, is_thought = effect == "acts", name_words(name) <= WORDS["thoughts"]
-    one_word = len(_WORD.findall(excerpt)) <= 1 and not _DIGIT.search(excerpt)
+    one_word = len(LETTERS_OR_DIGITS.findall(excerpt)) <= 1 and not _DIGIT.search(excerpt)
     return ToolCall(
         name=name,
         parameters=given,
@@ -315,11 +319,6 @@ def _says_the_same(call: ToolCall, other: ToolCall, key: str) -> bool:
     if slot or likeness(call.about(key), other.about(key)) < REWORDED:
         return False
     return not any(_CODE.search(str(each.parameters[key])) for each in (call, other))
-
-
-def likeness(one: AbstractSet[str], two: AbstractSet[str]) -> float:
-    """The Jaccard index of two sets of words."""
-    return len(one & two) / len(one | two) if one or two else 1.0
 
 
 class Memory:
@@ -438,7 +437,7 @@ def _tokens(call: ToolCall) -> Iterator[str]:
     yield f"{call.name}()"
     for key, words in call.asked.items():
         yield from (f"{key}:{word}" for word in words)
-    yield from (word.lower() for word in _RUN.findall(call.outcome))
+    yield from (word.lower() for word in WORD_CHARACTERS.findall(call.outcome))
 
 
 # -- as it is compared ---------------------------------------------------------------------------
@@ -493,7 +492,7 @@ def _words(text: str) -> tuple[str, ...]:
     cut = text[:MAX_CHARS]
     for noise in _NOISE:
         cut = noise.sub(" ", cut)
-    return tuple(_WORD.findall(cut.lower())) or tuple(text[:MAX_CHARS].split())
+    return tuple(LETTERS_OR_DIGITS.findall(cut.lower())) or tuple(text[:MAX_CHARS].split())
 
 
 def _as_text(value: Any) -> str:
@@ -551,13 +550,7 @@ def _normal_error(message: str, counts: bool) -> str:  # noqa: FBT001
             return word.lower()
         return "#"
 
-    return " ".join(_RUN.sub(shown, text).split())
-
-
-@cached_texts(1024, MAX_CHARS)
-def name_words(name: str) -> frozenset[str]:
-    """The words of a tool's name."""
-    return frozenset(word.lower() for word in split_identifier(name))
+    return " ".join(WORD_CHARACTERS.sub(shown, text).split())
 
 
 def _effect(name: str, parameters: Mapping[str, Any]) -> Effect | None:

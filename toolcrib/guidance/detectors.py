@@ -10,15 +10,9 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from toolcrib.caches import BoundedMap
-from toolcrib.guidance.actions import (
-    REWORDED,
-    ToolCall,
-    likeness,
-    normal_error,
-    repeats,
-    topics,
-)
+from toolcrib.guidance.actions import REWORDED, ToolCall, normal_error, repeats, topics
 from toolcrib.records import TrajectoryPattern
+from toolcrib.text import likeness
 
 __all__ = [
     "DETECTORS",

@@ -13,15 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolcrib.guidance.actions import (
-    ACTS,
-    MAX_KNOWN,
-    WORDS,
-    ToolCall,
-    likeness,
-    name_words,
-    normal_error,
-)
+from toolcrib.guidance.actions import ACTS, MAX_KNOWN, WORDS, ToolCall, normal_error
 from toolcrib.guidance.detectors import (
     REPETITIONS,
     Event,
@@ -32,6 +24,7 @@ from toolcrib.guidance.detectors import (
 )
 from toolcrib.numerics import sigmoid
 from toolcrib.router.alternates import EFFECT_OF
+from toolcrib.text import likeness, name_words
 
 __all__ = ["WEIGHTS", "Signals"]
 

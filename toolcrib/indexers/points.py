@@ -14,12 +14,13 @@ from typing import Annotated, Any, TypeAlias, cast
 from pydantic import Field
 
 from toolcrib.encoders.base import FloatArray
-from toolcrib.encoders.lexical import LexicalEncoder, split_identifier
+from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SpecError
 from toolcrib.indexers.prerequisites import link_payload
 from toolcrib.records import Enrichment, Passage, ToolSpec
 from toolcrib.store.base import Layout, Point, point_id
 from toolcrib.store.payload import passage_payload, tool_payload
+from toolcrib.text import split_identifier
 
 __all__ = [
     "PASSAGE_TERMS",

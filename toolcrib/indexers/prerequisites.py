@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from toolcrib.encoders.lexical import split_identifier, tokenise
 from toolcrib.records import ToolSpec
-from toolcrib.store.payload import squeeze
+from toolcrib.text import split_identifier, squeeze, tokenise
 
 __all__ = ["link_payload"]
 

@@ -18,8 +18,8 @@ from toolcrib.records import Decision, PassageHit, Scope, ToolHit, ToolSpec, Tur
 from toolcrib.records.codec import as_json
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.needs import MAX_NEEDS
-from toolcrib.store.filters import MAX_VALUES, AnyOf, Filter, Or
-from toolcrib.store.payload import squeeze
+from toolcrib.store.filters import MAX_LIST_VALUES, AnyOf, Filter, Or
+from toolcrib.text import squeeze
 
 __all__ = [
     "SEARCH_SAYS",
@@ -160,7 +160,8 @@ def any_of(keys: set[str]) -> Filter | None:
     """A filter on tools by such names or ids, as `name_key` has them; None where there are none."""
     listed = sorted(keys)
     parts = [
-        AnyOf("name_key", listed[at : at + MAX_VALUES]) for at in range(0, len(listed), MAX_VALUES)
+        AnyOf("name_key", listed[at : at + MAX_LIST_VALUES])
+        for at in range(0, len(listed), MAX_LIST_VALUES)
     ]
     return Or(*parts) if len(parts) > 1 else next(iter(parts), None)
 

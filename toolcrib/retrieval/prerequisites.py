@@ -13,12 +13,12 @@ from functools import partial
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from toolcrib.encoders.lexical import tokenise
 from toolcrib.records import ToolHit, ToolLink, ToolLinks, ToolSpec
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import YIELDS_FIELD, AnyOf, Equals, Filter, HasId, Or, all_of
 from toolcrib.store.payload import read_tool
+from toolcrib.text import tokenise
 
 __all__ = ["MAX_UNMET", "complete", "links_of", "required"]
 

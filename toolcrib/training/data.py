@@ -14,11 +14,11 @@ from typing import Any, TypeVar, cast
 
 import yaml
 
-from toolcrib.encoders.lexical import split_identifier
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.indexers.points import MAX_CHARS, clean, dense_text
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import object_of
+from toolcrib.text import WORD_CHARACTERS, split_identifier
 from toolcrib.training import import_train
 
 __all__ = [
@@ -190,7 +190,6 @@ MISSES_MATTER = (0.1, 0.9)
 """What a false hit and a miss of the index weigh: hits are looked at again, misses are lost."""
 
 SHINGLE = 3
-_WORD = re.compile(r"\w+")
 
 
 class HeldOut:
@@ -257,7 +256,7 @@ def clusters(texts: Sequence[str]) -> list[list[int]]:
 
 def _shingles(text: str) -> set[str]:
     """Runs of three words, the whole text where it is shorter."""
-    words: list[str] = _WORD.findall(text.casefold())
+    words: list[str] = WORD_CHARACTERS.findall(text.casefold())
     runs = range(max(1, len(words) - SHINGLE + 1))
     return {" ".join(words[start : start + SHINGLE]) for start in runs}
 

@@ -17,7 +17,6 @@ from typing import Literal, TypeAlias
 from toolcrib import build
 from toolcrib.crib import Crib
 from toolcrib.encoders.base import DenseEncoder
-from toolcrib.encoders.lexical import split_identifier
 from toolcrib.evaluation.lint.findings import (
     LINT_SEVERITIES,
     LintFinding,
@@ -34,6 +33,7 @@ from toolcrib.numerics import sigmoid
 from toolcrib.records import ToolSpec
 from toolcrib.retrieval.legs import has_words
 from toolcrib.settings import Settings
+from toolcrib.text import split_identifier
 
 __all__ = ["Asked", "LintReport", "ServerLint", "ask", "fails", "lint", "logit_terms"]
 

@@ -7,13 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from toolcrib.encoders.language import language_of
-from toolcrib.encoders.lexical import split_identifier, tokenise
 from toolcrib.evaluation.lint.findings import LintFinding, LintSeverity
 from toolcrib.indexers.audit import Severity, audit_all
 from toolcrib.indexers.points import clean
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import object_of
 from toolcrib.retrieval.legs import has_words
+from toolcrib.text import name_words, split_identifier, tokenise
 
 __all__ = ["audited", "in_texts", "own_words", "parameters_of", "purpose_of"]
 
@@ -257,7 +257,7 @@ def _superseded(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
         by_stem[spec.server, _stem(spec)].append(spec)
     for spec in specs:
         opening = clean(spec.description)[:MAX_PURPOSE_CHARS]
-        words = {word.lower() for word in split_identifier(spec.name)}
+        words = name_words(spec.name)
         is_said = _IS_SUPERSEDED.search(opening)
         if not is_said and not words & _OLD:
             continue

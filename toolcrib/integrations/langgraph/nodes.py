@@ -29,7 +29,6 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
 
-from toolcrib.encoders.lexical import split_identifier
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.integrations.langchain import last_said, report_outcome, turn_of
 from toolcrib.integrations.langgraph.state import (
@@ -48,6 +47,7 @@ from toolcrib.records import Decision, ToolSpec, Turn
 from toolcrib.records.codec import as_json
 from toolcrib.records.definitions import summary
 from toolcrib.router.recovery import Diagnosis, Step, diagnose
+from toolcrib.text import split_identifier
 
 __all__ = ["RoutingNodes"]
 
