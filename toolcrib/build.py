@@ -20,6 +20,7 @@ from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.observations import ObservationTable
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers, loaded
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.settings import PRESET
@@ -27,7 +28,7 @@ from toolcrib.settings import EncoderSettings, Settings, load_settings
 from toolcrib.store.base import Layout, Store
 from toolcrib.store.folder import holds_store
 from toolcrib.store.lazy import LazyStore, open_folder
-from toolcrib.store.namespaced import DEFAULT, check_shards
+from toolcrib.store.namespaced import check_shards
 from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
 
@@ -125,7 +126,9 @@ def open_parts(
             logger.warning("%s", what)
         learner = None
         if settings.learning.enabled:
-            learner = make_learner(tools, lambda: open_records_db(location, settings), DEFAULT)
+            learner = make_learner(
+                tools, lambda: open_records_db(location, settings), DEFAULT_NAMESPACE
+            )
         turns = _turns(tools, knowledge, models, log=log, learner=learner)
     except BaseException:
         passages.close()

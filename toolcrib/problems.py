@@ -8,17 +8,6 @@ from functools import cache
 
 from toolcrib import errors
 
-__all__ = [
-    "EXIT_NOT_CLEAN",
-    "INTERNAL",
-    "PROBLEMS",
-    "exit_code",
-    "problem_of",
-    "retry_after",
-    "slug_of",
-    "told",
-]
-
 EXIT_NOT_CLEAN = 1
 """The command did its work, and something was refused (`--strict`) or is wrong (`doctor`)."""
 

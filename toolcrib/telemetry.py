@@ -25,19 +25,6 @@ from toolcrib.problems import problem_of
 from toolcrib.records.usage import ModelUsage
 from toolcrib.settings import ServiceSettings
 
-__all__ = [
-    "UNMATCHED",
-    "Logs",
-    "Metrics",
-    "MetricsRegistry",
-    "RequestSummary",
-    "Telemetry",
-    "Traces",
-    "configured_provider",
-    "log_everything",
-    "merged",
-]
-
 SERVER_ERROR = 500
 
 UNMATCHED = "unmatched"

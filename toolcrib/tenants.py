@@ -24,16 +24,15 @@ from toolcrib.errors import QueryError, StoreError
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import copy_passages
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.retrieval.rerank import ToolRerankers, loaded
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.lazy import LazyStore
-from toolcrib.store.namespaced import DEFAULT, NamespacedStore, check_name, namespaces_of
+from toolcrib.store.namespaced import NamespacedStore, check_name, namespaces_of
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 from toolcrib.tool_index import copy_tools
-
-__all__ = ["DEFAULT", "Tenants", "announce", "check_name", "rebuild_shared"]
 
 REVISIONS = "revisions"
 """The table of the numbers by which processes over one server hear of each other's writes."""
@@ -140,7 +139,7 @@ class Tenants:
 
     # -- cribs ---------------------------------------------------------------------------------
 
-    def crib(self, name: str = DEFAULT) -> Crib:
+    def crib(self, name: str = DEFAULT_NAMESPACE) -> Crib:
         """The crib of a namespace; one that nobody wrote to is empty.
 
         Raises:
@@ -157,14 +156,14 @@ class Tenants:
             self._catch_up(name, opened)
         return opened.crib
 
-    def log(self, name: str = DEFAULT) -> DatabaseLog:
+    def log(self, name: str = DEFAULT_NAMESPACE) -> DatabaseLog:
         """The log of a namespace's decisions."""
         with self._lock:
             return (self._opened.get(name) or self._open(check_name(name))).log
 
     def names(self) -> tuple[str, ...]:
         """The default namespace, and every other one that was written to."""
-        return (DEFAULT, *self._shared.names())
+        return (DEFAULT_NAMESPACE, *self._shared.names())
 
     def remove(self, name: str) -> None:
         """Remove everything that a namespace holds; the default one cannot be removed.
@@ -172,7 +171,7 @@ class Tenants:
         Raises:
             QueryError: no name of a namespace, or the default one's.
         """
-        if check_name(name) == DEFAULT:
+        if check_name(name) == DEFAULT_NAMESPACE:
             raise QueryError("the default namespace cannot be removed; remove its tools instead")
         with self._lock:
             opened = self._opened.pop(name, None)
@@ -220,7 +219,7 @@ class Tenants:
         self.close()
 
     def _open_default(self, progress: Listener | None) -> None:
-        log = self._log(DEFAULT)
+        log = self._log(DEFAULT_NAMESPACE)
         crib = Crib.open(
             self.location,
             settings=self.settings,
@@ -229,7 +228,9 @@ class Tenants:
             log=log,
             progress=progress,
         )
-        self._opened[DEFAULT] = _Opened(crib, log, self._revision(DEFAULT), time.monotonic())
+        self._opened[DEFAULT_NAMESPACE] = _Opened(
+            crib, log, self._revision(DEFAULT_NAMESPACE), time.monotonic()
+        )
 
     def _open(self, name: str) -> _Opened:
         if self._is_closed:
@@ -238,7 +239,7 @@ class Tenants:
         revision = self._revision(name)
         crib = self._shared.crib(name, log, self._reranker, self.records_db)
         opened = self._opened[name] = _Opened(crib, log, revision, time.monotonic())
-        idle = [each for each in self._opened if each not in {DEFAULT, name}]
+        idle = [each for each in self._opened if each not in {DEFAULT_NAMESPACE, name}]
         for each in idle[: max(0, len(self._opened) - OPEN_AT_ONCE)]:
             # The crib is not closed: a request may still be at it, and all it holds is shared.
             self._opened.pop(each).log.close()
@@ -281,7 +282,7 @@ def rebuild_shared(
     shared = _SharedStores(location, settings, dense or build.make_dense(settings))
     try:
         shared.rebuild(progress)
-        announce(location, settings, (DEFAULT, *shared.names()))
+        announce(location, settings, (DEFAULT_NAMESPACE, *shared.names()))
     finally:
         shared.close()
 

@@ -24,7 +24,7 @@ from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.gateway.index import UNLOCKED
 from toolcrib.records import ToolSpec
-from toolcrib.tenants import DEFAULT
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 HOSTILE = {
     "name": "weather",
@@ -41,7 +41,7 @@ def audits(behind: Behind):
 
 def quarantine(behind: Behind) -> Quarantine:
     """What another process sees of it."""
-    return Quarantine(behind.records_db(), DEFAULT)
+    return Quarantine(behind.records_db(), DEFAULT_NAMESPACE)
 
 
 def held(behind: Behind):

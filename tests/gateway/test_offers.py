@@ -11,7 +11,7 @@ from mcp.client.subscriptions import listen
 
 from tests.gateway.conftest import ANNOUNCE, ECHO, LONG_S, Behind, until, until_listed
 from toolcrib.access.quarantine import Quarantine
-from toolcrib.tenants import DEFAULT
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 PROMPT = {
     "name": "greet",
@@ -59,7 +59,7 @@ async def test_they_are_listed_and_got_by_their_servers(behind: Behind, mode):
     assert (given["name"], given["arguments"]) == ("greet", {"who": "Ada"})
     assert said.messages[0].role == "assistant"
     assert [each.text for each in (*read, *paged)] == ["at note://today", "at page://a/b.md"]
-    held = Quarantine(behind.records_db(), DEFAULT).list()
+    held = Quarantine(behind.records_db(), DEFAULT_NAMESPACE).list()
     assert [each.tool_id for each in held] == ["desk#resource/note://bad"]
 
 
@@ -177,7 +177,7 @@ async def test_what_is_held_back_is_read_no_other_way_and_stays_so_when_a_listin
         with pytest.raises(MCPError, match="not found"):
             await client.read_resource("file:///%73ecret.txt")
         assert [str(each.uri) for each in await client.list_resources()] == ["note://today"]
-        held = {each.tool_id for each in Quarantine(behind.records_db(), DEFAULT).list()}
+        held = {each.tool_id for each in Quarantine(behind.records_db(), DEFAULT_NAMESPACE).list()}
         assert "desk#resource/file:///secret.txt" in held
 
 

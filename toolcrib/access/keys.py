@@ -17,11 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.errors import ForbiddenError, QueryError, StoreDamagedError, UnauthenticatedError
 from toolcrib.records import Scope, Sensitivity
-from toolcrib.records.scope import Names, lowest
+from toolcrib.records.scope import DEFAULT_NAMESPACE, Names, lowest
 from toolcrib.records.validation import in_words
 from toolcrib.store.records_db.base import DbRow, RecordsDb
-
-__all__ = ["ANYONE", "DEFAULT", "Caller", "Grant", "Key", "KeyRing", "within"]
 
 TABLE = "keys"
 
@@ -34,7 +32,6 @@ KEY_TEXT = re.compile(r"tc_([0-9a-f]{12})_([0-9a-f]{64})")
 State = Literal["active", "expired", "revoked"]
 
 EVERY = "*"
-DEFAULT = "default"
 
 Namespace = Annotated[str, Field(pattern=r"^(\*|[a-z0-9][a-z0-9_.-]{0,62})$")]
 
@@ -51,7 +48,7 @@ class Grant(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    namespaces: tuple[Namespace, ...] = Field(default=(DEFAULT,), min_length=1)
+    namespaces: tuple[Namespace, ...] = Field(default=(DEFAULT_NAMESPACE,), min_length=1)
     servers: Names | None = None
     tags: Names | None = None
     collections: Names | None = None
@@ -92,7 +89,7 @@ class Caller:
         granted = self.grant.namespaces
         if asked is None:
             only = granted[0] if len(granted) == 1 else EVERY
-            asked = DEFAULT if only == EVERY else only
+            asked = DEFAULT_NAMESPACE if only == EVERY else only
         if asked not in granted and EVERY not in granted:
             raise ForbiddenError(
                 f"this key is not for the namespace {asked[:80]!r}, only for "

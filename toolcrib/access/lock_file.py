@@ -24,8 +24,6 @@ from toolcrib.records import ToolSpec
 from toolcrib.records.validation import in_words
 from toolcrib.store.folder import write_atomically
 
-__all__ = ["LockFile"]
-
 VERSION = 1
 HEAD = "# Approved by `toolcrib approve`. Commit this file; a new or changed tool is held back.\n"
 MEND = "restore the file from version control"

@@ -13,8 +13,6 @@ from toolcrib.records.audit import Finding, Held
 from toolcrib.records.codec import adapter, as_json
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 
-__all__ = ["Quarantine"]
-
 DANGEROUS = "its text is dangerous to a model"
 
 

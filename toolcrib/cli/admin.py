@@ -47,8 +47,8 @@ from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
 from toolcrib.records.audit import Finding, Held
 from toolcrib.records.codec import as_json
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings, load_settings
-from toolcrib.store.namespaced import DEFAULT
 
 __all__ = ["app", "approve", "audit"]
 
@@ -244,7 +244,7 @@ def approve(
     if service is not None and lock is not None:
         raise typer.BadParameter("a service has no such file; name a --store", param_hint="--lock")
     if service is None:
-        judging = _in_store(_place(store, settings), namespace or DEFAULT, settings)
+        judging = _in_store(_place(store, settings), namespace or DEFAULT_NAMESPACE, settings)
     else:
         judging = _by_service(service, namespace or settings.namespace, settings)
     with judging as (held, release, forget):

@@ -114,9 +114,9 @@ def _place_of_held(settings: Settings) -> str:
 
 def _held(records_db: Any) -> Iterable[str]:
     from toolcrib.access.quarantine import Quarantine
-    from toolcrib.store.namespaced import DEFAULT
+    from toolcrib.records.scope import DEFAULT_NAMESPACE
 
-    return [held.tool_id for held in Quarantine(records_db, DEFAULT).list()]
+    return [held.tool_id for held in Quarantine(records_db, DEFAULT_NAMESPACE).list()]
 
 
 complete_tools = _of_crib(lambda crib: (tool.id for tool in islice(crib.list_tools(), MAX_TOOLS)))

@@ -53,9 +53,10 @@ from toolcrib.integrations.formats import export
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Collection, IndexReport, Scope, ToolSpec
 from toolcrib.records.codec import as_json
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.collections import preset
 from toolcrib.settings import Settings, load_settings
-from toolcrib.tenants import DEFAULT, rebuild_shared
+from toolcrib.tenants import rebuild_shared
 
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
@@ -131,7 +132,7 @@ def _written(settings: Settings, read: ReadSources) -> list[Enrichments]:
         return []
     ids = {item.id for _, item in read.entries if isinstance(item, ToolSpec)}
     with closing(build.open_records_db(settings.store, settings)) as records_db:
-        found = EnrichmentTable(records_db, DEFAULT).read(ids)
+        found = EnrichmentTable(records_db, DEFAULT_NAMESPACE).read(ids)
     return [found] if found.lines else []
 
 
@@ -144,7 +145,7 @@ def _screening(
         yield None
         return
     with closing(build.open_records_db(store or settings.store, settings)) as records_db:
-        yield Quarantine(records_db, DEFAULT).screened
+        yield Quarantine(records_db, DEFAULT_NAMESPACE).screened
 
 
 def _finish(report: IndexReport, took_s: float, *, strict: bool, json: bool) -> None:
@@ -360,7 +361,7 @@ def _held(context: typer.Context, store: str | None, url: str | None) -> list[To
     if service_of(settings, store, url) is not None:
         return []
     with closing(build.open_records_db(store or settings.store, settings)) as records_db:
-        return [each.spec for each in Quarantine(records_db, DEFAULT).list()]
+        return [each.spec for each in Quarantine(records_db, DEFAULT_NAMESPACE).list()]
 
 
 def remove(

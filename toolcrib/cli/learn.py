@@ -22,8 +22,8 @@ from toolcrib.cli.output import (
 )
 from toolcrib.records.codec import as_json
 from toolcrib.records.learning import LearningStatus, LogLearning, ServerReplay, Undone
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import load_settings
-from toolcrib.store.namespaced import DEFAULT
 
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
@@ -96,7 +96,7 @@ def _teachable(
         settings = load_settings(context.obj)
         place = store or settings.store
         crib.turns.learner = build.make_learner(
-            crib.tools, lambda: build.open_records_db(place, settings), DEFAULT
+            crib.tools, lambda: build.open_records_db(place, settings), DEFAULT_NAMESPACE
         )
         yield crib
         notes.print("learning.enabled is off: no answer is re-ordered, and nothing more learned")

@@ -65,8 +65,6 @@ from toolcrib.store.payload import FACETS, count_facets
 if TYPE_CHECKING:
     from toolcrib.indexers.enrichment import Enrichments
 
-__all__ = ["RemoteCrib"]
-
 PAGE = 500
 """Tools a request when they are listed: the most that a service gives."""
 

@@ -30,8 +30,6 @@ from toolcrib.errors import (
 )
 from toolcrib.records.codec import list_of, object_of
 
-__all__ = ["FailedError", "Reply", "kind_named", "refusal", "silence"]
-
 PROBLEM = "urn:toolcrib:problem:"
 REQUEST = "urn:toolcrib:request:"
 

@@ -27,8 +27,6 @@ from toolcrib.records import IndexProgress, IndexReport, Passage, Refusal, ToolS
 from toolcrib.records.codec import as_json, dump, load
 from toolcrib.retries import Retries
 
-__all__ = ["EXTRA", "FEATURE", "Transport", "quoted", "upload"]
-
 _Record = TypeVar("_Record")
 _Made = TypeVar("_Made")
 

@@ -25,8 +25,6 @@ from typing import Any, Literal, TypeAlias, cast
 from toolcrib.encoders.lexical import split_identifier, tokenise
 from toolcrib.router.alternates import EFFECT_OF
 
-__all__ = ["Memory", "ToolCall", "make_call", "normal_error", "topics"]
-
 FUZZY = 0.8
 """From this Jaccard index of their words on, two calls that fail in the same way are the same."""
 

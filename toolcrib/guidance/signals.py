@@ -33,8 +33,6 @@ from toolcrib.guidance.detectors import (
 from toolcrib.numerics import sigmoid
 from toolcrib.router.alternates import EFFECT_OF
 
-__all__ = ["WEIGHTS", "Signals"]
-
 WINDOW, RECENT = 24, 8
 """Steps that a step is compared with, and those that count as recent."""
 

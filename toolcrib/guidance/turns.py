@@ -13,8 +13,6 @@ from toolcrib.guidance.providers import collect_guidance, default_providers, stu
 from toolcrib.guidance.trajectory import analyse
 from toolcrib.records import Decision, Guidance, ToolHit, ToolSpec, Turn
 
-__all__ = ["OtherTools", "TurnGuidance", "guide_turn"]
-
 logger = logging.getLogger(__name__)
 
 MAX_EVENTS = 200

@@ -41,8 +41,9 @@ from toolcrib.http.state import UPLOAD_FACTOR, ServiceState
 from toolcrib.http.workers import Shares
 from toolcrib.language_models import metered
 from toolcrib.settings import Settings
+from toolcrib.store.namespaced import check_name
 from toolcrib.telemetry import UNMATCHED, Telemetry
-from toolcrib.tenants import Tenants, check_name
+from toolcrib.tenants import Tenants
 
 __all__ = ["ENDPOINTS", "make_app", "openapi"]
 

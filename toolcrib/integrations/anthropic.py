@@ -15,8 +15,6 @@ from toolcrib.integrations.formats import export, named_ids
 from toolcrib.integrations.selection import SEARCH_SAYS, SEARCH_TAKES, AnyCrib, tools_wanted
 from toolcrib.records import Scope, Turn
 
-__all__ = ["SEARCH", "deferred_tools", "search_result", "turn_tools"]
-
 SEARCH = "find_tools"
 """The name of the tool that searches the deferred ones."""
 

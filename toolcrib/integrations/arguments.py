@@ -19,11 +19,9 @@ from jsonschema.protocols import Validator
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from toolcrib.indexers.readers.base import is_object, kind_of
+from toolcrib.indexers.readers.base import kind_of
 from toolcrib.indexers.readers.json_schema import rewritten
-from toolcrib.records.codec import list_of, object_of
-
-__all__ = ["argument_errors", "describe_parameters", "matches_pattern"]
+from toolcrib.records.codec import is_object, list_of, object_of
 
 PATIENCE_S = 0.25
 """A schema can be made to be worked on for ever; what takes longer is left to the server."""

@@ -17,8 +17,6 @@ from toolcrib.records import ToolSpec
 from toolcrib.records.codec import list_of, object_of
 from toolcrib.records.definitions import SchemaTypes
 
-__all__ = ["is_function_name", "python_stub", "typescript"]
-
 MAX_CHARS = 20_000
 """What the types of a schema may have."""
 

@@ -24,29 +24,15 @@ except ImportError as missing:
     raise MissingExtraError("the search of a FastMCP server", "gateway") from missing
 
 from toolcrib.crib import Crib
-from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp import tool_specs
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.records import FindResult, ToolHit, ToolSpec
-from toolcrib.records.codec import as_json
+from toolcrib.records.codec import as_json, is_object
 from toolcrib.retrieval.needs import MAX_NEEDS
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.settings import Settings
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import HasId
-
-__all__ = [
-    "MAX_FOUND",
-    "SEARCHES",
-    "SearchTool",
-    "ToolcribSearchTransform",
-    "definition",
-    "failure",
-    "found",
-    "served",
-    "structured_answer",
-    "unknown_tool",
-]
 
 FIND = "find_tools"
 CALL = "call_tool"

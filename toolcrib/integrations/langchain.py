@@ -36,15 +36,6 @@ except ImportError as missing:
 from toolcrib.integrations.selection import AnyCrib, passage_metadata, tools_for_turn
 from toolcrib.records import Attachment, KnowledgeResult, Message, Outcome, Scope, Turn
 
-__all__ = [
-    "ToolcribMiddleware",
-    "ToolcribRetriever",
-    "documents",
-    "last_said",
-    "report_outcome",
-    "turn_of",
-]
-
 logger = logging.getLogger(__name__)
 
 ScopeOf: TypeAlias = Scope | Callable[[Any], Scope | None] | None

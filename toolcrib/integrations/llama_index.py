@@ -21,8 +21,6 @@ except ImportError as missing:
 from toolcrib.integrations.selection import AnyCrib, passage_metadata, tools_for_turn
 from toolcrib.records import KnowledgeResult, Scope, ToolSpec, Turn
 
-__all__ = ["ToolcribNodeRetriever", "ToolcribObjectRetriever", "tool_spec"]
-
 
 def tool_spec(tool: BaseTool) -> ToolSpec:
     """A tool of LlamaIndex as an index takes it."""

@@ -20,7 +20,6 @@ try:
 except ImportError as missing:
     raise MissingExtraError("agents of OpenAI's SDK", "openai-agents") from missing
 
-from toolcrib.indexers.readers.base import is_object
 from toolcrib.integrations.formats import export, named_ids
 from toolcrib.integrations.selection import (
     SEARCH_SAYS,
@@ -30,8 +29,7 @@ from toolcrib.integrations.selection import (
     tools_wanted,
 )
 from toolcrib.records import Message, Scope, ToolSpec, Turn
-
-__all__ = ["SEARCH_TOOL", "agent_for_turn", "search_output", "tool_spec", "turn_of", "turn_tools"]
+from toolcrib.records.codec import is_object
 
 _Context = TypeVar("_Context")
 

@@ -21,8 +21,6 @@ from toolcrib.records import Message, Scope, ToolSpec, Turn
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.needs import MAX_NEEDS
 
-__all__ = ["ToolcribToolset", "tool_search", "tool_spec"]
-
 RunScope: TypeAlias = Scope | Callable[[RunContext[Any]], Scope | None] | None
 """A caller's scope, or what gives it for a run, whose `deps` say who asks."""
 

@@ -13,26 +13,12 @@ from typing import Any, TypeAlias
 from toolcrib.client.crib import RemoteCrib
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError, did_you_mean, nearest
-from toolcrib.indexers.readers.base import is_object
 from toolcrib.records import Decision, PassageHit, Scope, ToolHit, ToolSpec, Turn
-from toolcrib.records.codec import as_json
+from toolcrib.records.codec import as_json, is_object
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.needs import MAX_NEEDS
 from toolcrib.store.filters import MAX_VALUES, AnyOf, Filter, Or
 from toolcrib.store.payload import squeeze
-
-__all__ = [
-    "SEARCH_SAYS",
-    "SEARCH_TAKES",
-    "AnyCrib",
-    "any_of",
-    "check_names",
-    "choose_tools",
-    "known_tools",
-    "passage_metadata",
-    "tools_for_turn",
-    "tools_wanted",
-]
 
 AnyCrib: TypeAlias = Crib | RemoteCrib
 

@@ -24,8 +24,6 @@ from toolcrib.store.filters import from_scope
 from toolcrib.store.records_db.base import DbRow
 from toolcrib.tool_index import ToolIndex
 
-__all__ = ["UsageLearner"]
-
 logger = logging.getLogger(__name__)
 
 REMEMBERED = 4_096

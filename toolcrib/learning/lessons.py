@@ -16,8 +16,6 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.learning.observations import DAY_S, Observation
 from toolcrib.retrieval.calibration import Floats
 
-__all__ = ["MAX_EXAMPLES", "Lesson", "faded", "make_lessons"]
-
 MAX_EXAMPLES = 20
 OF_A_SESSION = MAX_EXAMPLES // 5
 OF_A_KEY = MAX_EXAMPLES // 2

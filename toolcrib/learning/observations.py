@@ -14,8 +14,6 @@ from typing import Any
 from toolcrib.encoders.base import FloatArray, from_text, to_text
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 
-__all__ = ["DAY_S", "Observation", "ObservationTable"]
-
 DAY_S = 86_400.0
 
 MAX_KEPT = 20_000

@@ -15,8 +15,6 @@ from toolcrib.records.learning import ServerReplay
 from toolcrib.retrieval.calibration import Floats
 from toolcrib.retrieval.learned import LearnedTools
 
-__all__ = ["replay"]
-
 MAX_REPLAYED = 2_000
 """The newest observations that are asked again."""
 

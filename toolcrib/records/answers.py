@@ -11,20 +11,6 @@ from pydantic import Field, computed_field
 from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, Milliseconds, Score
 from toolcrib.records.tools import ToolKind, ToolSpec
 
-__all__ = [
-    "Alternates",
-    "FilterEffect",
-    "FindResult",
-    "NeedResult",
-    "Team",
-    "ToolHit",
-    "ToolLink",
-    "ToolLinks",
-    "ToolPage",
-    "ToolSelection",
-    "Verdict",
-]
-
 Verdict: TypeAlias = Literal["accept", "fallback", "abstain"]
 """What the gate made of an answer: it fits; perhaps nothing fits, so the general tool comes too;
 perhaps nothing fits."""

@@ -10,8 +10,6 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from toolcrib.records.tools import ToolSpec
 
-__all__ = ["Finding", "Held", "HeldTools", "Severity"]
-
 Severity: TypeAlias = Literal["info", "warning", "block"]
 
 

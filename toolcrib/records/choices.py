@@ -7,8 +7,6 @@ from typing import Annotated, Any
 
 from toolcrib.records.codec import UNLESS_EMPTY, Score
 
-__all__ = ["CapabilitySelection", "Classification", "FailedCapability"]
-
 
 @dataclass(frozen=True, slots=True)
 class Classification:

@@ -11,21 +11,6 @@ from pydantic import Field, PlainSerializer, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
-__all__ = [
-    "UNLESS_EMPTY",
-    "UNLESS_NONE",
-    "Milliseconds",
-    "Score",
-    "adapter",
-    "as_json",
-    "dump",
-    "is_object",
-    "list_of",
-    "load",
-    "object_of",
-    "schemas",
-]
-
 _Record = TypeVar("_Record")
 
 Score = Annotated[float, PlainSerializer(lambda value: round(value, 6), return_type=float)]

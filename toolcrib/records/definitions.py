@@ -11,18 +11,6 @@ from typing import Any, Literal, TypeAlias, cast
 from toolcrib.records.codec import is_object, list_of, object_of
 from toolcrib.records.tools import ToolSpec
 
-__all__ = [
-    "DefinitionForm",
-    "SchemaTypes",
-    "definition_tokens",
-    "estimated_tokens",
-    "in_short",
-    "parameters",
-    "parameters_schema",
-    "signature",
-    "summary",
-]
-
 DefinitionForm: TypeAlias = Literal["schema", "signature"]
 """How a tool is written for a model: with its whole schema, or as a signature in one line."""
 

@@ -19,8 +19,6 @@ from pydantic import (
 
 from toolcrib.records.codec import Score
 
-__all__ = ["Guidance", "GuidanceInjection", "TrajectoryEvent", "TrajectoryPattern"]
-
 EventKind: TypeAlias = Literal["tool", "prompt", "search", "other"]
 """A tool was called; somebody said something; tools were searched for; what nobody can read."""
 

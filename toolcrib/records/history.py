@@ -16,8 +16,6 @@ from toolcrib.records.scope import Sensitivity
 from toolcrib.records.turns import Entity, Outcome, RouteKind
 from toolcrib.records.usage import ModelUsage
 
-__all__ = ["DecisionRecord", "FeedbackRecord", "OutcomeRecord", "ToolRecord", "ToolsRecord"]
-
 
 @dataclass(frozen=True, slots=True)
 class RouteRecord:

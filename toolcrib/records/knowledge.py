@@ -12,17 +12,6 @@ from toolcrib.records.codec import UNLESS_EMPTY, Score
 from toolcrib.records.scope import Sensitivity
 from toolcrib.records.tools import Text, Texts, none_as
 
-__all__ = [
-    "Collection",
-    "CollectionHit",
-    "CollectionList",
-    "CountedCollection",
-    "KnowledgeResult",
-    "Passage",
-    "PassageHit",
-]
-
-
 CollectionName = Annotated[
     str,
     Field(min_length=1, max_length=200, pattern=r"^[\w.-]+$"),

@@ -7,8 +7,6 @@ from typing import Annotated, Literal
 
 from toolcrib.records.codec import UNLESS_EMPTY, Score
 
-__all__ = ["LearnedTool", "LearningStatus", "LogLearning", "ServerReplay", "Undone"]
-
 
 @dataclass(frozen=True, slots=True)
 class LearnedTool:

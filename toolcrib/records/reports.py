@@ -10,18 +10,6 @@ from pydantic import PlainSerializer, computed_field, model_validator
 
 from toolcrib.records.codec import UNLESS_EMPTY
 
-__all__ = [
-    "CheckedTools",
-    "Facets",
-    "IndexProgress",
-    "IndexReport",
-    "Refusal",
-    "Removed",
-    "ServiceInfo",
-    "ToolReadiness",
-    "Unready",
-]
-
 Unready: TypeAlias = Literal[
     "unknown", "disabled", "quarantined", "server_down", "out_of_scope", "needs_authorisation"
 ]

@@ -7,7 +7,8 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import ConfigDict, PlainSerializer
 
-__all__ = ["SENSITIVITIES", "Names", "Scope", "Sensitivity", "is_above", "levels_above", "lowest"]
+DEFAULT_NAMESPACE = "default"
+"""The namespace of requests that name none; it has a store of its own."""
 
 Sensitivity: TypeAlias = Literal["public", "internal", "pii", "safety_critical"]
 

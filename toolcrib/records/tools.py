@@ -19,18 +19,6 @@ from pydantic import (
 from toolcrib.records.codec import UNLESS_NONE
 from toolcrib.records.scope import Sensitivity
 
-__all__ = [
-    "MCP_DEFAULTS",
-    "Enrichment",
-    "Mapping",
-    "Text",
-    "Texts",
-    "ToolKind",
-    "ToolSpec",
-    "default_id",
-    "none_as",
-]
-
 MAX_DESCRIPTION_CHARS = 200_000
 """Longer descriptions are refused: no encoder reads them, and a store would drag them along."""
 

@@ -15,19 +15,6 @@ from toolcrib.records.knowledge import KnowledgeResult
 from toolcrib.records.scope import Scope, Sensitivity, lowest
 from toolcrib.records.usage import ModelUsage
 
-__all__ = [
-    "AgentDecision",
-    "Attachment",
-    "Context",
-    "Decision",
-    "Entity",
-    "Message",
-    "Outcome",
-    "Route",
-    "RouteKind",
-    "Turn",
-]
-
 HISTORY = 20
 """Older messages are not looked at."""
 

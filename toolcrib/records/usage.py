@@ -8,8 +8,6 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
-__all__ = ["ModelUsage", "ModelUse", "Price", "totals"]
-
 ModelUse: TypeAlias = Literal[
     "enrich",
     "rerank",

@@ -12,8 +12,6 @@ from pydantic import BaseModel, ValidationError
 
 from toolcrib.errors import SettingsError
 
-__all__ = ["faults", "in_words", "read_yaml"]
-
 _Model = TypeVar("_Model", bound=BaseModel)
 
 TYPE_NAME = re.compile(r"[-\[(']|^(str|TurnBody)$|Json$")

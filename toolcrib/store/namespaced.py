@@ -18,6 +18,7 @@ from typing import Any
 
 from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import BadPointError, QueryError, SettingsError, StoreError
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.store.base import (
     MAX_POINT_ID,
     Layout,
@@ -32,10 +33,7 @@ from toolcrib.store.base import (
 )
 from toolcrib.store.filters import TENANT_FIELD, And, Equals, Filter, HasId, Not, Or, all_of
 
-__all__ = ["DEFAULT", "NamespacedStore", "check_name", "check_shards", "namespaces_of"]
-
-DEFAULT = "default"
-"""The namespace that has a store of its own."""
+__all__ = ["NamespacedStore", "check_name", "check_shards", "namespaces_of"]
 
 META = ":meta"
 """No namespace may be called so."""
@@ -67,8 +65,10 @@ def check_shards(names: Iterable[str]) -> None:
         checked = [check_name(name) for name in names]
     except QueryError as error:
         raise SettingsError(f"server.tenant_shards: {error}") from None
-    if DEFAULT in checked:
-        raise SettingsError(f"server.tenant_shards: {DEFAULT!r} has collections of its own already")
+    if DEFAULT_NAMESPACE in checked:
+        raise SettingsError(
+            f"server.tenant_shards: {DEFAULT_NAMESPACE!r} has collections of its own already"
+        )
 
 
 class NamespacedStore(Store):

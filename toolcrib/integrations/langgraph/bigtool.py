@@ -26,8 +26,6 @@ from toolcrib.integrations.selection import AnyCrib, any_of, known_tools
 from toolcrib.records import Scope, ToolSpec
 from toolcrib.retrieval.legs import has_words
 
-__all__ = ["BigToolState", "create_agent", "retrieval_functions"]
-
 Registry: TypeAlias = Mapping[str, BaseTool | Callable[..., Any]]
 Retrieve: TypeAlias = Callable[..., list[str]]
 ARetrieve: TypeAlias = Callable[..., Awaitable[list[str]]]

@@ -18,8 +18,6 @@ from toolcrib.integrations.langgraph.nodes import RoutingNodes
 from toolcrib.integrations.langgraph.state import RoutingOptions, RoutingState, last_calls
 from toolcrib.integrations.selection import AnyCrib
 
-__all__ = ["build_routing_graph"]
-
 
 def build_routing_graph(
     crib: AnyCrib,

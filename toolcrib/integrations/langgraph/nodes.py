@@ -49,8 +49,6 @@ from toolcrib.records.codec import as_json
 from toolcrib.records.definitions import summary
 from toolcrib.router.recovery import Diagnosis, Step, diagnose
 
-__all__ = ["RoutingNodes"]
-
 GRAVITY = ("retry", "alternate", "replan", "reclassify", "stop")
 """Of the steps after several failures the last of these is taken."""
 

@@ -15,19 +15,6 @@ from toolcrib.records import Decision, ToolSpec
 from toolcrib.records.codec import adapter
 from toolcrib.router.alternates import effect
 
-__all__ = [
-    "RoutingOptions",
-    "RoutingState",
-    "Update",
-    "before_results",
-    "decision_of",
-    "last_calls",
-    "last_results",
-    "may_repeat",
-    "needs_approval",
-    "spent",
-]
-
 Update: TypeAlias = dict[str, Any]
 
 
