@@ -103,7 +103,7 @@ class TestLife:
             many.remove(DEFAULT_NAMESPACE)
 
     def test_many_are_opened_and_forgotten(self, many, monkeypatch):
-        monkeypatch.setattr("toolcrib.tenants.OPEN_AT_ONCE", 3)
+        monkeypatch.setattr("toolcrib.tenants.MAX_OPEN_CRIBS", 3)
         first = many.crib("n0")
         first.index_tools([MAIL])
         for number in range(1, 8):

@@ -35,7 +35,7 @@ from toolcrib.turn_router import TurnRouter
 if TYPE_CHECKING:
     from toolcrib.indexers.ray_data import RayActors
     from toolcrib.language_models import LanguageModel
-    from toolcrib.records.usage import ModelUse
+    from toolcrib.records.turns import ModelUse
     from toolcrib.router.agents.router import AgentRouter
     from toolcrib.router.capabilities.registry import CapabilityRegistry
     from toolcrib.router.capabilities.selector import CapabilitySelector

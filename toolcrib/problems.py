@@ -1,4 +1,4 @@
-"""What an error means to the outside: one table from error class to slug, status and codes."""
+"""Problems: one table from error class to HTTP status, exit code and MCP code."""
 
 from __future__ import annotations
 
@@ -9,39 +9,41 @@ from functools import cache
 from toolcrib import errors
 
 EXIT_NOT_CLEAN = 1
-"""The command did its work, and something was refused (`--strict`) or is wrong (`doctor`)."""
+"""Exit code of a command that finished, with refusals (`--strict`) or faults (`doctor`)."""
 
-ASKED, STORE, INDEX, MODEL = 2, 3, 4, 5
-"""Exit codes: a mistake in what was asked; a store or service that cannot be used; an index that
-other models made; a model or package that cannot be used."""
+EXIT_REQUEST, EXIT_STORE, EXIT_INDEX, EXIT_MODEL = 2, 3, 4, 5
+"""Exit codes: a mistake in the request; an unusable store or service; an index by other models;
+an unusable model or package."""
 
-INVALID, FAULT, BUSY = -32602, -32603, -32000
-"""MCP error codes: what was asked is wrong; something here is; ask again later."""
+MCP_INVALID, MCP_FAULT, MCP_BUSY = -32602, -32603, -32000
+"""MCP error codes: the request is wrong; the server is at fault; the server is busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One row of the table.
+    """Row of the table.
 
-    `title` is the problem in a few words, `status` HTTP's. Where `tells` is False, an error's
-    own text speaks of the inside, and callers are given the title instead. `retry_after_s` holds
-    where the error itself does not know; None where asking again does not help.
+    `title` is the problem in a few words, `status` HTTP's. Where the error's text is not `public`,
+    callers get the title. `retry_after_s` is for errors without a time of their own; None if a
+    retry does not help.
     """
 
     title: str
     status: int
-    exit_code: int = ASKED
-    mcp_code: int = INVALID
+    exit_code: int = EXIT_REQUEST
+    mcp_code: int = MCP_INVALID
     retry_after_s: float | None = None
-    tells: bool = True
+    public: bool = True
 
 
-def _busy(title: str, status: int, exit_code: int, after: float | None, *, tells: bool) -> Problem:
-    return Problem(title, status, exit_code, BUSY, after, tells)
+def _busy(
+    title: str, status: int, exit_code: int, after: float | None, *, public: bool = False
+) -> Problem:
+    return Problem(title, status, exit_code, MCP_BUSY, after, public)
 
 
-def _fault(title: str, status: int, exit_code: int, *, tells: bool) -> Problem:
-    return Problem(title, status, exit_code, FAULT, None, tells)
+def _fault(title: str, status: int, exit_code: int, *, public: bool = False) -> Problem:
+    return Problem(title, status, exit_code, MCP_FAULT, None, public)
 
 
 PROBLEMS: dict[type[errors.ToolcribError], Problem] = {
@@ -62,53 +64,63 @@ PROBLEMS: dict[type[errors.ToolcribError], Problem] = {
     errors.SourceError: Problem("The source cannot be read", 422),
     errors.FeedbackError: Problem("The feedback cannot be understood", 422),
     errors.TrainingError: Problem("No model can be trained from this", 422),
-    errors.RateLimitedError: _busy("Too many requests of this key", 429, STORE, 1.0, tells=True),
-    errors.OverloadedError: _busy("Too many requests at once", 503, STORE, 1.0, tells=True),
-    errors.ServiceUnavailableError: _busy("The service is away", 503, STORE, 1.0, tells=True),
-    errors.StoreUnavailableError: _busy("The store is away", 503, STORE, 1.0, tells=False),
-    errors.StoreLockedError: _busy("The store is in use elsewhere", 503, STORE, 5.0, tells=False),
-    errors.IndexMismatchError: _busy("Other models made it", 503, INDEX, 60.0, tells=False),
-    errors.EncoderError: _busy("The model cannot be used", 503, MODEL, 5.0, tells=False),
-    errors.LanguageModelError: _busy("No language model answers", 503, MODEL, 5.0, tells=False),
-    errors.LanguageModelLateError: _busy("No answer in time", 504, MODEL, 1.0, tells=False),
-    errors.DeadlineError: _busy("The answer took too long", 504, STORE, None, tells=True),
-    errors.MissingExtraError: _fault("It is not installed here", 501, MODEL, tells=True),
-    errors.StoreWriteError: _fault("The store takes no more", 507, STORE, tells=False),
-    errors.StoreError: _fault("The store failed", 500, STORE, tells=False),
-    errors.ServiceError: _fault("The service failed", 500, STORE, tells=True),
-    errors.QuestionError: _fault("The question is wrong", 500, ASKED, tells=False),
-    errors.CapabilityError: _fault("A capability is wrong", 500, ASKED, tells=False),
-    errors.SettingsError: _fault("The service is not set up for it", 500, ASKED, tells=False),
-    errors.ToolcribError: _fault("It failed", 500, ASKED, tells=False),
+    errors.RateLimitedError: _busy(
+        "Too many requests of this key", 429, EXIT_STORE, 1.0, public=True
+    ),
+    errors.OverloadedError: _busy("Too many requests at once", 503, EXIT_STORE, 1.0, public=True),
+    errors.ServiceUnavailableError: _busy("The service is away", 503, EXIT_STORE, 1.0, public=True),
+    errors.StoreUnavailableError: _busy("The store is away", 503, EXIT_STORE, 1.0),
+    errors.StoreLockedError: _busy(
+        "The store is in use elsewhere", 503, EXIT_STORE, 5.0, public=False
+    ),
+    errors.IndexMismatchError: _busy("Other models made it", 503, EXIT_INDEX, 60.0),
+    errors.EncoderError: _busy("The model cannot be used", 503, EXIT_MODEL, 5.0),
+    errors.LanguageModelError: _busy(
+        "No language model answers", 503, EXIT_MODEL, 5.0, public=False
+    ),
+    errors.LanguageModelLateError: _busy("No answer in time", 504, EXIT_MODEL, 1.0),
+    errors.DeadlineError: _busy("The answer took too long", 504, EXIT_STORE, None, public=True),
+    errors.MissingExtraError: _fault("It is not installed here", 501, EXIT_MODEL, public=True),
+    errors.StoreWriteError: _fault("The store takes no more", 507, EXIT_STORE),
+    errors.StoreError: _fault("The store failed", 500, EXIT_STORE),
+    errors.ServiceError: _fault("The service failed", 500, EXIT_STORE, public=True),
+    errors.QuestionError: _fault("The question is wrong", 500, EXIT_REQUEST),
+    errors.CapabilityError: _fault("A capability is wrong", 500, EXIT_REQUEST),
+    errors.SettingsError: _fault(
+        "The service is not set up for it", 500, EXIT_REQUEST, public=False
+    ),
+    errors.ToolcribError: _fault("It failed", 500, EXIT_REQUEST),
 }
-"""By class; a class that is not here is as the nearest one above it."""
+"""Rows by error class; a class without a row has its nearest parent's."""
 
-INTERNAL = _fault("Something went wrong here; the service's log says what", 500, STORE, tells=False)
-"""What is no error of ours."""
+INTERNAL = _fault(
+    "Something went wrong here; the service's log says what", 500, EXIT_STORE, public=False
+)
+"""Row of an error that is not toolcrib's."""
 
 
 def problem_of(error: BaseException) -> Problem:
-    """The row of an error."""
+    """Row of an error."""
     return next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL)
 
 
-def told(error: BaseException) -> str:
-    """What callers are told of an error: its text, unless that speaks of the inside."""
+def public_text(error: BaseException) -> str:
+    """Text of an error for callers; the title if the text is internal."""
     problem = problem_of(error)
-    return str(error) if problem.tells else problem.title
+    return str(error) if problem.public else problem.title
 
 
 def retry_after(error: BaseException) -> float | None:
-    """Seconds after which to ask again, None where that does not help."""
+    """Seconds after which to retry; None if a retry does not help."""
     own = error.retry_after_s if isinstance(error, errors.ServiceError) else None
     return problem_of(error).retry_after_s if own is None else own
 
 
 @cache
 def slug_of(kind: type[BaseException]) -> str:
-    """What a problem is called in `urn:toolcrib:problem:...`: `UnknownToolError: unknown-tool`.
+    """Name of a problem in `urn:toolcrib:problem:...`: `unknown-tool` of UnknownToolError.
 
-    A class of elsewhere is called as the nearest one of ours above it, or `internal`.
+    A class of another package has the name of its nearest parent here, or `internal`.
     """
     own = next((each for each in kind.__mro__ if each.__module__ == errors.__name__), None)
     if own is None:
@@ -118,5 +130,5 @@ def slug_of(kind: type[BaseException]) -> str:
 
 
 def exit_code(error: errors.ToolcribError) -> int:
-    """The exit code of a command that ended with this error."""
+    """Exit code of a command that ended with an error."""
     return problem_of(error).exit_code

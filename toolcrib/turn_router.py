@@ -35,7 +35,7 @@ from toolcrib.records import (
     ToolSpec,
     Turn,
 )
-from toolcrib.records.validation import in_words
+from toolcrib.records.codec import in_words
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
 from toolcrib.router.decision_log import (

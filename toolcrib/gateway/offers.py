@@ -32,6 +32,7 @@ from toolcrib.gateway.downstream import conversation_key
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers, UpstreamPool
 from toolcrib.indexers.readers.base import build_spec
 from toolcrib.records import Refusal, Scope, ToolSpec
+from toolcrib.records.codec import in_words
 
 __all__ = ["MARK", "OffersProvider", "is_offer", "offer_specs"]
 
@@ -72,7 +73,7 @@ def _spec(server: str, kind: OfferKind, item: dict[str, Any]) -> ToolSpec | Refu
         try:
             _made(kind, spec, spec.name)
         except ValidationError as error:
-            return Refusal(server, place, error.errors(include_url=False)[0]["msg"])
+            return Refusal(server, place, in_words(error, kind))
     return spec
 
 

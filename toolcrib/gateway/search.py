@@ -33,8 +33,8 @@ from toolcrib.gateway.index import OPENING, GatewayIndex
 from toolcrib.gateway.skills import GatewaySkills
 from toolcrib.gateway.upstream import UpstreamPool
 from toolcrib.integrations.fastmcp import (
-    MAX_FOUND,
-    SEARCHES,
+    MAX_FOUND_TOOLS,
+    READS_ONLY,
     SearchTool,
     ToolcribSearchTransform,
     definition,
@@ -90,7 +90,7 @@ KNOWLEDGE_TAKES = {
     "k": {
         "type": "integer",
         "minimum": 1,
-        "maximum": MAX_FOUND,
+        "maximum": MAX_FOUND_TOOLS,
         "description": "How many passages at most",
     },
     "collections": {
@@ -254,7 +254,7 @@ class GatewaySearch(ToolcribSearchTransform):
         async def find_knowledge(given: dict[str, Any], _context: Context) -> ToolResult:
             return await self._ask(given)
 
-        return SearchTool.of(KNOWLEDGE, KNOWLEDGE_SAYS, KNOWLEDGE_TAKES, find_knowledge, SEARCHES)
+        return SearchTool.of(KNOWLEDGE, KNOWLEDGE_SAYS, KNOWLEDGE_TAKES, find_knowledge, READS_ONLY)
 
     # -- what they do ------------------------------------------------------------------------
 
@@ -400,7 +400,7 @@ def _of_names(
 
     names = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_NAMED}
     about = "Names of tools as find_tools gave them, or ids (server/name)"
-    return SearchTool.of(name, says, {"ids": {**names, "description": about}}, run, SEARCHES)
+    return SearchTool.of(name, says, {"ids": {**names, "description": about}}, run, READS_ONLY)
 
 
 def _with_note(tool: Tool, what: str, about: str) -> Tool:
