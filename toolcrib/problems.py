@@ -1,10 +1,10 @@
-"""Problems: one table from error class to HTTP status, exit code and MCP code."""
+"""Problems: one table from error class to HTTP status and exit code."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from toolcrib import errors
 
@@ -14,9 +14,6 @@ EXIT_NOT_CLEAN = 1
 EXIT_REQUEST, EXIT_STORE, EXIT_INDEX, EXIT_MODEL = 2, 3, 4, 5
 """Exit codes: a mistake in the request; an unusable store or service; an index by other models;
 an unusable model or package."""
-
-MCP_INVALID, MCP_FAULT, MCP_BUSY = -32602, -32603, -32000
-"""MCP error codes: the request is wrong; the server is at fault; the server is busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +28,11 @@ class Problem:
     title: str
     status: int
     exit_code: int = EXIT_REQUEST
-    mcp_code: int = MCP_INVALID
     retry_after_s: float | None = None
     public: bool = True
 
 
-def _busy(
-    title: str, status: int, exit_code: int, after: float | None, *, public: bool = False
-) -> Problem:
-    return Problem(title, status, exit_code, MCP_BUSY, after, public)
-
-
-def _fault(title: str, status: int, exit_code: int, *, public: bool = False) -> Problem:
-    return Problem(title, status, exit_code, MCP_FAULT, None, public)
-
+_internal = partial(Problem, public=False)
 
 PROBLEMS: dict[type[errors.ToolcribError], Problem] = {
     errors.UnauthenticatedError: Problem("No key, or none that holds", 401),
@@ -64,38 +52,28 @@ PROBLEMS: dict[type[errors.ToolcribError], Problem] = {
     errors.SourceError: Problem("The source cannot be read", 422),
     errors.FeedbackError: Problem("The feedback cannot be understood", 422),
     errors.TrainingError: Problem("No model can be trained from this", 422),
-    errors.RateLimitedError: _busy(
-        "Too many requests of this key", 429, EXIT_STORE, 1.0, public=True
-    ),
-    errors.OverloadedError: _busy("Too many requests at once", 503, EXIT_STORE, 1.0, public=True),
-    errors.ServiceUnavailableError: _busy("The service is away", 503, EXIT_STORE, 1.0, public=True),
-    errors.StoreUnavailableError: _busy("The store is away", 503, EXIT_STORE, 1.0),
-    errors.StoreLockedError: _busy(
-        "The store is in use elsewhere", 503, EXIT_STORE, 5.0, public=False
-    ),
-    errors.IndexMismatchError: _busy("Other models made it", 503, EXIT_INDEX, 60.0),
-    errors.EncoderError: _busy("The model cannot be used", 503, EXIT_MODEL, 5.0),
-    errors.LanguageModelError: _busy(
-        "No language model answers", 503, EXIT_MODEL, 5.0, public=False
-    ),
-    errors.LanguageModelLateError: _busy("No answer in time", 504, EXIT_MODEL, 1.0),
-    errors.DeadlineError: _busy("The answer took too long", 504, EXIT_STORE, None, public=True),
-    errors.MissingExtraError: _fault("It is not installed here", 501, EXIT_MODEL, public=True),
-    errors.StoreWriteError: _fault("The store takes no more", 507, EXIT_STORE),
-    errors.StoreError: _fault("The store failed", 500, EXIT_STORE),
-    errors.ServiceError: _fault("The service failed", 500, EXIT_STORE, public=True),
-    errors.QuestionError: _fault("The question is wrong", 500, EXIT_REQUEST),
-    errors.CapabilityError: _fault("A capability is wrong", 500, EXIT_REQUEST),
-    errors.SettingsError: _fault(
-        "The service is not set up for it", 500, EXIT_REQUEST, public=False
-    ),
-    errors.ToolcribError: _fault("It failed", 500, EXIT_REQUEST),
+    errors.RateLimitedError: Problem("Too many requests of this key", 429, EXIT_STORE, 1.0),
+    errors.OverloadedError: Problem("Too many requests at once", 503, EXIT_STORE, 1.0),
+    errors.ServiceUnavailableError: Problem("The service is away", 503, EXIT_STORE, 1.0),
+    errors.StoreUnavailableError: _internal("The store is away", 503, EXIT_STORE, 1.0),
+    errors.StoreLockedError: _internal("The store is in use elsewhere", 503, EXIT_STORE, 5.0),
+    errors.IndexMismatchError: _internal("Other models made it", 503, EXIT_INDEX, 60.0),
+    errors.EncoderError: _internal("The model cannot be used", 503, EXIT_MODEL, 5.0),
+    errors.LanguageModelError: _internal("No language model answers", 503, EXIT_MODEL, 5.0),
+    errors.LanguageModelLateError: _internal("No answer in time", 504, EXIT_MODEL, 1.0),
+    errors.DeadlineError: Problem("The answer took too long", 504, EXIT_STORE),
+    errors.MissingExtraError: Problem("It is not installed here", 501, EXIT_MODEL),
+    errors.StoreWriteError: _internal("The store takes no more", 507, EXIT_STORE),
+    errors.StoreError: _internal("The store failed", 500, EXIT_STORE),
+    errors.ServiceError: Problem("The service failed", 500, EXIT_STORE),
+    errors.QuestionError: _internal("The question is wrong", 500),
+    errors.CapabilityError: _internal("A capability is wrong", 500),
+    errors.SettingsError: _internal("The service is not set up for it", 500),
+    errors.ToolcribError: _internal("It failed", 500),
 }
 """Rows by error class; a class without a row has its nearest parent's."""
 
-INTERNAL = _fault(
-    "Something went wrong here; the service's log says what", 500, EXIT_STORE, public=False
-)
+INTERNAL = _internal("Something went wrong here; the service's log says what", 500, EXIT_STORE)
 """Row of an error that is not toolcrib's."""
 
 

@@ -25,44 +25,11 @@ MAX_OPTIONAL = 1_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Reserved words of ECMAScript 2025, in modules too, that Python does not reserve as well.
-_RESERVED = frozenset(
-    {
-        "arguments",
-        "case",
-        "catch",
-        "const",
-        "debugger",
-        "default",
-        "delete",
-        "do",
-        "enum",
-        "eval",
-        "export",
-        "extends",
-        "false",
-        "function",
-        "implements",
-        "instanceof",
-        "interface",
-        "let",
-        "new",
-        "none",
-        "null",
-        "package",
-        "private",
-        "protected",
-        "public",
-        "static",
-        "super",
-        "switch",
-        "this",
-        "throw",
-        "true",
-        "typeof",
-        "undefined",
-        "var",
-        "void",
-    }
+_RESERVED = re.compile(
+    r"arguments|case|catch|const|debugger|default|delete|do|enum|eval|export|extends|"
+    r"false|function|implements|instanceof|interface|let|new|none|null|package|private|"
+    r"protected|public|static|super|switch|this|throw|true|typeof|undefined|var|void",
+    re.IGNORECASE,
 )
 
 
@@ -71,7 +38,7 @@ def is_function_name(name: str) -> bool:
     return (
         _NAME.fullmatch(name) is not None
         and not keyword.iskeyword(name)
-        and name.lower() not in _RESERVED
+        and _RESERVED.fullmatch(name) is None
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import PlainSerializer, computed_field, model_validator
@@ -102,21 +102,14 @@ class IndexReport:
         return OutcomeIds(self.added, self.changed, self.removed, self.unchanged)
 
     def __add__(self, other: IndexReport) -> IndexReport:
-        """Both reports as one."""
-        return IndexReport(
-            self.added + other.added,
-            self.changed + other.changed,
-            self.removed + other.removed,
-            self.unchanged + other.unchanged,
-            self.refused + other.refused,
-            self.dropped + other.dropped,
-            self.copies + other.copies,
-        )
+        """Join two reports."""
+        both = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+        return IndexReport(*(one + more for one, more in both))
 
     @model_validator(mode="before")
     @classmethod
-    def _of_ids(cls, fields: Any) -> Any:
-        return {**fields, **fields["ids"]} if "ids" in fields else fields
+    def _of_ids(cls, given: Any) -> Any:
+        return {**given, **given["ids"]} if "ids" in given else given
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,14 +251,13 @@ class ModelUsage:
     def plus(self, more: ModelUsage) -> ModelUsage:
         """Sum of two usages of one use and model."""
         costs = [each.cost for each in (self, more) if each.cost is not None]
-        return ModelUsage(
-            self.use,
-            self.model,
-            self.calls + more.calls,
-            self.failed + more.failed,
-            self.input_tokens + more.input_tokens,
-            self.output_tokens + more.output_tokens,
-            sum(costs) if costs else None,
+        return replace(
+            self,
+            calls=self.calls + more.calls,
+            failed=self.failed + more.failed,
+            input_tokens=self.input_tokens + more.input_tokens,
+            output_tokens=self.output_tokens + more.output_tokens,
+            cost=sum(costs) if costs else None,
         )
 
 
