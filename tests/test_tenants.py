@@ -173,7 +173,7 @@ class TestReplicas:
         assert second.crib(name).list_collections() == []
         first.crib(name).index_tools([MAIL])
         first.crib(name).index_passages([LEAVE])
-        first.touched(name)
+        first.announce_write(name)
         self.a_while_later(second)
         assert [each.name for each, _ in second.crib(name).list_collections()] == ["handbook"]
         found = second.crib(name).find_knowledge("how many days of leave has everybody?")
@@ -185,12 +185,12 @@ class TestReplicas:
     ):
         first, second = replicas
         first.crib(name).index_tools([MAIL])
-        first.touched(name)
+        first.announce_write(name)
         assert ids(second.crib(name)) == ["mail/send_mail"]
         store = first.crib(name).tools.store
         ours = store.read_meta()
         store.write_meta({**ours, "identity": {**ours["identity"], "dense": "another"}})
-        first.touched(name)
+        first.announce_write(name)
         self.a_while_later(second)
         for _ in range(2):
             with pytest.raises(IndexMismatchError, match="another"):
@@ -202,7 +202,7 @@ class TestReplicas:
         first, _ = replicas
         crib = first.crib("acme")
         crib.index_tools([MAIL])
-        first.touched("acme")
+        first.announce_write("acme")
         self.a_while_later(first)
         monkeypatch.setattr(type(crib), "refresh", lambda _: pytest.fail("looked again"))
         assert first.crib("acme") is crib

@@ -180,9 +180,9 @@ class Tenants:
         for table in self.records_db.tables():
             if table.endswith(f"/{name}"):
                 self.records_db.prune(table, before=float("inf"))
-        self.touched(name)
+        self.announce_write(name)
 
-    def touched(self, name: str) -> None:
+    def announce_write(self, name: str) -> None:
         """Announce a write to a namespace, so that other processes refresh."""
         if self._revisions is None:
             return

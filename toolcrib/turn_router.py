@@ -273,7 +273,7 @@ class TurnRouter:
     def _learn(self, learner: UsageLearner, decision_id: str, tool: str) -> None:
         """What cannot be learned is lost; whoever reports an outcome need not know."""
         try:
-            learner.succeeded(decision_id, tool)
+            learner.record_success(decision_id, tool)
         except StoreError:
             logger.warning("a successful call could not be learned from", exc_info=True)
 

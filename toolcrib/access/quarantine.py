@@ -60,12 +60,12 @@ class Quarantine:
 
     def _is_approved(self, spec: ToolSpec, findings: Iterable[Finding]) -> bool:
         """True if the tool was approved as it is, or apart from a harmless enrichment."""
-        approved = self.approved(spec.id)
+        approved = self.approved_digest(spec.id)
         own = spec.model_copy(update={"enrichment": None})
         written = [each for each in findings if each.place.startswith("enrichment.")]
         return approved == spec.digest or (approved == own.digest and not blocks(written))
 
-    def screened(self, entries: Iterable[Entry]) -> list[Entry]:
+    def screen_entries(self, entries: Iterable[Entry]) -> list[Entry]:
         """Screen the entries of sources for `Crib.index_tools`: held tools become refusals."""
         found = list(entries)
         specs = [item for _, item in found if isinstance(item, ToolSpec)]
@@ -87,14 +87,14 @@ class Quarantine:
         written_by: str = "",
     ) -> Held:
         """Hold a tool back; the same tool held again keeps its time and first writer."""
-        before, since = self.held(spec.id), self._now()
+        before, since = self.get(spec.id), self._now()
         if before is not None and before.digest == spec.digest:
             since, written_by = before.since, before.written_by
         made = Held(
             tool_id=spec.id,
             server=spec.server,
             digest=spec.digest,
-            was_digest=was_digest or self.approved(spec.id),
+            was_digest=was_digest or self.approved_digest(spec.id),
             reason=reason,
             findings=tuple(findings),
             since=since,
@@ -105,23 +105,23 @@ class Quarantine:
         self._records.put(self._held, DbRow(spec.id, since, body))
         return made
 
-    def held(self, tool_id: str) -> Held | None:
+    def get(self, tool_id: str) -> Held | None:
         """Tool held under an id; None if nothing is held."""
         entry = self._records.get(self._held, tool_id)
-        return None if entry is None else _read(entry)
+        return None if entry is None else _held_tool(entry)
 
     def list(self) -> list[Held]:
         """Held tools, oldest first."""
-        return [_read(entry) for entry in self._records.read(self._held)]
+        return [_held_tool(entry) for entry in self._records.read(self._held)]
 
-    def shown(self, tool_id: str, digest: str) -> Held:
+    def get_reviewed(self, tool_id: str, digest: str) -> Held:
         """Tool held under an id, if its digest is the one that a person has seen.
 
         Raises:
             UnknownToolError: nothing is held under this id.
             ToolChangedError: the held tool has another digest.
         """
-        held = self.held(tool_id)
+        held = self.get(tool_id)
         if held is None:
             raise UnknownToolError(tool_id)
         if held.digest != digest:
@@ -136,7 +136,7 @@ class Quarantine:
         # Approved first: after a crash in between the tool can be released again.
         body = {"digest": held.digest}
         self._records.put(self._approved, DbRow(held.tool_id, self._now(), body))
-        now = self.held(held.tool_id)
+        now = self.get(held.tool_id)
         if now is not None and now.digest == held.digest:
             self._records.delete(self._held, held.tool_id)
 
@@ -149,17 +149,17 @@ class Quarantine:
         if not self._records.delete(self._held, tool_id):
             raise UnknownToolError(tool_id)
 
-    def met(self, server: str) -> Mapping[str, str] | None:
+    def first_digests(self, server: str) -> Mapping[str, str] | None:
         """Digests of a server's tools by id at its first connection; None before."""
         entry = self._records.get(self._met, server)
         return None if entry is None else entry.body["tools"]
 
-    def meet(self, server: str, specs: Iterable[ToolSpec]) -> None:
+    def keep_first_digests(self, server: str, specs: Iterable[ToolSpec]) -> None:
         """Keep the digests of a server's first connection, with which later tools are compared."""
         tools = {spec.id: spec.digest for spec in specs}
         self._records.put(self._met, DbRow(server, self._now(), {"tools": tools}))
 
-    def locked(self, lock: str, servers: Iterable[str]) -> frozenset[str]:
+    def record_locked(self, lock: str, servers: Iterable[str]) -> frozenset[str]:
         """Record the servers that a lock file names, and return every server that it ever named."""
         entry = self._records.get(self._locked, lock)
         before = frozenset(entry.body["servers"] if entry else ())
@@ -168,7 +168,7 @@ class Quarantine:
             self._records.put(self._locked, DbRow(lock, self._now(), {"servers": sorted(found)}))
         return found
 
-    def approved(self, tool_id: str) -> str | None:
+    def approved_digest(self, tool_id: str) -> str | None:
         """Digest approved last for an id; None without approval."""
         entry = self._records.get(self._approved, tool_id)
         return None if entry is None else entry.body["digest"]
@@ -179,5 +179,5 @@ def _refusal_reason(held: Held) -> str:
     return f"held back for approval, because {held.reason}{worst}; see `toolcrib approve --list`"
 
 
-def _read(entry: DbRow) -> Held:
+def _held_tool(entry: DbRow) -> Held:
     return adapter(Held).validate_python({**entry.body, "since": entry.at})

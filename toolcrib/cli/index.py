@@ -145,7 +145,7 @@ def _screening(
         yield None
         return
     with closing(build.open_records_db(store or settings.store, settings)) as records_db:
-        yield Quarantine(records_db, DEFAULT_NAMESPACE).screened
+        yield Quarantine(records_db, DEFAULT_NAMESPACE).screen_entries
 
 
 def _finish(report: IndexReport, took_s: float, *, strict: bool, json: bool) -> None:

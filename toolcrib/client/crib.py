@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from pydantic import ValidationError
 
 from toolcrib.awaitable import in_thread
-from toolcrib.client.transport import EXTRA, FEATURE, Transport, quoted, upload
+from toolcrib.client.transport import EXTRA, FEATURE, Transport, path_segment, upload
 from toolcrib.errors import (
     FeedbackError,
     QueryError,
@@ -242,7 +242,7 @@ class RemoteCrib:
             path = "/v1/documents"
             return self._transport.ask(Removed, "DELETE", path, body, about=collection).removed
         try:
-            path = f"/v1/collections/{quoted(collection)}"
+            path = f"/v1/collections/{path_segment(collection)}"
             self._transport.tell("DELETE", path, about=collection)
         except UnknownCollectionError:
             # Removed already, perhaps by an earlier attempt whose answer was lost.
@@ -508,7 +508,7 @@ def _tool_path(tool_id: str, under: str = "/v1/tools") -> str:
     """
     if not tool_id:
         raise UnknownToolError(tool_id)
-    return f"{under}/{'/'.join(map(quoted, tool_id.split('/')))}"
+    return f"{under}/{'/'.join(map(path_segment, tool_id.split('/')))}"
 
 
 def _turn_json(turn: Turn | str) -> dict[str, Any]:

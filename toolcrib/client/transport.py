@@ -273,7 +273,7 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield from filter(bytes.strip, lines)
 
 
-def quoted(name: str) -> str:
+def path_segment(name: str) -> str:
     """Quote a name as one segment of a path."""
     if name in {".", ".."}:
         # A path loses these segments, which mean "here" and "above".

@@ -39,10 +39,10 @@ from toolcrib.integrations.fastmcp import (
     ToolcribSearchTransform,
     definition,
     failure,
-    found,
-    served,
+    search_answer,
     structured_answer,
     unknown_tool,
+    with_needs,
 )
 from toolcrib.records import Scope, ToolSpec
 from toolcrib.records.codec import as_json
@@ -281,9 +281,8 @@ class GatewaySearch(ToolcribSearchTransform):
         here = [(hit, each) for hit, each in entries if each and each.name in visible]
         untold = self._untold(key, (each for _, each in here))
         notes = {"missing": self._pool.missing(scope), "instructions": untold}
-        answer = found(
-            result, [served(hit, self._defined(each, self._form)) for hit, each in here], **notes
-        )
+        tools = [with_needs(hit, self._defined(each, self._form)) for hit, each in here]
+        answer = search_answer(result, tools, **notes)
         names = [each.name for _, each in here]
         return await self._guidance.after_search(key, asked, names, answer)
 

@@ -78,14 +78,14 @@ def _checker(text: str) -> Validator | None:
     if len(text) > MAX_SCHEMA_CHARS:
         return None
     try:
-        schema = rewritten(json.loads(text), _reduced)
+        schema = rewritten(json.loads(text), _without_unchecked)
         draft = _draft(schema)
         draft.check_schema(schema)
     except (SchemaError, Unresolvable, RecursionError, TypeError, ValueError):
         return None
     # An empty registry finds what stands in the schema itself and nothing else.
     registry = cast("Any", Registry)()
-    return cast("Any", _bounded(draft))(schema, registry=registry)
+    return cast("Any", _with_timeout(draft))(schema, registry=registry)
 
 
 def _draft(schema: Any) -> type[Validator]:
@@ -95,7 +95,7 @@ def _draft(schema: Any) -> type[Validator]:
     return validators.validator_for(schema, default=Draft202012Validator)
 
 
-def _reduced(schema: dict[str, Any]) -> dict[str, Any]:
+def _without_unchecked(schema: dict[str, Any]) -> dict[str, Any]:
     """Schema without the unchecked keywords."""
     if not UNCHECKED_KEYWORDS & schema.keys():
         return schema
@@ -104,7 +104,7 @@ def _reduced(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _bounded(draft: type[Validator]) -> type[Validator]:
+def _with_timeout(draft: type[Validator]) -> type[Validator]:
     """Validator class of a draft whose rules check the time first."""
     rules = cast("dict[str, Callable[..., Any]]", cast("Any", draft).VALIDATORS)
 
@@ -114,13 +114,13 @@ def _bounded(draft: type[Validator]) -> type[Validator]:
         return rules["uniqueItems"](validator, value, instance, schema)
 
     timed = {
-        name: _timed(rule)
+        name: _check_time_first(rule)
         for name, rule in {**rules, "pattern": _pattern, "uniqueItems": unique}.items()
     }
     return cast("Any", validators).extend(draft, timed)
 
 
-def _timed(rule: Callable[..., Any]) -> Callable[..., Any]:
+def _check_time_first(rule: Callable[..., Any]) -> Callable[..., Any]:
     def check(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         if monotonic() > _until.get():
             raise _TooLongError
@@ -150,7 +150,7 @@ def matches_pattern(pattern: str, text: str) -> bool:
     The engine is RE2: a few characters keep backtracking engines busy for years, and `regex`,
     which has a timeout, compiles `((a*){5000}){5000}` for a minute.
     """
-    compiled = _compiled(pattern)
+    compiled = _compile(pattern)
     if compiled is None or len(text) > MAX_TEXT_CHARS:
         return True
     if not text.isascii() and _CHARACTER_CLASS.search(pattern):
@@ -159,7 +159,7 @@ def matches_pattern(pattern: str, text: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> Any:
+def _compile(pattern: str) -> Any:
     engine = cast("Any", re2)
     options = engine.Options()
     options.max_mem, options.log_errors = MAX_PATTERN_BYTES, False

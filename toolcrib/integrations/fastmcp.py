@@ -140,7 +140,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
         async def call_tool(given: dict[str, Any], context: Context) -> ToolResult:
             return await self._call(context, given["name"], given["arguments"])
 
-        return SearchTool.of(CALL, CALL_DESCRIPTION, CALL_PARAMETERS, call_tool, meant=_call_meant)
+        return SearchTool.of(CALL, CALL_DESCRIPTION, CALL_PARAMETERS, call_tool, parse=_parse_call)
 
     # -- search and call ------------------------------------------------------------------------
 
@@ -152,7 +152,9 @@ class ToolcribSearchTransform(BaseSearchTransform):
         except QueryError as error:
             return failure(f"{error}.")
         named = {tool.name: tool for tool in tools}
-        return found(result, [served(hit, _defined(named[hit.name])) for hit in result.tools])
+        return search_answer(
+            result, [with_needs(hit, _tool_definition(named[hit.name])) for hit in result.tools]
+        )
 
     async def _call(self, ctx: Context, name: str, arguments: Mapping[str, Any] | None) -> Any:
         """Call a tool that the caller may see; any other is unknown."""
@@ -177,7 +179,7 @@ class SearchTool(Tool):
     """Tool of the search itself, whose faulty calls get the same errors as other tools'."""
 
     _act: Act = PrivateAttr()
-    _meant: Callable[[Mapping[str, Any]], dict[str, Any]] = PrivateAttr()
+    _parse: Callable[[Mapping[str, Any]], dict[str, Any]] = PrivateAttr()
     _one_of: Sequence[str] = PrivateAttr()
 
     @classmethod
@@ -189,12 +191,12 @@ class SearchTool(Tool):
         act: Act,
         annotations: ToolAnnotations | None = None,
         *,
-        meant: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None,
+        parse: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None,
         one_of: Sequence[str] = (),
     ) -> SearchTool:
         """Create a tool that requires its first parameter, or at least `one_of` several.
 
-        `meant` corrects the arguments that a model wrote.
+        `parse` corrects the arguments that a model wrote.
         """
         schema = {
             "type": "object",
@@ -203,12 +205,12 @@ class SearchTool(Tool):
             "additionalProperties": False,
         }
         tool = cls(name=name, description=says, parameters=schema, annotations=annotations)
-        tool._act, tool._meant, tool._one_of = act, meant or _meant, one_of
+        tool._act, tool._parse, tool._one_of = act, parse or _parse_arguments, one_of
         return tool
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Run the tool, or answer with the faults of the call."""
-        given = self._meant(arguments)
+        given = self._parse(arguments)
         schema = self.parameters
         if self._one_of and given.keys().isdisjoint(self._one_of):
             # Not in the shown schema: not every provider takes alternatives there.
@@ -222,28 +224,28 @@ class SearchTool(Tool):
         return await self._act(given, get_context())
 
 
-def _meant(given: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     """Drop null arguments, and parse numbers and lists that a model wrote as text."""
-    return {key: _read(key, value) for key, value in given.items() if value is not None}
+    return {key: _parse_argument(key, value) for key, value in given.items() if value is not None}
 
 
-def _read(key: str, value: Any) -> Any:
+def _parse_argument(key: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if key in LIST_PARAMETERS:
-        return _listed(value)
+        return _parse_list(value)
     is_count = key in COUNT_PARAMETERS and value.isdecimal() and len(value) <= MAX_COUNT_DIGITS
     return int(value) if is_count else value
 
 
-def _listed(text: str) -> Any:
+def _parse_list(text: str) -> Any:
     """Parse a list written as JSON, or one item a line."""
     with suppress(ValueError, RecursionError):
         return json.loads(text)
     return [line for line in text.splitlines() if line.strip()]
 
 
-def _call_meant(given: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_call(given: Mapping[str, Any]) -> dict[str, Any]:
     """Read the name and arguments, which models also write as JSON text, or beside the name."""
     beside = {key: value for key, value in given.items() if key not in CALL_PARAMETERS}
     inner: Any = given.get("arguments")
@@ -253,10 +255,10 @@ def _call_meant(given: Mapping[str, Any]) -> dict[str, Any]:
     except (ValueError, RecursionError):
         inner = given["arguments"]
     arguments = {**beside, **inner} if is_object(inner) else inner or beside
-    return _meant({"name": given.get("name"), "arguments": arguments})
+    return _parse_arguments({"name": given.get("name"), "arguments": arguments})
 
 
-def _defined(tool: Tool) -> dict[str, Any]:
+def _tool_definition(tool: Tool) -> dict[str, Any]:
     described = tool.to_mcp_tool()
     return definition(described.model_dump(mode="json", by_alias=True, exclude_none=True))
 
@@ -283,12 +285,14 @@ def definition(described: Mapping[str, Any]) -> dict[str, Any]:
     return {key: described[key] for key in kept if described.get(key)}
 
 
-def served(hit: ToolHit, defined: dict[str, Any]) -> dict[str, Any]:
+def with_needs(hit: ToolHit, defined: dict[str, Any]) -> dict[str, Any]:
     """Add the indexes of the needs that the tool was found for to its definition."""
     return defined if hit.needs is None else {**defined, "needs": list(hit.needs)}
 
 
-def found(result: FindResult, tools: Sequence[Mapping[str, Any]], **notes: Any) -> ToolResult:
+def search_answer(
+    result: FindResult, tools: Sequence[Mapping[str, Any]], **notes: Any
+) -> ToolResult:
     """Answer to a search: `tools` are definitions, best first; `notes` are further fields.
 
     A note says plainly when perhaps nothing fits, so that an agent does not take the next best.

@@ -87,7 +87,7 @@ def choose_tools(
     hits = [hit for hit in decision.tools.tools if hit.id in named]
     if len(hits) < (room := len(decision.tools.tools)):
         # Tools that the agent lacks took places, so its own tools are ranked by themselves.
-        found = _found(crib, turn, decision, named, room)
+        found = _rank_own_tools(crib, turn, decision, named, room)
         hits = list({hit.id: hit for hit in (*hits, *found)}.values())[:room]
     chosen: dict[str, str] = {}
     for hit in sorted(hits, key=lambda hit: _place(hit.id, shown)):
@@ -129,7 +129,7 @@ def _nearest(name: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
     return tuple(specs)
 
 
-def _found(
+def _rank_own_tools(
     crib: AnyCrib, turn: Turn, decision: Decision, ids: Iterable[str], k: int
 ) -> Sequence[ToolHit]:
     where = any_of({tool_id.casefold() for tool_id in ids})

@@ -105,7 +105,7 @@ class UsageLearner:
             if len(self._requests) > MAX_PENDING_REQUESTS:
                 self._requests.popitem(last=False)
 
-    def succeeded(self, decision_id: str, tool: str) -> bool:
+    def record_success(self, decision_id: str, tool: str) -> bool:
         """Record the first successful call of a decision; True if it was learned from.
 
         Raises:
@@ -201,7 +201,7 @@ class UsageLearner:
             verdicts = {each.server: each.verdict for each in replayed}
             self._table.write_lessons(
                 [self._row(each, servers[each.tool], verdicts, digests) for each in lessons]
-                + self._unused(observations, {each.tool for each in lessons}, servers)
+                + self._unused_rows(observations, {each.tool for each in lessons}, servers)
             )
             self._table.write_state(
                 {
@@ -314,7 +314,7 @@ class UsageLearner:
         }
         return DbRow(lesson.tool, self._now(), body)
 
-    def _unused(
+    def _unused_rows(
         self, observations: Sequence[Observation], used: set[str], servers: Mapping[str, str]
     ) -> list[DbRow]:
         """Rows of tools whose observations no longer count."""

@@ -55,12 +55,12 @@ def replay(
     every = [change for changes in by_server.values() for change in changes]
     prior = _mean(every) if every else (0.0, 0.0)
     return [
-        _replayed(server, by_server[server], prior[1] - prior[0])
+        _server_replay(server, by_server[server], prior[1] - prior[0])
         for server in sorted({servers[tool] for tool in live})
     ]
 
 
-def _replayed(server: str, changes: Sequence[_Change], prior: float) -> ServerReplay:
+def _server_replay(server: str, changes: Sequence[_Change], prior: float) -> ServerReplay:
     if not changes:
         return ServerReplay(server, 0, 0, 0.0, 0.0, 1.0, "shadow")
     means, weights = _by_session(changes)

@@ -138,7 +138,7 @@ class SchemaTypes:
     def _is_full(self) -> bool:
         return self._chars < 0 or self._nodes < 0
 
-    def _fitted(self, text: str) -> str:
+    def _fit(self, text: str) -> str:
         """Text if the room suffices, else the mark of an omitted type."""
         self._chars -= len(text)
         return self.cut if self._chars < 0 else text
@@ -149,14 +149,14 @@ class SchemaTypes:
         if self._is_full:
             return self.cut
         if not is_object(schema) or not schema:
-            return self._fitted(self.any)
+            return self._fit(self.any)
         for word in ("enum", "const"):
             if word in schema and depth <= MAX_DEPTH:
                 values = list_of(schema[word]) if word == "enum" else [schema[word]]
-                return self._fitted(self.values(values) if values else self.any)
-        return self._combined(schema, depth)
+                return self._fit(self.values(values) if values else self.any)
+        return self._composite(schema, depth)
 
-    def _combined(self, schema: Mapping[str, Any], depth: int) -> str:
+    def _composite(self, schema: Mapping[str, Any], depth: int) -> str:
         """Type of a schema with references, alternatives or parts."""
         if depth <= MAX_DEPTH:
             if list_of(schema.get("allOf")):
@@ -176,8 +176,8 @@ class SchemaTypes:
         """Type that a reference names, computed once per depth."""
         known = self._referred.get((reference, depth))
         if known is not None:
-            return self._fitted(known)
-        found = self._referred[reference, depth] = self.type(self._named(reference), depth)
+            return self._fit(known)
+        found = self._referred[reference, depth] = self.type(self._resolve(reference), depth)
         return found
 
     def _merged(self, schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
@@ -192,7 +192,7 @@ class SchemaTypes:
                 continue
             seen.add(id(part))
             rest = dict(part)
-            named = self._named(str(rest.get("$ref")))
+            named = self._resolve(str(rest.get("$ref")))
             parts += [] if named is None else [named]
             if named is not None:
                 del rest["$ref"]
@@ -211,7 +211,7 @@ class SchemaTypes:
             return self.array(self.type(schema.get("items"), depth + 1))
         if depth <= MAX_DEPTH and kind == "object" and schema.get("properties"):
             return self.object(schema, depth + 1)
-        return self._fitted(self.kind(kind))
+        return self._fit(self.kind(kind))
 
     def kind(self, name: str) -> str:
         """A type of JSON Schema by its name."""
@@ -239,7 +239,7 @@ class SchemaTypes:
         kept = [each for each in dict.fromkeys(types) if each != self.null]
         return " | ".join(kept) or self.null
 
-    def _named(self, reference: str) -> Any:
+    def _resolve(self, reference: str) -> Any:
         found: Any = self._root
         if not reference.startswith("#/"):
             return None

@@ -95,12 +95,12 @@ async def judge_tool(context: RequestContext, tool_id: ToolId, body: VerdictBody
 def _judge(context: RequestContext, tool_id: str, body: VerdictBody, crib: Crib) -> None:
     quarantine = context.quarantine()
     with context.state.lock(context.namespace):
-        held = quarantine.held(tool_id)
+        held = quarantine.get(tool_id)
         if held is None or not is_allowed(context.scope(), held.spec):
             reach = [each.tool_id for each in _in_reach(context)]
             raise UnknownToolError(tool_id, nearest(tool_id, reach))
         if body.digest is not None:
-            held = quarantine.shown(tool_id, body.digest)
+            held = quarantine.get_reviewed(tool_id, body.digest)
         if body.verdict == "reject":
             quarantine.reject(tool_id)
             return
