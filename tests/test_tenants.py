@@ -9,10 +9,11 @@ import pytest
 from tests.store.qdrant_over_http import running
 from toolcrib import Collection, Passage, Settings, ToolSpec, Turn
 from toolcrib.errors import IndexMismatchError, QueryError, StoreError
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import EncoderSettings
-from toolcrib.store.namespaced import DEFAULT_NAMESPACE
+from toolcrib.store.namespaced import check_name
 from toolcrib.store.records_db.base import DbRow
-from toolcrib.tenants import Tenants, check_name, rebuild_shared
+from toolcrib.tenants import Tenants, rebuild_shared
 
 SETTINGS = Settings.model_validate(
     {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
@@ -102,7 +103,7 @@ class TestLife:
             many.remove(DEFAULT_NAMESPACE)
 
     def test_many_are_opened_and_forgotten(self, many, monkeypatch):
-        monkeypatch.setattr("toolcrib.tenants.OPEN_AT_ONCE", 3)
+        monkeypatch.setattr("toolcrib.tenants.MAX_OPEN_CRIBS", 3)
         first = many.crib("n0")
         first.index_tools([MAIL])
         for number in range(1, 8):
@@ -172,7 +173,7 @@ class TestReplicas:
         assert second.crib(name).list_collections() == []
         first.crib(name).index_tools([MAIL])
         first.crib(name).index_passages([LEAVE])
-        first.touched(name)
+        first.announce_write(name)
         self.a_while_later(second)
         assert [each.name for each, _ in second.crib(name).list_collections()] == ["handbook"]
         found = second.crib(name).find_knowledge("how many days of leave has everybody?")
@@ -184,12 +185,12 @@ class TestReplicas:
     ):
         first, second = replicas
         first.crib(name).index_tools([MAIL])
-        first.touched(name)
+        first.announce_write(name)
         assert ids(second.crib(name)) == ["mail/send_mail"]
         store = first.crib(name).tools.store
         ours = store.read_meta()
         store.write_meta({**ours, "identity": {**ours["identity"], "dense": "another"}})
-        first.touched(name)
+        first.announce_write(name)
         self.a_while_later(second)
         for _ in range(2):
             with pytest.raises(IndexMismatchError, match="another"):
@@ -201,7 +202,7 @@ class TestReplicas:
         first, _ = replicas
         crib = first.crib("acme")
         crib.index_tools([MAIL])
-        first.touched("acme")
+        first.announce_write("acme")
         self.a_while_later(first)
         monkeypatch.setattr(type(crib), "refresh", lambda _: pytest.fail("looked again"))
         assert first.crib("acme") is crib

@@ -20,6 +20,7 @@ from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.observations import ObservationTable
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers, loaded
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.settings import PRESET
@@ -27,14 +28,14 @@ from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Layout, Store
 from toolcrib.store.folder import holds_store
 from toolcrib.store.lazy import LazyStore, open_folder
-from toolcrib.store.namespaced import DEFAULT_NAMESPACE, check_shards
+from toolcrib.store.namespaced import check_shards
 from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
 
 if TYPE_CHECKING:
     from toolcrib.indexers.ray_data import RayActors
     from toolcrib.language_models import LanguageModel
-    from toolcrib.records.usage import ModelUse
+    from toolcrib.records.turns import ModelUse
     from toolcrib.router.agents.router import AgentRouter
     from toolcrib.router.capabilities.registry import CapabilityRegistry
     from toolcrib.router.capabilities.selector import CapabilitySelector

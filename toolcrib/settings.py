@@ -25,8 +25,8 @@ from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.indexers.points import FieldWeights
 from toolcrib.records import Collection
-from toolcrib.records.usage import ModelUse, Price
-from toolcrib.records.validation import faults
+from toolcrib.records.codec import faults
+from toolcrib.records.turns import ModelUse, Price
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.interleaving import InterleaveSettings

@@ -14,7 +14,7 @@ from tests.router.sample_decisions import believable, decision, found, record, s
 from toolcrib.cli.evaluate import report
 from toolcrib.errors import SettingsError, SourceError, StoreWriteError
 from toolcrib.problems import exit_code
-from toolcrib.records.usage import ModelUsage
+from toolcrib.records.turns import ModelUsage
 from toolcrib.router.decision_log import open_log
 from toolcrib.router.settings import TelemetrySettings
 

@@ -25,9 +25,9 @@ from toolcrib.gateway.config import read_config
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Approval, Storage
 from toolcrib.gateway.upstream import Intervals
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.settings import RecoverySettings
 from toolcrib.settings import ContextSettings, EncoderSettings, GatewaySettings, LearningSettings
-from toolcrib.store.namespaced import DEFAULT_NAMESPACE
 from toolcrib.store.records_db.base import RecordsDb
 
 SERVERS = Path(__file__).parent / "servers"

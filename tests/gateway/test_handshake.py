@@ -12,7 +12,7 @@ from toolcrib.access.quarantine import Quarantine
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.records import ToolSpec
 from toolcrib.records.audit import Held
-from toolcrib.store.namespaced import DEFAULT_NAMESPACE
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 FAX = {"name": "send_fax", "description": "Send a fax.", "title": "Fax it"}
 HINTED = {"name": "hinted", "annotations": {"title": "A hint"}}

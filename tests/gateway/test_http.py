@@ -24,7 +24,7 @@ from tests.gateway.conftest import ECHO, FAX, LONG_S, Behind, texts, until, web_
 from tests.gateway.test_command import COMMAND, ENV, HELLO, WANTED, use
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.access.quarantine import Quarantine
-from toolcrib.store.namespaced import DEFAULT_NAMESPACE
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 HOSTILE = {
     "name": "bad",

@@ -24,7 +24,7 @@ from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.gateway.index import UNLOCKED
 from toolcrib.records import ToolSpec
-from toolcrib.store.namespaced import DEFAULT_NAMESPACE
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 HOSTILE = {
     "name": "weather",
@@ -70,7 +70,7 @@ async def test_an_approval_is_for_what_was_seen_and_nothing_else(behind: Behind)
     servers = {"post": behind.entry("post", ANNOUNCE, HOSTILE)}
     async with behind.client(servers, pass_through=9) as client:
         held_back = quarantine(behind)
-        held_back.release(held_back.held("post/weather"))
+        held_back.release(held_back.get("post/weather"))
         await until_listed(client, "post__announce", "post__weather")
         assert not (await client.call_tool("post__weather", {})).is_error
         assert held(behind) == {}

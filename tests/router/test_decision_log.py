@@ -14,7 +14,7 @@ from tests.router.log_writer import entry
 from tests.router.sample_decisions import MARCH, decision, found, known, said
 from toolcrib.errors import SettingsError, StoreDamagedError, StoreWriteError
 from toolcrib.records import Context, Entity, KnowledgeResult, Passage, PassageHit, Route
-from toolcrib.records.usage import ModelUsage
+from toolcrib.records.turns import ModelUsage
 from toolcrib.router.decision_log import (
     Feedback,
     JsonLinesLog,

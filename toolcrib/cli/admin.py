@@ -47,8 +47,8 @@ from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
 from toolcrib.records.audit import Finding, Held
 from toolcrib.records.codec import as_json
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings, load_settings
-from toolcrib.store.namespaced import DEFAULT_NAMESPACE
 
 __all__ = ["app", "approve", "audit"]
 

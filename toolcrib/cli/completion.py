@@ -114,7 +114,7 @@ def _place_of_held(settings: Settings) -> str:
 
 def _held(records_db: Any) -> Iterable[str]:
     from toolcrib.access.quarantine import Quarantine
-    from toolcrib.store.namespaced import DEFAULT_NAMESPACE
+    from toolcrib.records.scope import DEFAULT_NAMESPACE
 
     return [held.tool_id for held in Quarantine(records_db, DEFAULT_NAMESPACE).list()]
 

@@ -36,8 +36,8 @@ from toolcrib.language_models import LanguageModel, metered
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import as_json
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings, load_settings
-from toolcrib.store.namespaced import DEFAULT_NAMESPACE
 
 __all__ = ["enrich"]
 
@@ -125,7 +125,7 @@ def _screened(entries: Sequence[Entry], settings: Settings) -> Sequence[Entry]:
     if not settings.audit or not blocks(audit_all(specs)):
         return entries
     with closing(build.open_records_db(settings.store, settings)) as records_db:
-        return Quarantine(records_db, DEFAULT_NAMESPACE).screened(entries)
+        return Quarantine(records_db, DEFAULT_NAMESPACE).screen_entries(entries)
 
 
 KEPT = "what was written stays; the same command does the rest"

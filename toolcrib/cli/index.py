@@ -53,9 +53,9 @@ from toolcrib.integrations.formats import export
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Collection, IndexReport, Scope, ToolSpec
 from toolcrib.records.codec import as_json
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.collections import preset
 from toolcrib.settings import Settings, load_settings
-from toolcrib.store.namespaced import DEFAULT_NAMESPACE
 from toolcrib.tenants import rebuild_shared
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _screening(
         yield None
         return
     with closing(build.open_records_db(store or settings.store, settings)) as records_db:
-        yield Quarantine(records_db, DEFAULT_NAMESPACE).screened
+        yield Quarantine(records_db, DEFAULT_NAMESPACE).screen_entries
 
 
 def _finish(report: IndexReport, took_s: float, *, strict: bool, json: bool) -> None:

@@ -22,8 +22,8 @@ from toolcrib.cli.output import (
 )
 from toolcrib.records.codec import as_json
 from toolcrib.records.learning import LearningStatus, LogLearning, ServerReplay, Undone
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import load_settings
-from toolcrib.store.namespaced import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib

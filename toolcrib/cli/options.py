@@ -18,9 +18,9 @@ import typer
 from toolcrib.cli.completion import complete_formats, complete_servers, complete_tags
 from toolcrib.errors import SettingsError, SourceError, StoreError
 from toolcrib.records import Refusal
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.filters import AnyOf, Filter, all_of
-from toolcrib.store.namespaced import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib

@@ -27,8 +27,7 @@ from toolcrib.cli.output import out, print_decision, print_either, print_json, p
 from toolcrib.errors import QueryError
 from toolcrib.integrations.formats import FORMATS, SOURCES, export
 from toolcrib.records import Decision, FindResult, Turn
-from toolcrib.records.codec import as_json
-from toolcrib.records.validation import in_words
+from toolcrib.records.codec import as_json, in_words
 from toolcrib.retrieval.options import AnswerOrder, SearchKeywords
 
 __all__ = ["route", "search"]

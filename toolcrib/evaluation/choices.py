@@ -19,7 +19,7 @@ from toolcrib.evaluation.decisions import Reliability
 from toolcrib.evaluation.gate_measures import expected_error, reliability_bins
 from toolcrib.evaluation.rows import FileRow, Filled, read_all
 from toolcrib.records import Turn
-from toolcrib.records.validation import in_words
+from toolcrib.records.codec import in_words
 
 __all__ = ["NOTHING", "Choice", "ChoiceResult", "LabelledTurn", "measure_choices", "read_labelled"]
 

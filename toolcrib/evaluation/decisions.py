@@ -26,7 +26,7 @@ from toolcrib.evaluation.rows import LocatedQuery
 from toolcrib.evaluation.significance import sign_test
 from toolcrib.records import CollectionHit, Outcome, Refusal
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolsRecord
-from toolcrib.records.usage import ModelUsage, totals
+from toolcrib.records.turns import ModelUsage, totals
 from toolcrib.router.decision_log import Feedback
 from toolcrib.router.knowledge import MAPPED
 

@@ -24,6 +24,7 @@ from toolcrib.errors import SourceError
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery, UnanswerableScope
 from toolcrib.indexers.readers.base import Source, build_spec, entries
 from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records.codec import in_words
 from toolcrib.text import split_identifier
 
 __all__ = [
@@ -132,11 +133,8 @@ def validated(
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        details = error.errors(include_url=False, include_input=False)
-        first = details[0]
-        steps = [*map(str, first["loc"]), first["msg"].removeprefix("Value error, ")]
-        more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-        return Refusal(source, place, ": ".join(steps) + more)
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        return Refusal(source, place, in_words(error, "") + more)
 
 
 def located(

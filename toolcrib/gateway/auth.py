@@ -18,7 +18,7 @@ from toolcrib.access.keys import Grant, KeyRing, within
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import ServiceError, StoreError
 from toolcrib.records import Scope
-from toolcrib.store.namespaced import DEFAULT_NAMESPACE
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 __all__ = ["KeyVerifier", "grant", "reach"]
 

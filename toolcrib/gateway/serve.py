@@ -36,8 +36,8 @@ from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Approval, Storage
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
 from toolcrib.integrations.formats import RESERVED
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings
-from toolcrib.store.namespaced import DEFAULT_NAMESPACE
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 from toolcrib.telemetry import MetricsRegistry
 

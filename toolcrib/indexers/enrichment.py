@@ -22,7 +22,7 @@ from toolcrib.indexers.overlay import OVERLAY_NAME, ToolOverlay
 from toolcrib.indexers.readers.base import Source, is_list, is_object
 from toolcrib.indexers.sync import Entry, Screen
 from toolcrib.records import Enrichment, Refusal, ToolSpec
-from toolcrib.records.validation import in_words
+from toolcrib.records.codec import in_words
 
 __all__ = [
     "BESIDE",

@@ -14,8 +14,8 @@ from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.base import Source, is_object
 from toolcrib.indexers.sync import Entry
 from toolcrib.records import Refusal, Sensitivity, ToolSpec
+from toolcrib.records.codec import in_words
 from toolcrib.records.tools import Texts
-from toolcrib.records.validation import in_words
 
 __all__ = ["OVERLAY_NAME", "OverlayEntry", "ToolOverlay"]
 

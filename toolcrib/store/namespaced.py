@@ -18,6 +18,7 @@ from typing import Any
 
 from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import BadPointError, QueryError, SettingsError, StoreError
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.store.base import (
     MAX_POINT_ID,
     Layout,
@@ -32,9 +33,6 @@ from toolcrib.store.base import (
     valid_ids,
 )
 from toolcrib.store.filters import TENANT_FIELD, And, Equals, Filter, HasId, Not, Or, all_of
-
-DEFAULT_NAMESPACE = "default"
-"""The namespace that has a store of its own."""
 
 META_NAMESPACE = ":meta"
 """Namespace of the small documents; no tenant can have this name."""

@@ -20,7 +20,7 @@ from toolcrib.http.routes.tools import ToolId, is_allowed, write_tools
 from toolcrib.http.routing import Body, Endpoint, answer, documented
 from toolcrib.records import Scope
 from toolcrib.records.audit import Held, HeldTools
-from toolcrib.store.namespaced import DEFAULT_NAMESPACE
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 __all__ = ["ENDPOINTS"]
 
@@ -95,12 +95,12 @@ async def judge_tool(context: RequestContext, tool_id: ToolId, body: VerdictBody
 def _judge(context: RequestContext, tool_id: str, body: VerdictBody, crib: Crib) -> None:
     quarantine = context.quarantine()
     with context.state.lock(context.namespace):
-        held = quarantine.held(tool_id)
+        held = quarantine.get(tool_id)
         if held is None or not is_allowed(context.scope(), held.spec):
             reach = [each.tool_id for each in _in_reach(context)]
             raise UnknownToolError(tool_id, nearest(tool_id, reach))
         if body.digest is not None:
-            held = quarantine.shown(tool_id, body.digest)
+            held = quarantine.get_reviewed(tool_id, body.digest)
         if body.verdict == "reject":
             quarantine.reject(tool_id)
             return

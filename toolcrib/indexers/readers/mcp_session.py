@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from toolcrib.extras import quiet_loggers
 from toolcrib.indexers.readers.base import MAX_SOURCE_BYTES
 from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
+from toolcrib.records.codec import in_words
 
 if TYPE_CHECKING:
     import httpx2
@@ -294,7 +295,8 @@ def explain(state: SessionState, error: Exception, stderr_line: str) -> str:
     if isinstance(cause, EndlessListError):
         reason = f"lists tools without end: {cause}"
     elif isinstance(cause, ValidationError):
-        reason = f"answered {state.asked} with something that is not MCP: {_first_fault(cause)}"
+        wrong = in_words(cause, "its answer")
+        reason = f"answered {state.asked} with something that is not MCP: {wrong}"
     elif isinstance(state.target, HttpTarget) and _is_no_mcp_server(state, cause):
         reason = _no_mcp_server(state, state.target)
     elif isinstance(cause, MCPError):
@@ -394,12 +396,6 @@ def _with_context(reason: str, state: SessionState, stderr_line: str) -> str:
     if state.tools:
         parts.append(f"tools kept from before that: {len(state.tools):,}")
     return "; ".join(parts)
-
-
-def _first_fault(error: ValidationError) -> str:
-    fault = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(step) for step in fault["loc"])
-    return f"{place}: {fault['msg']}" if place else fault["msg"]
 
 
 def _leaves(error: Exception) -> Iterator[Exception]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from toolcrib.errors import SourceError
 from toolcrib.extras import import_extra
-from toolcrib.records.validation import read_yaml
+from toolcrib.records.codec import read_yaml
 from toolcrib.router.context.phrases import PhraseIndex
 from toolcrib.text import TextWords, singular
 

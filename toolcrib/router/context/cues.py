@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from toolcrib.records.codec import read_yaml
 from toolcrib.records.scope import SENSITIVITIES, Sensitivity
-from toolcrib.records.validation import read_yaml
 from toolcrib.router.context.phrases import MAX_WORDS, PhraseIndex
 from toolcrib.text import singular, split_words
 
