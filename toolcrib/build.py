@@ -23,7 +23,7 @@ from toolcrib.learning.observations import ObservationTable
 from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers, loaded
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.settings import PRESET
-from toolcrib.settings import EncoderSettings, Settings, load_settings
+from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Layout, Store
 from toolcrib.store.folder import holds_store
 from toolcrib.store.lazy import LazyStore, open_folder
@@ -32,7 +32,6 @@ from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
 
 if TYPE_CHECKING:
-    from toolcrib.indexers.ray_data import RayActors
     from toolcrib.language_models import LanguageModel
     from toolcrib.records.usage import ModelUse
     from toolcrib.router.agents.router import AgentRouter
@@ -60,7 +59,6 @@ __all__ = [
     "make_dense",
     "make_learner",
     "make_parts",
-    "make_ray_encoder",
     "make_reader",
     "make_reranker",
     "open_parts",
@@ -338,25 +336,8 @@ def make_dense(settings: Settings) -> DenseEncoder:
         SettingsError: there is no such kind.
         MissingExtraError: its extra is not installed.
     """
-    return _dense_of(settings.encoder)
-
-
-def _dense_of(chosen: EncoderSettings) -> DenseEncoder:
-    kind, _, model = chosen.dense.partition(":")
-    return _choose("encoder.dense", kind, _DENSE)(model, chosen.threads)
-
-
-def make_ray_encoder(settings: Settings, actors: RayActors) -> DenseEncoder:
-    """The same encoder, whose documents are encoded by actors of Ray, each on one core.
-
-    Raises:
-        SettingsError: as `make_dense`.
-    """
-    from toolcrib.indexers.ray_data import RayEncoder
-
-    # Of the settings no more than this is sent to other machines: there are keys among them.
-    alone = settings.encoder.model_copy(update={"threads": 1})
-    return RayEncoder(partial(_dense_of, alone), actors)
+    kind, _, model = settings.encoder.dense.partition(":")
+    return _choose("encoder.dense", kind, _DENSE)(model, settings.encoder.threads)
 
 
 def make_reranker(settings: Settings, models: Models = NO_MODELS) -> ToolRerankers | None:

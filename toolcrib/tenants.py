@@ -265,12 +265,7 @@ class Tenants:
         opened.revision = revision
 
 
-def rebuild_shared(
-    location: str,
-    settings: Settings,
-    dense: DenseEncoder | None = None,
-    progress: Listener | None = None,
-) -> None:
+def rebuild_shared(location: str, settings: Settings, progress: Listener | None = None) -> None:
     """Renew what all namespaces but the default one share, where there is anything.
 
     `Crib.open(rebuild=True)` renews the default one. Processes that use the old models are told.
@@ -278,7 +273,7 @@ def rebuild_shared(
     Raises:
         StoreError: the store does not answer, or another process holds it.
     """
-    shared = _SharedStores(location, settings, dense or build.make_dense(settings))
+    shared = _SharedStores(location, settings, build.make_dense(settings))
     try:
         shared.rebuild(progress)
         announce(location, settings, (DEFAULT, *shared.names()))

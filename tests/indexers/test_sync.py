@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import StoreError
-from toolcrib.indexers import points
-from toolcrib.indexers.points import FieldWeights, layout, passage_layout
-from toolcrib.indexers.prerequisites import link_payload
-from toolcrib.indexers.sync import LATER_FIELDS, Entry, PassageSync, ToolSync
-from toolcrib.indexers.writer import PAGE, LexicalContext
-from toolcrib.records import IndexProgress, Passage, Refusal, ToolSpec
-from toolcrib.store.base import LegQuery, point_id
-from toolcrib.store.payload import read_passage, read_tool, tool_payload
+from toolcrib.indexers.name_prefixes import NamePrefixes
+from toolcrib.indexers.points import TOOL_TERMS, FieldWeights, draft, layout, passage_layout
+from toolcrib.indexers.sync import Entry, PassageSync, ToolSync
+from toolcrib.indexers.writer import PAGE
+from toolcrib.records import Enrichment, IndexProgress, Passage, Refusal, ToolSpec
+from toolcrib.store.base import LegQuery, Point, point_id
+from toolcrib.store.payload import read_passage, read_tool
 from toolcrib.store.qdrant_edge import EdgeStore
 
 
@@ -38,8 +37,8 @@ class Bench:
         return {record.payload["id"]: self.read(record.payload) for record in self.store.scroll()}
 
     @property
-    def context(self) -> LexicalContext:
-        return LexicalContext.from_meta(self.store.read_meta())
+    def prefixes(self) -> NamePrefixes:
+        return NamePrefixes.from_meta(self.store.read_meta())
 
     def lexical_score(self, query: str, item_id: str) -> float:
         [hits] = self.store.search([LegQuery("lexical", self.lexical.encode_query(query), 1000)])
@@ -205,38 +204,6 @@ def test_progress_names_every_tool_once_it_is_durable(bench):
     assert {i for progress in written for i in progress.ids} == {tool.id for tool in tools}
 
 
-def as_an_earlier_version_left_it(bench) -> float:
-    """An index of one tool, weighed by a length of its own; how its tool scores for "mail"."""
-    bench.run(spec("old", "reads mail"))
-    own = bench.lexical.encode_document({"old": 3.0, "read": 1.0, "mail": 1.0}, 5.0)
-    bench.store.set_sparse("lexical", {point_id("old"): own})
-    meta = bench.store.read_meta()
-    older = {"average": 5.0, "prefixes": {}, "stale": [], "all_stale": False}
-    bench.store.write_meta({**meta, "lexical": older})
-    return bench.lexical_score("mail", "old")
-
-
-def test_an_index_of_an_earlier_version_is_weighed_anew_without_encoding(bench):
-    before = as_an_earlier_version_left_it(bench)
-    encoded = bench.encoder.encoded_documents
-    bench.run(spec("old", "reads mail"))
-    assert bench.encoder.encoded_documents == encoded
-    assert not bench.context.all_stale
-    assert bench.lexical_score("mail", "old") > before
-
-
-@pytest.mark.parametrize("later", sorted(LATER_FIELDS))
-def test_tools_of_an_earlier_version_are_written_with_what_they_lack(bench, monkeypatch, later):
-    old = spec("old", "reads mail")
-    with monkeypatch.context() as patch:
-        for make in (tool_payload, link_payload):
-            earlier = {key: value for key, value in make(old).items() if key != later}
-            patch.setattr(points, make.__name__, lambda _, told=earlier: told)
-        bench.run(old)
-    assert bench.run(old).changed == ("old",)
-    assert bench.run(old).unchanged == ("old",)
-
-
 def test_how_long_other_texts_are_changes_no_weight(bench):
     bench.run(spec("short", "reads mail"), spec("other", "x"))
     before = bench.lexical_score("mail", "short")
@@ -274,8 +241,9 @@ class InterruptedRunError(Exception):
 
 
 def test_a_run_that_was_broken_off_is_finished_by_the_next(bench, monkeypatch):
-    before = as_an_earlier_version_left_it(bench)
-    new = spec("new", "writes many words")
+    bench.run(spec("acme_read", server="s"))
+    before = bench.lexical_score("acme", "s/acme_read")
+    new = [spec(f"acme_{verb}", server="s") for verb in ("write", "list", "drop")]
 
     def stop(*_):
         raise InterruptedRunError
@@ -283,12 +251,80 @@ def test_a_run_that_was_broken_off_is_finished_by_the_next(bench, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(bench.store, "set_sparse", stop)
         with pytest.raises(InterruptedRunError):
-            bench.run(new)
-    assert bench.context.all_stale
-    report = bench.run(new)
-    assert report.unchanged == ("new",)
-    assert not bench.context.all_stale
-    assert bench.lexical_score("mail", "old") > before
+            bench.run(*new)
+    assert bench.prefixes.stale
+    other = bench.run(spec("mail", server="t"))
+    assert other.added == ("t/mail",)
+    assert not bench.prefixes.stale
+    assert bench.lexical_score("acme", "s/acme_read") == 0.0 < before
+
+
+def test_safety_tags_of_an_enrichment_count_for_the_group_of_a_tool(bench):
+    """A scope sees these tags, so a run finds the prefix that the next run finds."""
+    enrichment = Enrichment(purpose="Changes things.", safety_tags=("writes",))
+    tools = [spec(f"acme_{n}", server="s", enrichment=enrichment) for n in "abc"]
+    tools.append(spec("acme_d", server="s"))
+    bench.run(*tools)
+    first = bench.prefixes
+    bench.run(*tools)
+    assert bench.prefixes == first == NamePrefixes()
+
+
+@pytest.fixture
+def reads(monkeypatch) -> list[int]:
+    """Ids of the points that were read from any store."""
+    found: list[int] = []
+
+    def counted(read):
+        def wrapped(*arguments, **options):
+            for record in read(*arguments, **options):
+                found.append(record.id)
+                yield record
+
+        return wrapped
+
+    for name in ("scroll", "retrieve"):
+        monkeypatch.setattr(EdgeStore, name, counted(getattr(EdgeStore, name)))
+    return found
+
+
+@pytest.mark.parametrize("stored", [300, 3_000])
+def test_one_tool_reads_its_group_alone_however_large_the_index_is(bench, reads, stored):
+    servers = {f"server_{n}": ("a", "b")[: n % 3] for n in range(stored // 10)}
+    bench.store.upsert([point for each in servers.items() for point in points_of(bench, *each)])
+    reads.clear()
+    bench.run(spec("x_item", "new", server="server_0"))
+    assert len(reads) == 10
+    reads.clear()
+    bench.run(spec("x_item", "changed", server="server_0", tags=("a",)))
+    assert len(reads) == 1 + 11
+    reads.clear()
+    bench.run(spec("alone"))
+    assert reads == []
+
+
+def points_of(bench, server: str, tags: tuple[str, ...]) -> list[Point]:
+    """Ten tools of one group without a shared prefix, as a run writes them."""
+    specs = [spec(f"{letter}_item", server=server, tags=tags) for letter in "abcdefghij"]
+    drafts = [draft(each, bench.lexical, FieldWeights(), ()) for each in specs]
+    vectors = bench.encoder.encode_documents([text for each in drafts for text in each.texts])
+    return [
+        each.point(vectors[n : n + 1], bench.lexical, TOOL_TERMS) for n, each in enumerate(drafts)
+    ]
+
+
+def test_a_new_prefix_reads_the_tools_of_its_group_alone(bench, reads):
+    bench.run(*(spec(f"tool_{n}", server=f"t{n}") for n in range(50)), spec("acme_a", server="s"))
+    reads.clear()
+    bench.run(*(spec(f"acme_{verb}", server="s") for verb in ("write", "list", "drop")))
+    assert {*reads} <= {point_id(tool_id) for tool_id in bench.held() if tool_id.startswith("s/")}
+
+
+def test_pruning_reads_everything(bench, reads):
+    bench.run(*(spec(f"tool_{n}", server=f"t{n}") for n in range(5)))
+    reads.clear()
+    assert len(bench.run(spec("tool_0", server="t0"), prune=True).removed) == 4
+    assert len(reads) == 5
 
 
 def test_a_store_that_fails_keeps_what_was_reported_before(bench, monkeypatch):
@@ -507,6 +543,18 @@ def test_how_long_other_passages_are_changes_no_weight(passage_bench):
     before = passage_bench.lexical_score("red", "notes/a.md#0")
     passage_bench.run(*parts("b.md", "blue white black brown " * 50))
     assert passage_bench.lexical_score("red", "notes/a.md#0") == before > 0
+
+
+@pytest.mark.parametrize("stored", [30, 300])
+def test_one_document_reads_its_own_passages_alone(passage_bench, reads, stored):
+    for number in range(0, stored, 10):
+        passage_bench.run(
+            *(part for each in range(number, number + 10) for part in parts(f"{each}.md", "x", "y"))
+        )
+    reads.clear()
+    report = passage_bench.run(*parts("7.md", "z"))
+    assert (report.changed, report.removed) == (("notes/7.md#0",), ("notes/7.md#1",))
+    assert {*reads} == {point_id("notes/7.md#0"), point_id("notes/7.md#1")}
 
 
 def test_what_else_the_small_document_holds_is_kept(passage_bench):

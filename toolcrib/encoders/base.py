@@ -6,7 +6,7 @@ Queries and documents are encoded apart, since models differ there.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -20,7 +20,6 @@ __all__ = [
     "DenseEncoder",
     "FloatArray",
     "LanguageBound",
-    "PageEncoder",
     "Reranker",
     "SparseVector",
     "finite_scores",
@@ -95,19 +94,6 @@ class LanguageBound(DenseEncoder, Protocol):
 
     def reads(self, text: str) -> bool:
         """Whether the text is in a language that the model knows; true where that is not plain."""
-        ...
-
-
-@runtime_checkable
-class PageEncoder(DenseEncoder, Protocol):
-    """A dense encoder that encodes several pages of documents at once."""
-
-    def encode_pages(self, pages: Iterable[Sequence[str]]) -> Iterator[tuple[int, FloatArray]]:
-        """Encode each page as `encode_documents` does; with its number, in any order.
-
-        Raises:
-            EncoderError: as `encode_query`.
-        """
         ...
 
 

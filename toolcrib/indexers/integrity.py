@@ -43,11 +43,9 @@ def find_faults(
             except (ValueError, KeyError, TypeError) as error:
                 yield named, f"cannot be read: {type(error).__name__}"
                 continue
-            # An earlier version kept no links; the next run of its sources adds them.
-            later = {"links", "yields"} - record.payload.keys()
             wrong = [
                 name
-                for name in sorted({*made.payload, *record.payload} - {"length", *later})
+                for name in sorted({*made.payload, *record.payload})
                 if made.payload.get(name) != record.payload.get(name)
             ]
             if wrong or record.id != point_id(made.id):

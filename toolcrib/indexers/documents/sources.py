@@ -21,7 +21,7 @@ from toolcrib.indexers.documents.loading import Kind, is_binary, kind_of_name, k
 from toolcrib.indexers.sync import PassageEntry, ReadSources
 from toolcrib.records import Passage, Refusal
 
-__all__ = ["PACKED", "RawDocument", "entries_of", "fetch", "passages", "read_raw"]
+__all__ = ["PACKED", "RawDocument", "fetch", "passages"]
 
 
 MAX_FILE_BYTES = 50_000_000
@@ -102,22 +102,15 @@ def passages(
             if isinstance(source, ReadSources):
                 yield from cast("Iterable[PassageEntry]", source.entries)
                 continue
-            for raw in read_raw(str(source)):
-                yield from entries_of(raw, collection, converters, max_tokens)
+            for raw in _read_source(str(source)):
+                if isinstance(raw, Refusal):
+                    yield raw.source, raw
+                else:
+                    parts = raw.passages(collection, converters, max_tokens=max_tokens)
+                    yield from ((raw.source, part) for part in parts)
 
 
-def entries_of(
-    raw: RawDocument | Refusal, collection: str, converters: Converters, max_tokens: int
-) -> Iterator[PassageEntry]:
-    """Yield the passages of a document, or why there are none, each with where it came from."""
-    if isinstance(raw, Refusal):
-        yield raw.source, raw
-        return
-    for item in raw.passages(collection, converters, max_tokens=max_tokens):
-        yield raw.source, item
-
-
-def read_raw(name: str) -> Iterator[RawDocument | Refusal]:
+def _read_source(name: str) -> Iterator[RawDocument | Refusal]:
     """Yield what a name stands for; nothing is raised."""
     if name.lower().startswith(("http://", "https://")):
         yield fetch(name)
