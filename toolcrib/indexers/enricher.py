@@ -29,19 +29,6 @@ from toolcrib.language_models import LanguageModel
 from toolcrib.records import Message, Refusal, ToolSpec
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 
-__all__ = [
-    "PROMPT_VERSION",
-    "Enricher",
-    "EnrichmentAnswer",
-    "EnrichmentFile",
-    "EnrichmentReport",
-    "EnrichmentTable",
-    "KeptEnrichments",
-    "Question",
-    "questions",
-    "up_to_date",
-]
-
 # -- what is asked ---------------------------------------------------------------------------------
 
 PROMPT_VERSION = "1"

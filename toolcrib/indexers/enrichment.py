@@ -24,19 +24,6 @@ from toolcrib.indexers.sync import Entry, Screen
 from toolcrib.records import Enrichment, Refusal, ToolSpec
 from toolcrib.records.validation import in_words
 
-__all__ = [
-    "BESIDE",
-    "ENRICHMENT_NAME",
-    "EnrichmentLine",
-    "Enrichments",
-    "beside",
-    "folder_of",
-    "identifiers",
-    "is_enrichment",
-    "judged",
-    "prepared",
-]
-
 # -- files -----------------------------------------------------------------------------------------
 
 ENRICHMENT_NAME = "enrichment.jsonl"

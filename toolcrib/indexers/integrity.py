@@ -12,8 +12,6 @@ from toolcrib.indexers.points import Draft
 from toolcrib.store.base import LegQuery, Record, Store, point_id
 from toolcrib.store.filters import HasId
 
-__all__ = ["Discrepancy", "find_faults"]
-
 PAGE = 64
 
 LEAST_COSINE = 0.98

@@ -17,8 +17,6 @@ from toolcrib.records import Refusal, Sensitivity, ToolSpec
 from toolcrib.records.tools import Texts
 from toolcrib.records.validation import in_words
 
-__all__ = ["OVERLAY_NAME", "OverlayEntry", "ToolOverlay"]
-
 OVERLAY_NAME = "overlay.yaml"
 """What it is called beside the sources."""
 

@@ -16,27 +16,10 @@ from pydantic import Field
 from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder, split_identifier
 from toolcrib.errors import SpecError
-from toolcrib.indexers.prerequisites import link_payload
+from toolcrib.indexers.links import link_payload
 from toolcrib.records import Enrichment, Passage, ToolSpec
 from toolcrib.store.base import Layout, Point, point_id
 from toolcrib.store.payload import passage_payload, tool_payload
-
-__all__ = [
-    "PASSAGE_TERMS",
-    "TOOL_TERMS",
-    "Draft",
-    "FieldWeights",
-    "clean",
-    "dense_text",
-    "digest_of",
-    "draft",
-    "draft_passage",
-    "layout",
-    "lexical_counts",
-    "passage_counts",
-    "passage_layout",
-    "shared_prefix",
-]
 
 # -- texts -----------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ __all__ = [
     "FACETS",
     "count_facets",
     "passage_payload",
+    "phrase_suffixes",
     "read_passage",
     "read_tool",
     "squeeze",
@@ -33,6 +34,12 @@ that. Others lack the field."""
 def squeeze(name: str) -> str:
     """A name reduced to its letters and digits: `create-Issue` and `create issue` are one."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())
+
+
+def phrase_suffixes(phrase: str) -> list[str]:
+    """A phrase and its last words: a `pull request` is a `request` as well."""
+    words = phrase.split()
+    return [" ".join(words[start:]) for start in range(len(words))]
 
 
 def tool_payload(spec: ToolSpec) -> dict[str, Any]:

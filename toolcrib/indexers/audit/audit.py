@@ -39,8 +39,6 @@ from toolcrib.indexers.audit.normalise import (
 from toolcrib.indexers.audit.rules import signs_in
 from toolcrib.records import ToolSpec
 
-__all__ = ["audit", "audit_all"]
-
 # -- one specification -----------------------------------------------------------------------------
 
 _DIRECTS = re.compile(

@@ -28,22 +28,6 @@ from toolcrib.indexers.audit.findings import ToolText, texts_of
 from toolcrib.indexers.audit.normalise import normalise, words_of
 from toolcrib.records import ToolSpec
 
-__all__ = [
-    "BUCKETS",
-    "KINDS",
-    "MODEL",
-    "SCALE",
-    "USUAL",
-    "Statement",
-    "StatementClassifier",
-    "StatementKind",
-    "buckets",
-    "sentences",
-    "shipped_classifier",
-    "statements",
-    "summed",
-]
-
 StatementKind: TypeAlias = Literal["description", "instruction", "preference", "harvest"]
 
 KINDS: tuple[StatementKind, ...] = ("description", "instruction", "preference", "harvest")

@@ -24,17 +24,6 @@ from toolcrib.indexers.audit.characters import (
     decode_zero_width,
 )
 
-__all__ = [
-    "SEPARATOR",
-    "HiddenText",
-    "decoded",
-    "fold",
-    "may_be_coded",
-    "normalise",
-    "unseen",
-    "words_of",
-]
-
 # -- plain texts -----------------------------------------------------------------------------------
 
 SEPARATOR = "\x00"

@@ -24,9 +24,6 @@ from markdown_it.token import Token
 
 from toolcrib.extras import import_extra
 
-__all__ = ["Counter", "Part", "TextKind", "approximate_tokens", "require_docs", "split"]
-
-
 Counter: TypeAlias = Callable[[str], int]
 """Says how many tokens a text has."""
 

@@ -29,8 +29,6 @@ from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.indexers.documents.chunking import Part, split
 from toolcrib.indexers.documents.loading import EXTRA, FEATURE, load
 
-__all__ = ["DEFAULT_LIMITS", "ConversionLimits", "Converters"]
-
 KEPT = 1
 """Processes that wait for the next document; more are started where several are converted."""
 

@@ -31,17 +31,6 @@ from toolcrib.indexers.documents.chunking import TextKind
 from toolcrib.indexers.readers.base import is_list, is_object
 from toolcrib.indexers.readers.parsing import parse_yaml
 
-__all__ = [
-    "EXTRA",
-    "FEATURE",
-    "Document",
-    "Kind",
-    "is_binary",
-    "kind_of_name",
-    "kind_of_type",
-    "load",
-]
-
 FEATURE, EXTRA = "reading documents", "docs"
 
 

@@ -21,9 +21,6 @@ from toolcrib.indexers.documents.loading import Kind, is_binary, kind_of_name, k
 from toolcrib.indexers.sync import PassageEntry, ReadSources
 from toolcrib.records import Passage, Refusal
 
-__all__ = ["PACKED", "RawDocument", "fetch", "passages"]
-
-
 MAX_FILE_BYTES = 50_000_000
 
 _READ = "documents (.md .rst .html .txt .pdf .docx .ipynb) and source files are read"

@@ -23,25 +23,6 @@ from toolcrib.indexers.readers.parsing import decode, parse_json, parse_yaml
 from toolcrib.records import Refusal, Sensitivity, ToolSpec
 from toolcrib.records.codec import is_object
 
-__all__ = [
-    "DATA_SUFFIXES",
-    "MAX_SOURCE_BYTES",
-    "Dialect",
-    "Reader",
-    "Reading",
-    "Source",
-    "build_spec",
-    "dialect_of",
-    "dialects_in",
-    "entries",
-    "is_list",
-    "is_object",
-    "kind_of",
-    "refuse_foreign",
-    "specs_in",
-    "stated",
-]
-
 MAX_SOURCE_BYTES = 32 * 2**20
 """Larger documents are refused unread; JSON Lines have no limit but this one for each line."""
 

@@ -14,8 +14,6 @@ from toolcrib.indexers.readers.base import (
     specs_in,
 )
 
-__all__ = ["FunctionsReader"]
-
 CALLABLE_TYPES = frozenset({"function", "custom"})
 """The types of tool that the caller defines; every other one is run by the provider."""
 

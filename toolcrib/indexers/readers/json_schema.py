@@ -10,8 +10,6 @@ from urllib.parse import unquote
 
 from toolcrib.indexers.readers.base import is_list, is_object
 
-__all__ = ["References", "is_reference", "rewritten"]
-
 # -- schemas as trees ------------------------------------------------------------------------------
 
 SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})

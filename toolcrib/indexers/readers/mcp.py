@@ -48,16 +48,6 @@ from toolcrib.indexers.readers.mcp_session import (
 )
 from toolcrib.records import Refusal, ToolSpec
 
-__all__ = [
-    "McpListReader",
-    "McpLiveReader",
-    "McpServersReader",
-    "list_tools",
-    "require_sdk",
-    "run_to_end",
-    "tool_specs",
-]
-
 # -- saved lists -----------------------------------------------------------------------------------
 
 _T = TypeVar("_T")

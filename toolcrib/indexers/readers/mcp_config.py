@@ -16,21 +16,6 @@ from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.base import Source, is_object, kind_of
 from toolcrib.indexers.readers.parsing import parse_json
 
-__all__ = [
-    "Expander",
-    "HttpTarget",
-    "Listing",
-    "McpLimits",
-    "ServerEntry",
-    "StdioTarget",
-    "Target",
-    "ToolFilter",
-    "fits_any",
-    "server_entries",
-    "servers_of",
-    "without_comments",
-]
-
 # -- targets ---------------------------------------------------------------------------------------
 
 

@@ -24,22 +24,6 @@ if TYPE_CHECKING:
 
     Connection: TypeAlias = AbstractAsyncContextManager[TransportStreams]
 
-__all__ = [
-    "UNAUTHORISED",
-    "EndlessListError",
-    "SessionState",
-    "Tap",
-    "connect",
-    "explain",
-    "explain_timeout",
-    "follow",
-    "initialize",
-    "is_closed",
-    "last_line",
-    "list_pages",
-    "quiet_sdk",
-]
-
 # -- sessions --------------------------------------------------------------------------------------
 
 

@@ -19,8 +19,6 @@ from toolcrib.indexers.readers.json_schema import References, is_reference, rewr
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.tools import MCP_DEFAULTS
 
-__all__ = ["OpenApiReader"]
-
 # -- operations ------------------------------------------------------------------------------------
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")

@@ -11,8 +11,6 @@ from pydantic_core import from_json
 from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 
-__all__ = ["MAX_DEPTH", "decode", "parse_json", "parse_yaml"]
-
 MAX_DEPTH = 200
 """Deeper nesting is refused: no real schema has it, and whatever walks it would overflow."""
 

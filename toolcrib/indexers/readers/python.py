@@ -26,8 +26,6 @@ from toolcrib.indexers.readers.base import Reading, Source, build_spec
 from toolcrib.indexers.readers.json_schema import References, rewritten
 from toolcrib.records import Refusal
 
-__all__ = ["PythonReader", "read_objects"]
-
 # -- objects ---------------------------------------------------------------------------------------
 
 NAME = re.compile(r"\A(?P<module>[^\W\d][\w.]*|.+\.py):(?P<attribute>[^\W\d][\w.]*)\Z")

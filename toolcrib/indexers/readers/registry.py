@@ -21,8 +21,6 @@ from toolcrib.indexers.readers.skills import SKILL_FILE
 from toolcrib.indexers.sync import Entry, ReadSources
 from toolcrib.records import Refusal, ToolSpec
 
-__all__ = ["ToolSource", "formats", "read_data", "read_source", "readers", "tool_entries"]
-
 ToolSource: TypeAlias = str | Path | ToolSpec | Callable[..., Any] | Iterable[Any] | ReadSources
 """A file, a folder, `module:attribute` or a server's URL by name; a specification, a function
 or a LangChain tool as an object; several of these; or what was read of them before."""

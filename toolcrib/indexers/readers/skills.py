@@ -10,8 +10,6 @@ from typing import Any, ClassVar
 from toolcrib.indexers.readers.base import Reading, Source, build_spec, is_object, kind_of
 from toolcrib.indexers.readers.parsing import parse_yaml
 
-__all__ = ["SKILL_FILE", "SkillsReader"]
-
 SKILL_FILE = "SKILL.md"
 SERVER = "skills"
 """What stands for the server of a skill, in its id too, where nothing else is said."""

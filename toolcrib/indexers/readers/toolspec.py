@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 from toolcrib.indexers.readers.base import Reading, Source, dialects_in, refuse_foreign, specs_in
 from toolcrib.records import ToolSpec
 
-__all__ = ["ToolSpecReader"]
-
 FIELDS = tuple(ToolSpec.model_fields)
 
 
