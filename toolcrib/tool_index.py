@@ -17,7 +17,7 @@ from toolcrib.fingerprint import calibration_fingerprint, difference, tool_finge
 from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.name_prefixes import NamePrefixes, scope_group
 from toolcrib.indexers.points import Draft, draft, layout
-from toolcrib.indexers.sync import Screen, ToolSync, readable
+from toolcrib.indexers.sync import Screen, ToolSync, require_entries
 from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolLinks, ToolSpec
 from toolcrib.records.answers import FilterEffect
@@ -97,11 +97,11 @@ class ToolIndex:
         progress: Listener | None = None,
     ) -> IndexReport:
         """Bring the index up to date with the sources, as `Crib.index_tools`."""
-        from toolcrib.indexers.enrichment import prepared
+        from toolcrib.indexers.enrichment import prepare_entries
         from toolcrib.indexers.readers.registry import tool_entries
 
         read = [entry for source in sources for entry in tool_entries(source, server, format)]
-        found, dropped = prepared(readable(read), screen, overlays, enrichments)
+        found, dropped = prepare_entries(require_entries(read), screen, overlays, enrichments)
         ids = [entry.id for _, entry in found if isinstance(entry, ToolSpec)]
         try:
             with self._writing:

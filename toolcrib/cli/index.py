@@ -85,7 +85,7 @@ def index(
     json: Json = False,
 ) -> None:
     """Read tools from any mix of sources; what has not changed is left alone."""
-    from toolcrib.indexers.enrichment import ENRICHMENT_NAME, beside
+    from toolcrib.indexers.enrichment import ENRICHMENT_NAME, companion_files
     from toolcrib.indexers.overlay import OVERLAY_NAME
 
     if not sources and not rebuild:
@@ -106,8 +106,8 @@ def index(
                 if rebuild:
                     rebuild_shared(store or settings.store, settings, listener)
                 more: dict[str, Any] = {"prune": prune, "screen": screen, "progress": listener}
-                more["overlays"] = overlay or beside(sources or (), OVERLAY_NAME)
-                files = enrichment or beside(sources or (), ENRICHMENT_NAME)
+                more["overlays"] = overlay or companion_files(sources or (), OVERLAY_NAME)
+                files = enrichment or companion_files(sources or (), ENRICHMENT_NAME)
                 more["enrichments"] = [*_written(settings, read), *files]
                 report = crib.index_tools(read, server=server, **more)
     _finish(report, time.perf_counter() - started, strict=strict, json=json)

@@ -1,4 +1,4 @@
-"""Integrity: whether what is stored of tools and passages is what their texts give."""
+"""Integrity: compares stored points with the points that their texts give."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from toolcrib.indexers.points import Draft
 from toolcrib.store.base import LegQuery, Record, Store, point_id
 from toolcrib.store.filters import HasId
 
-PAGE = 64
+RECORDS_PER_PAGE = 64
 
-LEAST_COSINE = 0.98
-"""A text that is encoded in other company differs by less."""
+MIN_COSINE = 0.98
+"""Lowest cosine of two encodings of one text; padding in a batch changes it by less."""
 
 Discrepancy: TypeAlias = tuple[str, str]
-"""The id of a tool or passage, and what is wrong with what is stored of it."""
+"""Id of a tool or passage, and what is wrong with its point."""
 
 
 def find_faults(
@@ -27,12 +27,12 @@ def find_faults(
     lexical: LexicalEncoder,
     redraft: Callable[[Record], Draft],
 ) -> Iterator[Discrepancy]:
-    """Read and encode everything anew, and yield what differs from what is stored.
+    """Read and encode all points anew, and yield the stored points that differ.
 
     `redraft` prepares the tool or passage of a payload again.
     """
     records = store.scroll()
-    while page := list(islice(records, PAGE)):
+    while page := list(islice(records, RECORDS_PER_PAGE)):
         drafts: list[tuple[Record, Draft]] = []
         for record in page:
             named = str(record.payload.get("id", record.id))
@@ -66,7 +66,7 @@ def _wrong_vectors(
         near, worded = store.search(
             [LegQuery("dense", vector, 1, where=alone), LegQuery("lexical", words, 1, where=alone)]
         )
-        if not near or near[0].score < LEAST_COSINE:
+        if not near or near[0].score < MIN_COSINE:
             yield made.id, "its vector is not that of its text"
         elif words.indices.size and not worded:
             yield made.id, "its words are not those of its text"

@@ -19,7 +19,7 @@ from toolcrib.store.payload import phrase_suffixes, squeeze
 MAX_NAMES = 20
 """Most names of other tools, and most needs, that are kept of one tool."""
 
-MAX_CHARS = 3_000
+MAX_SEARCHED_CHARS = 3_000
 
 # -- words -----------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ def _describes_id(parameter: _Parameter) -> bool:
     """Tell whether the description calls the parameter an id: "Channel ID", "ID of the channel"."""
     name = re.escape(" ".join(parameter.words))
     pattern = rf"\b{name} ids?\b|\bids? (?:of|for) (?:the |a |an )?{name}\b"
-    return re.search(pattern, parameter.description[:MAX_CHARS], re.IGNORECASE) is not None
+    return re.search(pattern, parameter.description[:MAX_SEARCHED_CHARS], re.IGNORECASE) is not None
 
 
 def _entity_of_path(name: str, spec: ToolSpec) -> list[str]:
@@ -217,7 +217,7 @@ def _effort(verb: str, entity: str) -> float | None:
 def _gives(spec: ToolSpec, parameters: int) -> dict[str, float]:
     """Entities whose ids a tool's answers hold, each with its effort; lower is better."""
     verb, nouns = _action(spec)
-    first = _SENTENCE.split(spec.description[:MAX_CHARS].strip(), maxsplit=1)[0].lower()
+    first = _SENTENCE.split(spec.description[:MAX_SEARCHED_CHARS].strip(), maxsplit=1)[0].lower()
     opening = _LETTERS.findall(first)
     verb = verb or next((w for w in opening[:3] if w in _VERBS), "")
     own = _phrase(nouns)
@@ -278,11 +278,11 @@ def _recommended_tools(spec: ToolSpec, parameters: Iterable[_Parameter]) -> list
     """
     found: dict[str, str] = {}
     for each in parameters:
-        text = each.description[:MAX_CHARS]
+        text = each.description[:MAX_SEARCHED_CHARS]
         if not _DISCOURAGED.search(text):
             for name in _identifiers(text):
                 found.setdefault(name.group().casefold(), each.name)
-    for sentence in _SENTENCE.split(spec.description[:MAX_CHARS]):
+    for sentence in _SENTENCE.split(spec.description[:MAX_SEARCHED_CHARS]):
         if _DISCOURAGED.search(sentence):
             continue
         for name in _identifiers(sentence):
@@ -317,7 +317,7 @@ def _successors(spec: ToolSpec) -> list[str]:
 
     Running text does not mark the end of a name: each beginning of the text counts as a name.
     """
-    text = spec.description[:MAX_CHARS]
+    text = spec.description[:MAX_SEARCHED_CHARS]
     if not (spec.annotations.get("deprecated") or _DEPRECATED.search(text[:500])):
         return []
     found: dict[str, None] = {}

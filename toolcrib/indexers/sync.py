@@ -26,7 +26,7 @@ from toolcrib.indexers.points import (
     draft_passage,
     lexical_counts,
 )
-from toolcrib.indexers.writer import PAGE, Listener, Writer, ignore, pages
+from toolcrib.indexers.writer import ITEMS_PER_PAGE, Listener, Writer, ignore, pages
 from toolcrib.records import IndexReport, Passage, Refusal, ToolSpec
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import SCOPE_FIELDS, AnyOf, Equals, Filter, HasId
@@ -44,15 +44,15 @@ _WHY_KEPT = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What the store already holds of one thing."""
+class _Stored:
+    """Stored tool or passage, as far as a run compares it."""
 
     digest: str
 
 
 @dataclass(slots=True)
 class _Plan(Generic[_Item]):
-    """What was read, by id, and what each id is to the store."""
+    """Items that were read, by id, and what becomes of each id in the store."""
 
     items: dict[str, _Item] = field(default_factory=dict[str, _Item])
     added: list[str] = field(default_factory=list[str])
@@ -64,13 +64,13 @@ class _Plan(Generic[_Item]):
 
     def compare(
         self,
-        known: Mapping[str, _Known],
+        known: Mapping[str, _Stored],
         digest: Callable[[_Item], str],
         source_of: Callable[[str], str],
     ) -> None:
-        """Tell what is new, changed and unchanged to a store.
+        """Sort the items into added, changed and unchanged.
 
-        What has the number of another id would take its place, and is refused.
+        An item whose point number another id has is refused: it would overwrite that point.
         """
         owners = {point_id(item_id): item_id for item_id in known}
         for item_id, item in self.items.items():
@@ -88,7 +88,7 @@ class _Plan(Generic[_Item]):
     def prepared(
         self, prepare: Callable[[_Item], _Made], refusal: Callable[[_Item, SpecError], Refusal]
     ) -> list[_Made]:
-        """Prepare what must be written; a text that cannot be kept is refused here."""
+        """Prepare the items to write; refuse a text that no store can keep."""
         made: list[_Made] = []
         for ids in (self.added, self.changed):
             for item_id in list(ids):
@@ -100,7 +100,7 @@ class _Plan(Generic[_Item]):
         return made
 
     def prune(self, gone: Iterable[str], things: Literal["tools", "passages"]) -> None:
-        """Remove what no source names, unless anything is refused."""
+        """Plan to remove the ids that no source names, unless anything is refused."""
         doomed = sorted(gone)
         if doomed and self.refused:
             reason = (
@@ -112,7 +112,7 @@ class _Plan(Generic[_Item]):
             self.removed.extend(doomed)
 
     def report(self) -> IndexReport:
-        """What the run did."""
+        """Report of the run."""
         ids = map(tuple, (self.added, self.changed, self.removed, self.unchanged))
         return IndexReport(*ids, refused=tuple(self.refused), copies=tuple(self.copies))
 
@@ -122,19 +122,19 @@ class _Plan(Generic[_Item]):
 
 @dataclass(frozen=True, slots=True)
 class ReadSources:
-    """What sources held, with where each came from: read before anything is opened for it."""
+    """Entries of sources, each with its source: read before a store is opened for them."""
 
     entries: Sequence[tuple[str, ToolSpec | Passage | Refusal]]
 
     @property
     def refused(self) -> tuple[Refusal, ...] | None:
-        """The refusals, where there is nothing else to take; None where there is."""
+        """All refusals if there is no other entry; else None."""
         refused = tuple(item for _, item in self.entries if isinstance(item, Refusal))
         return refused if refused and len(refused) == len(self.entries) else None
 
 
-def readable(entries: Sequence[_Made]) -> Sequence[_Made]:
-    """The entries, of which at least one can be taken, or which are none at all.
+def require_entries(entries: Sequence[_Made]) -> Sequence[_Made]:
+    """Return the entries, unless all of them are refusals.
 
     Raises:
         SourceError: all are refused; the first says why.
@@ -143,22 +143,22 @@ def readable(entries: Sequence[_Made]) -> Sequence[_Made]:
     if refused is None:
         return entries
     first, *more = refused
-    told = f" (and {len(more)} more refused)" if more else ""
-    raise SourceError(first.source, first.place, f"{first.reason}{told}; nothing was indexed")
+    others = f" (and {len(more)} more refused)" if more else ""
+    raise SourceError(first.source, first.place, f"{first.reason}{others}; nothing was indexed")
 
 
 # -- tools -----------------------------------------------------------------------------------------
 
 
 Entry: TypeAlias = tuple[str, ToolSpec | Refusal]
+"""Source of a tool, and the tool or the reason why it is refused."""
 
 Screen: TypeAlias = Callable[[Iterable[Entry]], list[Entry]]
-"""What of the entries may come in: those that may not come back as refusals."""
-"""Where something came from, and what it is."""
+"""Replaces entries that may not be indexed by refusals."""
 
 
 @dataclass(frozen=True, slots=True)
-class _KnownTool(_Known):
+class _StoredTool(_Stored):
     kind: str
     server: str
     name: str
@@ -166,12 +166,12 @@ class _KnownTool(_Known):
     enriched: bool
 
 
-def _known_tools(store: Store, filters: Iterable[Filter | None]) -> dict[str, _KnownTool]:
+def _stored_tools(store: Store, filters: Iterable[Filter | None]) -> dict[str, _StoredTool]:
     """Stored tools that pass one of the filters, by id."""
     fields = ("id", "kind", "digest", "name", ENRICHED_FIELD, *SCOPE_FIELDS)
     payloads = (r.payload for where in filters for r in store.scroll(where, fields))
     return {
-        p["id"]: _KnownTool(
+        p["id"]: _StoredTool(
             _state(p["digest"], p["safety_tags"]),
             p["kind"],
             p["server"],
@@ -203,7 +203,7 @@ def _group(spec: ToolSpec) -> str:
 
 
 class ToolSync:
-    """Brings a store up to date with what readers yield."""
+    """Brings a store of tools up to date with the entries of readers."""
 
     def __init__(
         self, store: Store, dense: DenseEncoder, lexical: LexicalEncoder, weights: FieldWeights
@@ -224,17 +224,17 @@ class ToolSync:
         """Write what is new or changed and report every id.
 
         `prune` also removes tools that no entry names (of `prune_server` only, when given), and
-        lets a skill take such a tool's id, or the reverse; but nothing while anything is refused:
-        what could not be read may well stand for them.
-        `progress` is called after each page, when its tools are durable.
+        lets a skill take such a tool's id, or the reverse. Nothing is removed while any entry is
+        refused: it may stand for one of these tools. `progress` is called after each page, when its
+        tools are durable.
 
         Raises:
             StoreError: the store refused; what was reported before is durable.
         """
         entries = list(entries)
         ids = (item.id for _, item in entries if isinstance(item, ToolSpec))
-        known = _known_tools(self._store, [None] if prune else _with_ids(ids))
-        found = self._enriched(entries, known)
+        known = _stored_tools(self._store, [None] if prune else _with_ids(ids))
+        found = self._with_enrichments(entries, known)
         listed = {(item.id, item.kind) for _, item in found if isinstance(item, ToolSpec)}
         gone = {
             tool_id
@@ -262,16 +262,16 @@ class ToolSync:
         return plan.report()
 
     def _with_groups(
-        self, known: Mapping[str, _KnownTool], plan: _Plan[ToolSpec]
-    ) -> dict[str, _KnownTool]:
+        self, known: Mapping[str, _StoredTool], plan: _Plan[ToolSpec]
+    ) -> dict[str, _StoredTool]:
         """Known tools and all tools of the groups that a run reads or writes."""
         groups = {tool.group for tool in known.values()} | set(map(_group, plan.items.values()))
         filters = map(in_groups, pages(sorted(groups - {""}), GROUPS_PER_REQUEST))
-        members = _known_tools(self._store, filters)
+        members = _stored_tools(self._store, filters)
         return {**{i: tool for i, tool in members.items() if tool.group in groups}, **known}
 
     def _prefixes(
-        self, before: NamePrefixes, plan: _Plan[ToolSpec], known: Mapping[str, _KnownTool]
+        self, before: NamePrefixes, plan: _Plan[ToolSpec], known: Mapping[str, _StoredTool]
     ) -> NamePrefixes:
         """Prefixes after a run, of which `known` holds all tools of the groups concerned."""
         touched = {*plan.changed, *plan.removed}
@@ -296,7 +296,7 @@ class ToolSync:
             for record in self._store.scroll(where)
             if record.payload["id"] not in fresh and scope_group(record.payload) in prefixes.stale
         }
-        for page in pages(list(stale), PAGE):
+        for page in pages(list(stale), ITEMS_PER_PAGE):
             vectors = {number: self._lexical_vector(stale[number], prefixes) for number in page}
             self._store.set_sparse("lexical", vectors)
 
@@ -305,25 +305,30 @@ class ToolSync:
         counts = lexical_counts(read_tool(payload), self._lexical, self._weights, prefix)
         return self._lexical.encode_document(counts, TOOL_TERMS)
 
-    def _enriched(self, entries: Sequence[Entry], known: Mapping[str, _KnownTool]) -> list[Entry]:
-        """The entries, each tool with the enrichment that it brings or that the store has of it.
+    def _with_enrichments(
+        self, entries: Sequence[Entry], known: Mapping[str, _StoredTool]
+    ) -> list[Entry]:
+        """Entries, each tool with its own enrichment or else with the stored one.
 
-        One that was written for another text is let go; an empty one says that there is none.
+        A stored enrichment that was written for another text is dropped. An empty own enrichment
+        removes the stored one.
         """
         specs = [item for _, item in entries if isinstance(item, ToolSpec)]
         bare = [spec.id for spec in specs if spec.enrichment is None and spec.id in known]
         asked = [point_id(tool_id) for tool_id in bare if known[tool_id].enriched]
-        records = (record for page in pages(asked, PAGE) for record in self._store.retrieve(page))
+        records = (
+            record for page in pages(asked, ITEMS_PER_PAGE) for record in self._store.retrieve(page)
+        )
         held = {spec.id: spec for spec in (read_tool(record.payload) for record in records)}
         return [
-            (source, _with_enrichment(item, held.get(item.id)))
+            (source, _keep_enrichment(item, held.get(item.id)))
             if isinstance(item, ToolSpec)
             else (source, item)
             for source, item in entries
         ]
 
 
-def _with_enrichment(spec: ToolSpec, held: ToolSpec | None) -> ToolSpec:
+def _keep_enrichment(spec: ToolSpec, held: ToolSpec | None) -> ToolSpec:
     enrichment = spec.enrichment
     if enrichment is None and held is not None and held.enrichment:
         for_any = held.enrichment.digest is None
@@ -332,18 +337,18 @@ def _with_enrichment(spec: ToolSpec, held: ToolSpec | None) -> ToolSpec:
 
 
 def _same_text(one: ToolSpec, other: ToolSpec) -> bool:
-    """Whether a model that reads what they do reads the same of both."""
+    """Tell whether both tools have the same text for a model that enriches them."""
     fields = ("name", "server", "description", "input_schema", "output_schema")
     return all(getattr(one, field) == getattr(other, field) for field in fields)
 
 
 def _diff(
-    entries: Sequence[Entry], known: Mapping[str, _KnownTool], gone: Collection[str]
+    entries: Sequence[Entry], known: Mapping[str, _StoredTool], gone: Collection[str]
 ) -> _Plan[ToolSpec]:
     plan = _Plan[ToolSpec]()
     origin: dict[str, str] = {}
     if any(isinstance(item, Refusal) for _, item in entries):
-        # What could not be read may well stand for them.
+        # A refused entry may stand for one of these tools.
         gone = ()
     for source, item in entries:
         if isinstance(item, Refusal):
@@ -375,11 +380,11 @@ def _diff(
 # -- passages --------------------------------------------------------------------------------------
 
 PassageEntry: TypeAlias = tuple[str, Passage | Refusal]
-"""Where something came from, and what it is."""
+"""Source of a passage, and the passage or the reason why it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
-class _KnownPassage(_Known):
+class _StoredPassage(_Stored):
     collection: str
     document: str
 
@@ -388,7 +393,7 @@ DOCUMENTS_PER_REQUEST = 256
 
 
 class PassageSync:
-    """Brings a store of passages up to date with what loaders yield."""
+    """Brings a store of passages up to date with the entries of loaders."""
 
     def __init__(self, store: Store, dense: DenseEncoder, lexical: LexicalEncoder) -> None:
         self._store = store
@@ -404,8 +409,8 @@ class PassageSync:
     ) -> IndexReport:
         """Write what is new or changed and report every id.
 
-        What is left over of a document that became shorter goes. `prune` names a collection of
-        which documents that no entry names go too, but none while anything is refused.
+        Parts that a shortened document no longer has are removed. `prune` names a collection whose
+        documents without an entry are removed too, unless anything is refused.
 
         Raises:
             StoreError: the store refused; what was reported before is durable.
@@ -426,7 +431,7 @@ class PassageSync:
 
     def _known(
         self, entries: Sequence[PassageEntry], pruned: str | None
-    ) -> dict[str, _KnownPassage]:
+    ) -> dict[str, _StoredPassage]:
         """Stored passages of the documents that were read, and of the collection to prune."""
         passages = [item for _, item in entries if isinstance(item, Passage)]
         documents = sorted({each.document for each in passages if each.collection != pruned})
@@ -438,12 +443,12 @@ class PassageSync:
         fields = ("id", "digest", "collection", "document")
         payloads = (r.payload for where in filters for r in self._store.scroll(where, fields))
         return {
-            p["id"]: _KnownPassage(p["digest"], p["collection"], p["document"]) for p in payloads
+            p["id"]: _StoredPassage(p["digest"], p["collection"], p["document"]) for p in payloads
         }
 
 
 def _diff_passages(
-    entries: Iterable[PassageEntry], known: Mapping[str, _KnownPassage]
+    entries: Iterable[PassageEntry], known: Mapping[str, _StoredPassage]
 ) -> _Plan[Passage]:
     plan = _Plan[Passage]()
     origin: dict[tuple[str, str], str] = {}
@@ -468,9 +473,9 @@ def _diff_passages(
 
 
 def _plan_passage_removals(
-    plan: _Plan[Passage], known: Mapping[str, _KnownPassage], prune: str | None
+    plan: _Plan[Passage], known: Mapping[str, _StoredPassage], prune: str | None
 ) -> None:
-    """Leftovers of documents that were read again, and documents that no source names."""
+    """Plan to remove parts that documents no longer have, and documents that no source names."""
     read = {(each.collection, each.document) for each in plan.items.values()}
     gone: list[str] = []
     for passage_id, kept in known.items():

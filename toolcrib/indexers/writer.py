@@ -1,4 +1,4 @@
-"""Writer: drafts into the store, page by page, and what lexical vectors rest on beside them."""
+"""Writer: encodes drafts and writes them into the store, page by page."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from toolcrib.indexers.points import Draft
 from toolcrib.records import IndexProgress
 from toolcrib.store.base import Point, Store, point_id
 
-PAGE = 128
-"""Things encoded and written together: half a second of encoding, so progress is seen to move."""
+ITEMS_PER_PAGE = 128
+"""Items encoded and written together: half a second of encoding between two progress reports."""
 
-READ_CHARS, TEXT_CHARS = 1_500, 120
-"""Of a text so many characters are read; to encode one takes as long as so many more."""
+MAX_READ_CHARS, OVERHEAD_CHARS = 1_500, 120
+"""Characters of a text that are encoded, and the cost of a text itself in characters."""
 
 _Item = TypeVar("_Item")
 
 Listener: TypeAlias = Callable[[IndexProgress], None]
-"""Who hears how far a run is."""
+"""Callback that gets the progress of a run."""
 
 
 def ignore(_progress: IndexProgress) -> None:
-    """Listen to nothing: the default."""
+    """Ignore progress: the default."""
 
 
 class Writer:
@@ -51,11 +51,11 @@ class Writer:
         self._store.delete([point_id(item_id) for item_id in removed])
 
     def _write(self, drafts: Sequence[Draft], progress: Listener) -> None:
-        done, worked, work = 0, 0, sum(map(_work, drafts))
+        done, worked, work = 0, 0, sum(map(_encoding_chars, drafts))
         progress(IndexProgress(done, len(drafts)))
         # Texts of like length are encoded together: padding is what slows an encoder down.
         ordered = sorted(drafts, key=lambda draft: (len(draft.texts[0]), draft.id))
-        for page, vectors in self._encoded(ordered):
+        for page, vectors in self._encode_pages(ordered):
             points: list[Point] = []
             start = 0
             for each in page:
@@ -64,15 +64,17 @@ class Writer:
                 start = end
             self._store.upsert(points)
             done += len(page)
-            worked += sum(map(_work, page))
+            worked += sum(map(_encoding_chars, page))
             ids = tuple(each.id for each in page)
             progress(IndexProgress(done, len(drafts), ids, share=worked / work))
 
-    def _encoded(self, drafts: Sequence[Draft]) -> Iterator[tuple[Sequence[Draft], FloatArray]]:
+    def _encode_pages(
+        self, drafts: Sequence[Draft]
+    ) -> Iterator[tuple[Sequence[Draft], FloatArray]]:
         """Drafts page by page with their vectors; one page is encoded ahead of the writing."""
         with ThreadPoolExecutor(1, "toolcrib-ahead") as ahead:
             pending: deque[tuple[Sequence[Draft], Future[FloatArray]]] = deque()
-            for page in pages(drafts, PAGE):
+            for page in pages(drafts, ITEMS_PER_PAGE):
                 texts = [text for draft in page for text in draft.texts]
                 pending.append((page, ahead.submit(self._dense.encode_documents, texts)))
                 if len(pending) > 1:
@@ -82,12 +84,12 @@ class Writer:
                 yield ready, vectors.result()
 
 
-def _work(draft: Draft) -> int:
-    """What it takes to encode it, in characters, as measured with the bundled encoder."""
-    return sum(min(len(text), READ_CHARS) + TEXT_CHARS for text in draft.texts)
+def _encoding_chars(draft: Draft) -> int:
+    """Cost of encoding a draft, in characters, as measured with the bundled encoder."""
+    return sum(min(len(text), MAX_READ_CHARS) + OVERHEAD_CHARS for text in draft.texts)
 
 
 def pages(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
-    """The items in runs of `size`."""
+    """Yield the items in slices of `size`."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

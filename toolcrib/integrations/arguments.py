@@ -20,7 +20,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from toolcrib.indexers.readers.base import is_object, kind_of
-from toolcrib.indexers.readers.json_schema import rewritten
+from toolcrib.indexers.readers.json_schema import map_schemas
 from toolcrib.records.codec import list_of, object_of
 
 __all__ = ["argument_errors", "describe_parameters", "matches_pattern"]
@@ -81,7 +81,7 @@ def _checker(text: str) -> Validator | None:
     if len(text) > MAX_SCHEMA_CHARS:
         return None
     try:
-        schema = rewritten(json.loads(text), _reduced)
+        schema = map_schemas(json.loads(text), _reduced)
         draft = _draft(schema)
         draft.check_schema(schema)
     except (SchemaError, Unresolvable, RecursionError, TypeError, ValueError):

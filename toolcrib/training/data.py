@@ -16,7 +16,7 @@ import yaml
 
 from toolcrib.encoders.lexical import split_identifier
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.indexers.points import MAX_CHARS, clean, dense_text
+from toolcrib.indexers.points import MAX_ENCODED_CHARS, clean, dense_text
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import object_of
 from toolcrib.training import import_train
@@ -396,7 +396,7 @@ def _tool_text(spec: ToolSpec, purpose: str, rng: random.Random) -> tuple[str, b
     server = spec.server if rng.random() < SERVED else ""
     words = " ".join(split_identifier(spec.name))
     if rng.random() < HIDDEN:
-        rest = clean(spec.description[:MAX_CHARS]).replace(purpose, "", 1).strip(" .")
+        rest = clean(spec.description[:MAX_ENCODED_CHARS]).replace(purpose, "", 1).strip(" .")
         parameters = ", ".join(_parameters(spec))
         # Nothing but a name is left of many tools; their parameters say what they do.
         described = rest if len(rest.split()) > MIN_WORDS else f"{rest} {parameters}".strip()

@@ -31,7 +31,7 @@ class FunctionsReader:
     reaches_out: ClassVar[bool] = False
 
     def recognises(self, source: Source) -> bool:
-        """Whether the file holds function definitions, Anthropic's with no field of ours."""
+        """Tell whether the file holds function definitions; Anthropic's have no field of ours."""
         dialects = dialects_in(source)
         if "mcp" in dialects:
             return False

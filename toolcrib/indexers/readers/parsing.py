@@ -15,7 +15,7 @@ MAX_DEPTH = 200
 """Deeper nesting is refused: no real schema has it, and whatever walks it would overflow."""
 
 MAX_ALIASED_NODES = 1_000_000
-"""How many nodes YAML aliases may add when written out; a few lines can ask for billions."""
+"""Most nodes that YAML aliases may add when written out; a few lines can ask for billions."""
 
 
 def decode(content: bytes) -> str:

@@ -22,7 +22,7 @@ class ToolSpecReader:
     reaches_out: ClassVar[bool] = False
 
     def recognises(self, source: Source) -> bool:
-        """Whether the file holds tools, none of them a provider's or an MCP definition.
+        """Tell whether the file holds tools, none of them a provider's or an MCP definition.
 
         Objects with no more than name, description and input_schema are ours in JSON
         Lines, and Anthropic's otherwise.
