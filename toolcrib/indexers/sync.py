@@ -113,8 +113,14 @@ class _Plan(Generic[_Item]):
 
     def report(self) -> IndexReport:
         """Report of the run."""
-        ids = map(tuple, (self.added, self.changed, self.removed, self.unchanged))
-        return IndexReport(*ids, refused=tuple(self.refused), copies=tuple(self.copies))
+        return IndexReport(
+            added=tuple(self.added),
+            changed=tuple(self.changed),
+            removed=tuple(self.removed),
+            unchanged=tuple(self.unchanged),
+            refused=tuple(self.refused),
+            copies=tuple(self.copies),
+        )
 
 
 # -- sources ---------------------------------------------------------------------------------------
