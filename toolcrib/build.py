@@ -33,7 +33,6 @@ from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
 
 if TYPE_CHECKING:
-    from toolcrib.indexers.ray_data import RayActors
     from toolcrib.language_models import LanguageModel
     from toolcrib.records.turns import ModelUse
     from toolcrib.router.agents.router import AgentRouter
@@ -61,7 +60,6 @@ __all__ = [
     "make_dense",
     "make_learner",
     "make_parts",
-    "make_ray_encoder",
     "make_reader",
     "make_reranker",
     "open_parts",
@@ -342,18 +340,6 @@ def make_dense(settings: Settings) -> DenseEncoder:
         MissingExtraError: its extra is not installed.
     """
     return open_encoder(settings.encoder.dense, settings.encoder.threads)
-
-
-def make_ray_encoder(settings: Settings, actors: RayActors) -> DenseEncoder:
-    """The same encoder, whose documents are encoded by actors of Ray, each on one core.
-
-    Raises:
-        SettingsError: as `make_dense`.
-    """
-    from toolcrib.indexers.ray_data import RayEncoder
-
-    # Of the settings no more than this is sent to other machines: there are keys among them.
-    return RayEncoder(partial(open_encoder, settings.encoder.dense, 1), actors)
 
 
 def make_reranker(settings: Settings, models: Models = NO_MODELS) -> ToolRerankers | None:

@@ -265,12 +265,7 @@ class Tenants:
         opened.revision = revision
 
 
-def rebuild_shared(
-    location: str,
-    settings: Settings,
-    dense: DenseEncoder | None = None,
-    progress: Listener | None = None,
-) -> None:
+def rebuild_shared(location: str, settings: Settings, progress: Listener | None = None) -> None:
     """Rebuild the shared stores of all namespaces but the default one, if there are any.
 
     `Crib.open(rebuild=True)` rebuilds the default namespace. Other processes are notified.
@@ -278,7 +273,7 @@ def rebuild_shared(
     Raises:
         StoreError: the store does not answer, or another process holds it.
     """
-    shared = _SharedStores(location, settings, dense or build.make_dense(settings))
+    shared = _SharedStores(location, settings, build.make_dense(settings))
     try:
         shared.rebuild(progress)
         announce(location, settings, (DEFAULT_NAMESPACE, *shared.names()))

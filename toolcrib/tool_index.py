@@ -15,9 +15,10 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownToolError, nearest
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
 from toolcrib.indexers.integrity import Discrepancy, find_faults
+from toolcrib.indexers.name_prefixes import NamePrefixes, scope_group
 from toolcrib.indexers.points import Draft, draft, layout
-from toolcrib.indexers.sync import Screen, ToolSync, readable
-from toolcrib.indexers.writer import LexicalContext, Listener, ignore, scope_group
+from toolcrib.indexers.sync import Screen, ToolSync, require_entries
+from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolLinks, ToolSpec
 from toolcrib.records.answers import FilterEffect
 from toolcrib.records.reports import ToolReadiness, Unready
@@ -96,11 +97,11 @@ class ToolIndex:
         progress: Listener | None = None,
     ) -> IndexReport:
         """Bring the index up to date with the sources, as `Crib.index_tools`."""
-        from toolcrib.indexers.enrichment import prepared
+        from toolcrib.indexers.enrichment import prepare_entries
         from toolcrib.indexers.readers.registry import tool_entries
 
         read = [entry for source in sources for entry in tool_entries(source, server, format)]
-        found, dropped = prepared(readable(read), screen, overlays, enrichments)
+        found, dropped = prepare_entries(require_entries(read), screen, overlays, enrichments)
         ids = [entry.id for _, entry in found if isinstance(entry, ToolSpec)]
         try:
             with self._writing:
@@ -339,13 +340,11 @@ class ToolIndex:
 
     def faults(self) -> Iterator[Discrepancy]:
         """What is stored of tools and is not what their specifications give; encodes them all."""
-        prefixes = LexicalContext.from_meta(self.store.read_meta()).prefixes
+        prefixes = NamePrefixes.from_meta(self.store.read_meta())
 
         def redraft(record: Record) -> Draft:
-            spec = read_tool(record.payload)
-            # An earlier version kept them by server.
-            prefix = prefixes.get(scope_group(record.payload), prefixes.get(spec.server, ()))
-            return draft(spec, self._lexical, self.settings.fields, prefix)
+            prefix = prefixes.of(scope_group(record.payload))
+            return draft(read_tool(record.payload), self._lexical, self.settings.fields, prefix)
 
         return find_faults(self.store, self.dense, self._lexical, redraft)
 

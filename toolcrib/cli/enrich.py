@@ -27,11 +27,11 @@ from toolcrib.indexers.enricher import (
     EnrichmentTable,
     KeptEnrichments,
     Question,
+    current_lines,
     questions,
-    up_to_date,
 )
 from toolcrib.indexers.enrichment import ENRICHMENT_NAME, EnrichmentLine, Enrichments, folder_of
-from toolcrib.indexers.sync import Entry, readable
+from toolcrib.indexers.sync import Entry, require_entries
 from toolcrib.language_models import LanguageModel, metered
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Refusal, ToolSpec
@@ -71,7 +71,7 @@ def enrich(
 ) -> None:
     """Have a language model write what tools are good for; only what changed is asked for again."""
     settings = load_settings(context.obj)
-    entries = _screened(readable(read_tools(sources, server, format)), settings)
+    entries = _screened(require_entries(read_tools(sources, server, format)), settings)
     found: dict[str, ToolSpec] = {}
     for _, item in entries:
         if isinstance(item, ToolSpec):
@@ -82,12 +82,12 @@ def enrich(
     name = model.name if model else None
     with _kept(file or folder_of(sources[0]) / ENRICHMENT_NAME, settings, file) as kept:
         if dry_run:
-            current = up_to_date(specs, kept.read(), name)
+            current = current_lines(specs, kept.read(), name)
             _say_dry(questions(specs, dense, current), len(current), model, json=json)
             return
         with kept.locked():
             held = kept.read()
-            current = up_to_date(specs, held, name)
+            current = current_lines(specs, held, name)
             asked = questions(specs, dense, current)
             report, usage = _asked(Enricher(specs, kept, model) if model else None, asked)
     left = len(asked) - len(report.written)

@@ -15,14 +15,10 @@ from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.cli.completion import complete_collections, complete_tools
 from toolcrib.cli.options import (
-    ActorCount,
-    EngineOption,
     EnrichmentFiles,
-    IndexEngine,
     Json,
     NoAudit,
     Overlays,
-    RayAddress,
     Servers,
     SourceFormat,
     SourceServer,
@@ -33,7 +29,6 @@ from toolcrib.cli.options import (
     any_crib,
     lines_of,
     narrowing,
-    ray_actors,
     read_tools,
     service_of,
 )
@@ -62,7 +57,6 @@ if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
     from toolcrib.indexers.enrichment import Enrichments
-    from toolcrib.indexers.ray_data import RayActors
 
 __all__ = ["check_tools", "collections", "index", "index_docs", "list_tools", "remove", "show"]
 
@@ -89,18 +83,15 @@ def index(
     no_audit: NoAudit = False,
     overlay: Overlays = None,
     enrichment: EnrichmentFiles = None,
-    engine: EngineOption = IndexEngine.LOCAL,
-    ray_address: RayAddress = None,
-    workers: ActorCount = None,
     json: Json = False,
 ) -> None:
     """Read tools from any mix of sources; what has not changed is left alone."""
-    from toolcrib.indexers.enrichment import ENRICHMENT_NAME, beside
+    from toolcrib.indexers.enrichment import ENRICHMENT_NAME, companion_files
     from toolcrib.indexers.overlay import OVERLAY_NAME
 
     if not sources and not rebuild:
         raise typer.BadParameter("name at least one source", param_hint="SOURCES")
-    started, actors = time.perf_counter(), ray_actors(engine, ray_address, workers)
+    started = time.perf_counter()
     with index_progress(is_rebuilt=rebuild) as listener:
         # Before anything is opened: sources that cannot be read make no empty index.
         read = ReadSources(read_tools(sources or (), server, format))
@@ -108,17 +99,16 @@ def index(
             report = IndexReport(refused=read.refused)
         else:
             settings = load_settings(context.obj)
-            dense = build.make_ray_encoder(settings, actors) if actors else None
             how: dict[str, Any] = {"create": not rebuild, "rebuild": rebuild, "progress": listener}
             with (
-                any_crib(context, store, url, writes=True, dense=dense, **how) as crib,
+                any_crib(context, store, url, writes=True, **how) as crib,
                 _screening(settings, store, url, off=no_audit) as screen,
             ):
                 if rebuild:
-                    rebuild_shared(store or settings.store, settings, dense, listener)
+                    rebuild_shared(store or settings.store, settings, listener)
                 more: dict[str, Any] = {"prune": prune, "screen": screen, "progress": listener}
-                more["overlays"] = overlay or beside(sources or (), OVERLAY_NAME)
-                files = enrichment or beside(sources or (), ENRICHMENT_NAME)
+                more["overlays"] = overlay or companion_files(sources or (), OVERLAY_NAME)
+                files = enrichment or companion_files(sources or (), ENRICHMENT_NAME)
                 more["enrichments"] = [*_written(settings, read), *files]
                 report = crib.index_tools(read, server=server, **more)
     _finish(report, time.perf_counter() - started, strict=strict, json=json)
@@ -191,13 +181,10 @@ def index_docs(
         bool, typer.Option("--prune", help="Remove its documents that no source names.")
     ] = False,
     strict: Strict = False,
-    engine: EngineOption = IndexEngine.LOCAL,
-    ray_address: RayAddress = None,
-    workers: ActorCount = None,
     json: Json = False,
 ) -> None:
     """Read documents into a collection; what has not changed is left alone."""
-    started, actors = time.perf_counter(), ray_actors(engine, ray_address, workers)
+    started = time.perf_counter()
     said = {
         "description": description,
         "examples": example,
@@ -208,12 +195,11 @@ def index_docs(
     with index_progress(thing="passage") as listener:
         # Before anything is opened: documents that cannot be read make no empty collection.
         settings = load_settings(context.obj)
-        read = _read_documents(settings, sources, collection, actors)
+        read = _read_documents(settings, sources, collection)
         if read.refused is not None:
             report = IndexReport(refused=read.refused)
         else:
-            dense = build.make_ray_encoder(settings, actors) if actors else None
-            with any_crib(context, store, url, writes=True, create=True, dense=dense) as crib:
+            with any_crib(context, store, url, writes=True, create=True) as crib:
                 _describe(crib, wanted, said)
                 report = crib.index_docs(
                     read, collection=collection, prune=prune, progress=listener
@@ -221,21 +207,12 @@ def index_docs(
     _finish(report, time.perf_counter() - started, strict=strict, json=json)
 
 
-def _read_documents(
-    settings: Settings, sources: list[str], collection: str, actors: RayActors | None
-) -> ReadSources:
+def _read_documents(settings: Settings, sources: list[str], collection: str) -> ReadSources:
     from toolcrib.indexers.documents.sources import passages
 
-    how: dict[str, Any] = {
-        "collection": collection,
-        "max_tokens": settings.documents.max_tokens,
-        "limits": settings.documents.limits,
-    }
-    if actors is None:
-        return ReadSources(list(passages(*sources, **how)))
-    from toolcrib.indexers.ray_data import read_documents
-
-    return read_documents(*sources, **how, actors=actors)
+    limits, tokens = settings.documents.limits, settings.documents.max_tokens
+    found = passages(*sources, collection=collection, max_tokens=tokens, limits=limits)
+    return ReadSources(list(found))
 
 
 def collections(

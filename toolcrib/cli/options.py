@@ -8,7 +8,6 @@ import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, Unpack
@@ -25,9 +24,7 @@ from toolcrib.store.filters import AnyOf, Filter, all_of
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
-    from toolcrib.encoders.base import DenseEncoder
     from toolcrib.evaluation.dataset import DataSet
-    from toolcrib.indexers.ray_data import RayActors
     from toolcrib.indexers.sync import Entry
     from toolcrib.indexers.writer import Listener
 
@@ -35,16 +32,12 @@ logger = logging.getLogger(__name__)
 
 __all__ = [
     "GATEWAY_STORE",
-    "ActorCount",
-    "EngineOption",
     "EnrichmentFiles",
-    "IndexEngine",
     "Json",
     "Log",
     "NoAudit",
     "Overlays",
     "Queries",
-    "RayAddress",
     "Seed",
     "Servers",
     "SourceFormat",
@@ -60,7 +53,6 @@ __all__ = [
     "logged_records",
     "narrowing",
     "open_crib",
-    "ray_actors",
     "read_tools",
     "remote_crib",
     "service_of",
@@ -127,25 +119,6 @@ EnrichmentFiles: TypeAlias = Annotated[
 Strict: TypeAlias = Annotated[
     bool, typer.Option("--strict", help="Exit with 1 when anything was refused.")
 ]
-
-
-class IndexEngine(StrEnum):
-    """Where what is read is encoded: in this process, or by actors of Ray."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
-EngineOption: TypeAlias = Annotated[
-    IndexEngine, typer.Option("--engine", help="Encode in this process, or by actors of Ray.")
-]
-RayAddress: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="A running Ray cluster, HOST:PORT; default: one on this machine alone."),
-]
-ActorCount: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="Actors of Ray; default: one for each core.")
-]
 Log: TypeAlias = Annotated[
     Path | None, typer.Argument(help="Log of decisions, .jsonl or .db; default: telemetry.path.")
 ]
@@ -171,7 +144,6 @@ class Opening(TypedDict, total=False):
     create: bool
     rebuild: bool
     ranks: bool
-    dense: DenseEncoder | None
     progress: Listener | None
 
 
@@ -194,8 +166,6 @@ def any_crib(
     if service is not None:
         if how.get("rebuild"):
             raise typer.BadParameter("a service does that itself", param_hint="--rebuild")
-        if how.get("dense") is not None:
-            raise typer.BadParameter("a service encodes by itself", param_hint="--engine")
         with remote_crib(service, settings) as crib:
             yield crib
         return
@@ -227,7 +197,6 @@ def open_crib(
     create: bool = False,
     rebuild: bool = False,
     ranks: bool = True,
-    dense: DenseEncoder | None = None,
     progress: Listener | None = None,
 ) -> Crib:
     """The crib of a store, for commands that need the index itself; without `ranks`, no reranker.
@@ -255,7 +224,7 @@ def open_crib(
             f"`toolcrib index SOURCE... --store {location}`"
         )
     logger.info("in the store %s", location)
-    return Crib.open(location, settings=settings, dense=dense, rebuild=rebuild, progress=progress)
+    return Crib.open(location, settings=settings, rebuild=rebuild, progress=progress)
 
 
 @contextmanager
@@ -276,22 +245,6 @@ def writing_crib(
         finally:
             settings = load_settings(context.obj)
             announce(store or settings.store, settings, [DEFAULT_NAMESPACE])
-
-
-def ray_actors(engine: IndexEngine, address: str | None, workers: int | None) -> RayActors | None:
-    """The actors that encode; None where this process does.
-
-    Raises:
-        BadParameter: something is said of actors that are not wanted.
-        MissingExtraError: the extra `ray` is not installed.
-    """
-    if engine is IndexEngine.RAY:
-        from toolcrib.indexers.ray_data import RayActors
-
-        return RayActors(address, workers)
-    if address is not None or workers is not None:
-        raise typer.BadParameter("this is for --engine ray", param_hint="--ray-address, --workers")
-    return None
 
 
 def read_tools(

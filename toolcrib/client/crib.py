@@ -20,7 +20,7 @@ from toolcrib.errors import (
 )
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.registry import ToolSource, tool_entries
-from toolcrib.indexers.sync import ReadSources, Screen, readable
+from toolcrib.indexers.sync import ReadSources, Screen, require_entries
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import (
     Alternates,
@@ -111,10 +111,10 @@ class RemoteCrib:
         progress: Listener | None = None,
     ) -> IndexReport:
         """As `Crib.index_tools`; what the service holds back for approval is refused, too."""
-        from toolcrib.indexers.enrichment import prepared
+        from toolcrib.indexers.enrichment import prepare_entries
 
         read = [entry for source in sources for entry in tool_entries(source, server, format)]
-        found, dropped = prepared(readable(read), screen, overlays, enrichments)
+        found, dropped = prepare_entries(require_entries(read), screen, overlays, enrichments)
         query = {"prune": "true" if prune else None, "server": server if prune else None}
         report = upload(self._transport, "/v1/tools", found, query, progress)
         return replace(report, dropped=dropped)
@@ -221,7 +221,7 @@ class RemoteCrib:
             passages(*sources, collection=collection, max_tokens=how.max_tokens, limits=how.limits)
         )
         query = {"prune": collection if prune else None}
-        return upload(self._transport, "/v1/documents", readable(found), query, progress)
+        return upload(self._transport, "/v1/documents", require_entries(found), query, progress)
 
     def index_passages(
         self, passages: Iterable[Passage], *, progress: Listener | None = None

@@ -6,7 +6,7 @@ Queries and documents are encoded apart, since models differ there.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -79,19 +79,6 @@ class LanguageBound(DenseEncoder, Protocol):
 
     def reads(self, text: str) -> bool:
         """Say whether the model knows the text's language; true in case of doubt."""
-        ...
-
-
-@runtime_checkable
-class PageEncoder(DenseEncoder, Protocol):
-    """A dense encoder that encodes several pages of documents at once."""
-
-    def encode_pages(self, pages: Iterable[Sequence[str]]) -> Iterator[tuple[int, FloatArray]]:
-        """Encode pages as `encode_documents` does: pairs of page number and vectors, in any order.
-
-        Raises:
-            EncoderError: as `encode_query`.
-        """
         ...
 
 

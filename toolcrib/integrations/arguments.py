@@ -21,7 +21,7 @@ from referencing.exceptions import Unresolvable
 
 from toolcrib.caches import BoundedMap, cached_texts
 from toolcrib.indexers.readers.base import kind_of
-from toolcrib.indexers.readers.json_schema import rewritten
+from toolcrib.indexers.readers.json_schema import map_schemas
 from toolcrib.records.codec import is_object, list_of, object_of
 
 CHECK_TIMEOUT_S = 0.25
@@ -82,7 +82,7 @@ def _checker(text: str) -> Validator | None:
     if len(text) > MAX_SCHEMA_CHARS:
         return None
     try:
-        schema = rewritten(json.loads(text), _without_unchecked)
+        schema = map_schemas(json.loads(text), _without_unchecked)
         draft = _draft(schema)
         draft.check_schema(schema)
     except (SchemaError, Unresolvable, RecursionError, TypeError, ValueError):

@@ -87,7 +87,9 @@ class UsageLearner:
         self._tools, self._table = tools, table
         self.collects = collects
         self._text, self._now = text, now
-        self._requests: BoundedMap[str, _Request] = BoundedMap(MAX_PENDING_REQUESTS_BYTES, _bytes_of)
+        self._requests: BoundedMap[str, _Request] = BoundedMap(
+            MAX_PENDING_REQUESTS_BYTES, _bytes_of
+        )
         self._given: BoundedMap[tuple[str, str, str], int] = BoundedMap(MAX_SESSION_COUNTS)
         self._lock = threading.Lock()
         self._learning = threading.Lock()

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import yaml
 
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.indexers.points import MAX_CHARS, clean, dense_text
+from toolcrib.indexers.points import MAX_ENCODED_CHARS, clean, dense_text
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import object_of
 from toolcrib.text import WORD_CHARACTERS, split_identifier
@@ -395,7 +395,7 @@ def _tool_text(spec: ToolSpec, purpose: str, rng: random.Random) -> tuple[str, b
     server = spec.server if rng.random() < SERVED else ""
     words = " ".join(split_identifier(spec.name))
     if rng.random() < HIDDEN:
-        rest = clean(spec.description[:MAX_CHARS]).replace(purpose, "", 1).strip(" .")
+        rest = clean(spec.description[:MAX_ENCODED_CHARS]).replace(purpose, "", 1).strip(" .")
         parameters = ", ".join(_parameters(spec))
         # Nothing but a name is left of many tools; their parameters say what they do.
         described = rest if len(rest.split()) > MIN_WORDS else f"{rest} {parameters}".strip()

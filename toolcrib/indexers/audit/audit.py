@@ -39,8 +39,6 @@ from toolcrib.indexers.audit.rules import signs_in
 from toolcrib.records import ToolSpec
 from toolcrib.text import LETTERS_OR_DIGITS
 
-__all__ = ["audit", "audit_all"]
-
 # -- one specification -----------------------------------------------------------------------------
 
 _DIRECTS = re.compile(

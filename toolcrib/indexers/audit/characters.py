@@ -10,25 +10,6 @@ from functools import lru_cache
 from toolcrib.indexers.audit.findings import Severity, Sign
 from toolcrib.text import TWO_LETTERS
 
-__all__ = [
-    "BIDI",
-    "HIDDEN",
-    "LOOK_ALIKES",
-    "SELECTORS",
-    "TAGS",
-    "ZERO_WIDTH",
-    "decode_selectors",
-    "decode_tags",
-    "decode_zero_width",
-    "fold_letter",
-    "hidden_signs",
-    "is_suspect",
-    "mixes_scripts",
-    "skeleton",
-    "strays",
-    "visible",
-]
-
 # -- letters that look alike -----------------------------------------------------------------------
 
 _CYRILLIC = (

@@ -29,21 +29,6 @@ from toolcrib.indexers.audit.normalise import normalise, words_of
 from toolcrib.records import ToolSpec
 from toolcrib.text import TWO_LETTERS
 
-__all__ = [
-    "BUCKETS",
-    "KINDS",
-    "MODEL",
-    "SCALE",
-    "USUAL",
-    "Statement",
-    "StatementClassifier",
-    "StatementKind",
-    "buckets",
-    "sentences",
-    "shipped_classifier",
-    "statements",
-]
-
 StatementKind: TypeAlias = Literal["description", "instruction", "preference", "harvest"]
 
 KINDS: tuple[StatementKind, ...] = ("description", "instruction", "preference", "harvest")

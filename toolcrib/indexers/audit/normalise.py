@@ -25,17 +25,6 @@ from toolcrib.indexers.audit.characters import (
 )
 from toolcrib.text import TWO_LETTERS
 
-__all__ = [
-    "SEPARATOR",
-    "HiddenText",
-    "decoded",
-    "fold",
-    "may_be_coded",
-    "normalise",
-    "unseen",
-    "words_of",
-]
-
 # -- plain texts -----------------------------------------------------------------------------------
 
 SEPARATOR = "\x00"
