@@ -147,7 +147,7 @@ ActorCount: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="Actors of Ray; default: one for each core.")
 ]
 Log: TypeAlias = Annotated[
-    Path | None, typer.Argument(help="Log of decisions, .jsonl or .db; default: telemetry.path.")
+    Path | None, typer.Argument(help="Log of decisions, .jsonl; default: telemetry.path.")
 ]
 
 GATEWAY_STORE = ".toolcrib-gateway"
