@@ -50,8 +50,6 @@ from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.namespaced import DEFAULT
 
-__all__ = ["app", "approve", "audit"]
-
 DAY_S = 86_400
 MAX_DAYS = 36_500
 

@@ -17,8 +17,6 @@ from toolcrib.cli.output import notes, print_error
 from toolcrib.errors import ToolcribError
 from toolcrib.problems import exit_code
 
-__all__ = ["COMMANDS", "SHARED", "app", "load", "report"]
-
 logger = logging.getLogger(__name__)
 
 COMMANDS = {

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from toolcrib.records.choices import CapabilitySelection, Classification
     from toolcrib.router.questions.classifier import QuestionClassifier
 
-__all__ = ["agents", "allowlist", "capabilities", "classify", "questions", "routing", "select"]
-
 LabelledFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="FILE", help="Labelled turns, JSON Lines.")
 ]

@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
 
-__all__ = [
-    "complete_collections",
-    "complete_formats",
-    "complete_held",
-    "complete_keys",
-    "complete_servers",
-    "complete_systems",
-    "complete_tags",
-    "complete_tools",
-]
-
 MAX_TOOLS = 20_000
 """As many are looked through: a second's work."""
 

@@ -42,8 +42,6 @@ from toolcrib.retrieval.rerank import ModelReranker
 from toolcrib.router.context.labels import label_sets, map_labels, unknown_labels
 from toolcrib.settings import Settings, load_settings
 
-__all__ = ["Health", "doctor"]
-
 REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
 
 PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")

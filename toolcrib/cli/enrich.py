@@ -39,8 +39,6 @@ from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
 from toolcrib.tenants import DEFAULT
 
-__all__ = ["enrich"]
-
 CHARS_PER_TOKEN = 4
 ANSWER_TOKENS = 250
 """What a prompt and an answer are taken for before anybody counts them."""

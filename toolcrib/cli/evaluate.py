@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from toolcrib.evaluation.dataset import DataSet
     from toolcrib.evaluation.results import Evaluation
 
-__all__ = ["app", "calibrate", "report"]
-
 DEFAULT_SYSTEMS = ("toolcrib", "lexical", "dense")
 
 

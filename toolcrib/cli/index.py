@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from toolcrib.indexers.enrichment import Enrichments
     from toolcrib.indexers.ray_data import RayActors
 
-__all__ = ["check_tools", "collections", "index", "index_docs", "list_tools", "remove", "show"]
-
 
 def index(
     context: typer.Context,

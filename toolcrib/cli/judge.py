@@ -26,8 +26,6 @@ from toolcrib.records import Refusal
 from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
 
-__all__ = ["judge"]
-
 KEPT = "what was judged stays; the same command does the rest"
 
 

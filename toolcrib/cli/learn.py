@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
 
-__all__ = ["learn"]
-
 MAX_SHOWN = 50
 
 

@@ -38,8 +38,6 @@ from toolcrib.settings import load_settings
 if TYPE_CHECKING:
     from toolcrib.evaluation.lint import LintReport, LintSeverity
 
-__all__ = ["lint"]
-
 MAX_SHOWN = 100
 MAX_SERVERS = 20
 COLOURS: dict[LintSeverity, str] = {"error": "red", "warning": "yellow", "info": "dim"}

@@ -33,40 +33,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-__all__ = [
-    "GATEWAY_STORE",
-    "ActorCount",
-    "EngineOption",
-    "EnrichmentFiles",
-    "IndexEngine",
-    "Json",
-    "Log",
-    "NoAudit",
-    "Overlays",
-    "Queries",
-    "RayAddress",
-    "Seed",
-    "Servers",
-    "SourceFormat",
-    "SourceServer",
-    "StoreOption",
-    "Strict",
-    "Tags",
-    "Tools",
-    "Url",
-    "any_crib",
-    "lines_of",
-    "load_sets",
-    "logged_records",
-    "narrowing",
-    "open_crib",
-    "ray_actors",
-    "read_tools",
-    "remote_crib",
-    "service_of",
-    "writing_crib",
-]
-
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 SourceServer: TypeAlias = Annotated[
     str | None, typer.Option(help="The server of every tool, whatever the source says.")

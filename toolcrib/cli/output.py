@@ -37,33 +37,6 @@ if TYPE_CHECKING:
     from toolcrib.evaluation.results import Evaluation, Interval, SetResult, SystemResult
     from toolcrib.evaluation.trajectories import GuidanceEvaluation
 
-__all__ = [
-    "count_of",
-    "err",
-    "in_short",
-    "notes",
-    "out",
-    "print_choices",
-    "print_decision",
-    "print_decisions",
-    "print_either",
-    "print_error",
-    "print_evaluation",
-    "print_falls",
-    "print_guidance",
-    "print_health",
-    "print_json",
-    "print_mistakes",
-    "print_refused",
-    "print_report",
-    "print_result",
-    "print_spec",
-    "print_table",
-    "print_tools",
-    "table_of",
-    "write_file",
-]
-
 # Lines are as long as what they say: whoever reads them knows how to wrap them.
 out = Console(highlight=False, soft_wrap=True, emoji=False)
 err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)

@@ -15,8 +15,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from toolcrib.cli.output import count_of, err, notes
 from toolcrib.records import IndexProgress
 
-__all__ = ["UNKEPT", "WorkStep", "counting", "index_progress", "working"]
-
 INTERVAL_S = 10.0
 """Between two lines, where nobody looks at a bar."""
 

@@ -31,8 +31,6 @@ from toolcrib.records.codec import as_json
 from toolcrib.records.validation import in_words
 from toolcrib.retrieval.options import AnswerOrder, SearchKeywords
 
-__all__ = ["route", "search"]
-
 Coverage: TypeAlias = Annotated[
     float | None,
     typer.Option(

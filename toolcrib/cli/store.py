@@ -19,8 +19,6 @@ from toolcrib.settings import Settings, load_settings
 if TYPE_CHECKING:
     from toolcrib.store.qdrant_server import ServerStore
 
-__all__ = ["app"]
-
 app = typer.Typer(no_args_is_help=True, help="Prepare a Qdrant server or cluster.")
 
 

@@ -20,8 +20,6 @@ from toolcrib.settings import load_settings
 if TYPE_CHECKING:
     from toolcrib.training.session import TrainingPlan, TrainingResult
 
-__all__ = ["train"]
-
 
 class ModelKind(StrEnum):
     """What can be trained."""

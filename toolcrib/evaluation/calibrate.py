@@ -49,19 +49,6 @@ from toolcrib.retrieval.calibration import (
     usable_calibration,
 )
 
-__all__ = [
-    "MIN_QUERIES",
-    "Learned",
-    "acceptance_curves",
-    "calibrate",
-    "figures_of",
-    "learn",
-    "least_probabilities",
-    "recommended",
-    "server_thresholds",
-]
-
-
 GRID = tuple(round(step / 100, 2) for step in range(101))
 
 TRUE_ACCEPTANCE = 0.97

@@ -21,8 +21,6 @@ from toolcrib.evaluation.rows import FileRow, Filled, read_all
 from toolcrib.records import Turn
 from toolcrib.records.validation import in_words
 
-__all__ = ["NOTHING", "Choice", "ChoiceResult", "LabelledTurn", "measure_choices", "read_labelled"]
-
 NOTHING = "(none)"
 """Stands in a confusion matrix for no label."""
 

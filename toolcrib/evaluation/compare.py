@@ -12,8 +12,6 @@ from toolcrib.errors import SourceError
 from toolcrib.evaluation.measures import lower_is_better
 from toolcrib.evaluation.significance import draws_for, holm, randomisation_tests
 
-__all__ = ["Fall", "compare", "missing"]
-
 SEED = 0
 ALPHA = 0.05
 

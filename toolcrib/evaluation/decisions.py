@@ -30,21 +30,6 @@ from toolcrib.records.usage import ModelUsage, totals
 from toolcrib.router.decision_log import Feedback
 from toolcrib.router.knowledge import MAPPED
 
-__all__ = [
-    "DecisionSummary",
-    "Latency",
-    "Preference",
-    "Reliability",
-    "Share",
-    "knowledge_right",
-    "labelled_queries",
-    "read_decisions",
-    "route_right",
-    "summarise",
-    "tools_right",
-    "values",
-]
-
 LEAST_IN_BIN = 20
 """A share of fewer decisions says little."""
 

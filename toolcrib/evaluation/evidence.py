@@ -25,8 +25,6 @@ from toolcrib.retrieval.legs import Head, pack
 from toolcrib.store.base import LegQuery, point_id
 from toolcrib.store.filters import Filter, HasId, Not
 
-__all__ = ["HIDDEN_SHARE", "NEAR", "LabelledEvidence", "fit_head", "gather_evidence"]
-
 HIDDEN_SHARE = 0.1
 """What queries whose tools were hidden weigh together, where no real unanswerable ones are."""
 

@@ -19,18 +19,6 @@ import numpy.typing as npt
 from toolcrib.extras import import_extra
 from toolcrib.retrieval.calibration import Floats
 
-__all__ = [
-    "CONFIDENCE_GATES",
-    "GATES",
-    "Bools",
-    "ReliabilityBin",
-    "expected_error",
-    "gate_measures",
-    "reliability_bins",
-    "risk_coverage",
-    "verdict_measures",
-]
-
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 

@@ -28,8 +28,6 @@ from toolcrib.records import Message, Refusal, ToolSpec
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.options import SearchOptions
 
-__all__ = ["Agreement", "Judge", "JudgeReport", "Pools", "agreement", "judged_before"]
-
 PROMPT_VERSION = "judge-1"
 
 PROMPT = """You judge which tools serve a request that somebody made to an assistant. Below are \

@@ -41,8 +41,6 @@ from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import is_object, list_of, object_of
 
-__all__ = ["FOLDER_FORMS", "HUB_SETS", "FolderForm", "Rows", "load", "load_from_hub", "with_tools"]
-
 Fields: TypeAlias = Mapping[str, Any]
 
 

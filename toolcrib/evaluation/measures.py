@@ -28,17 +28,6 @@ from toolcrib.integrations.formats import export
 from toolcrib.records import ToolSpec
 from toolcrib.records.definitions import DefinitionForm, in_short
 
-__all__ = [
-    "MEASURES",
-    "Measure",
-    "PromptTokens",
-    "integer_grades",
-    "lower_is_better",
-    "main_measure",
-    "measure",
-    "spoken",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Measure:

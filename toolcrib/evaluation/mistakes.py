@@ -14,17 +14,6 @@ from toolcrib.evaluation.results import QueryResult
 from toolcrib.indexers.points import FieldWeights, lexical_counts
 from toolcrib.records import ToolSpec
 
-__all__ = [
-    "Confusion",
-    "Mistake",
-    "Mistakes",
-    "UnmatchedWord",
-    "confusions",
-    "find_mistakes",
-    "unmatched_words",
-    "worst_queries",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Mistake:

@@ -13,17 +13,6 @@ from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.measures import integer_grades
 from toolcrib.evaluation.systems.base import Answer
 
-__all__ = [
-    "Comparison",
-    "Evaluation",
-    "Interval",
-    "QueryResult",
-    "SetResult",
-    "SystemResult",
-    "as_json",
-    "write_runs",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Interval:

@@ -26,26 +26,6 @@ from toolcrib.evaluation.dataset import DataSet, LabelledQuery, UnanswerableScop
 from toolcrib.indexers.readers.base import Source, build_spec, entries
 from toolcrib.records import Refusal, ToolSpec
 
-__all__ = [
-    "STRICTNESS",
-    "FileRow",
-    "IntentRow",
-    "LeakReport",
-    "LocatedQuery",
-    "QueryRow",
-    "checked",
-    "intent_tool",
-    "located",
-    "name_leak",
-    "read_all",
-    "read_intents",
-    "read_queries",
-    "read_rows",
-    "strictness",
-    "validated",
-    "with_shots",
-]
-
 SPLIT_NAMES = {"val": "dev", "valid": "dev", "validation": "dev", "eval": "test"}
 """Other people's names for the three splits."""
 

@@ -32,18 +32,6 @@ from toolcrib.evaluation.significance import (
 from toolcrib.evaluation.systems.base import Answer, Learner, SetFinder, System
 from toolcrib.retrieval.calibration import Floats
 
-__all__ = [
-    "CreateSystem",
-    "Progress",
-    "Report",
-    "compare_with_first",
-    "evaluate",
-    "leg_warnings",
-    "macro_comparisons",
-    "macro_means",
-    "summarise",
-]
-
 CreateSystem = Callable[[], System]
 """Makes a fresh system: one is indexed for each data set, and closed after it."""
 

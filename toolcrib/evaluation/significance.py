@@ -13,9 +13,6 @@ import numpy as np
 from toolcrib.evaluation.results import Interval
 from toolcrib.retrieval.calibration import Floats
 
-__all__ = ["bootstrap_intervals", "draws_for", "holm", "randomisation_tests", "sign_test"]
-
-
 RESAMPLES = 1_000
 DRAWS = 10_000
 DRAWS_PER_TEST = 100

@@ -23,14 +23,6 @@ from toolcrib.guidance import (
 )
 from toolcrib.records.codec import Score
 
-__all__ = [
-    "GuidanceEvaluation",
-    "LabelledTrajectory",
-    "evaluate_guidance",
-    "fired",
-    "load_trajectories",
-]
-
 AlarmName: TypeAlias = Literal["doom_loop", "error_streak", "stall", "search_loop"]
 
 ALARMS: Mapping[AlarmName, GuidanceClassifier] = {

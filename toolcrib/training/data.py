@@ -21,25 +21,6 @@ from toolcrib.records import ToolSpec
 from toolcrib.records.codec import object_of
 from toolcrib.training import import_train
 
-__all__ = [
-    "DEV",
-    "TEST",
-    "TRAIN",
-    "Example",
-    "HeldOut",
-    "TrainingData",
-    "batches",
-    "clusters",
-    "from_labels",
-    "imitate",
-    "joined",
-    "pruned",
-    "sampled",
-    "split_anew",
-    "with_dev",
-    "without_server",
-]
-
 MAX_POSITIVES = 2
 """A query that needs more tools teaches with this many of them; the others are masked."""
 

@@ -21,19 +21,6 @@ from toolcrib.errors import EncoderError, TrainingError
 from toolcrib.training import import_train
 from toolcrib.training.data import TrainingData
 
-__all__ = [
-    "Weights",
-    "add_to_card",
-    "agreement",
-    "check_base",
-    "export",
-    "export_agreeing",
-    "read_weights",
-    "rehearse",
-    "restore",
-    "write_for_training",
-]
-
 logger = logging.getLogger(__name__)
 
 CALIBRATION = "calibration.txt"

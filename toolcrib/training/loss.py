@@ -12,8 +12,6 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.training.data import Example
 from toolcrib.training.negatives import ALIKE
 
-__all__ = ["ListwiseLoss", "MaskedContrastiveLoss"]
-
 TEXTS = 16
 PAIRS = 32
 """Texts, and pairs of query and text, that run together: those of like length, as padding is

@@ -15,8 +15,6 @@ from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.training import import_train
 from toolcrib.training.data import Example, TrainingData, joined
 
-__all__ = ["ALIKE", "mine"]
-
 ALIKE = 0.9
 """Cosine from which a text counts as the positive in other words, and as no negative."""
 

@@ -22,8 +22,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from toolcrib.encoders.base import FloatArray
 
-__all__ = ["CONTRIB", "Graph", "Ranges", "build", "layers"]
-
 EPSILON = 1e-12
 OPSET, IR_VERSION, CONTRIB = 20, 10, "com.microsoft"
 INPUTS = ("input_ids", "attention_mask")

@@ -53,23 +53,6 @@ from toolcrib.training.trainer import (
     train_reranker,
 )
 
-__all__ = [
-    "BUNDLED",
-    "MEASURES",
-    "NAME",
-    "Change",
-    "Gathered",
-    "Stage",
-    "TrainingPlan",
-    "TrainingResult",
-    "TrainingVerdict",
-    "gather",
-    "judge",
-    "ranking_evaluator",
-    "retrieval_evaluator",
-    "train",
-]
-
 BUNDLED = "bundled"
 WORK = "work"
 """The folder in the model's that holds the run until it is done: checkpoints, float weights."""

@@ -12,16 +12,6 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.training import import_train
 from toolcrib.training.data import TrainingData, batches
 
-__all__ = [
-    "CHECKPOINTS",
-    "METRIC",
-    "EncoderTraining",
-    "LoopSettings",
-    "RerankerTraining",
-    "train_encoder",
-    "train_reranker",
-]
-
 CHECKPOINTS = "checkpoints"
 METRIC = "eval_dev_ndcg@10"
 """What the best checkpoint is best in, where there are development queries."""

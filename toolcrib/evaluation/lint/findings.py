@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["LINT_RULES", "LINT_SEVERITIES", "LintFinding", "LintSeverity", "title_of"]
-
 LintSeverity: TypeAlias = Literal["info", "warning", "error"]
 
 LINT_SEVERITIES: tuple[LintSeverity, ...] = ("info", "warning", "error")

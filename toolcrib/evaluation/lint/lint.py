@@ -35,8 +35,6 @@ from toolcrib.records import ToolSpec
 from toolcrib.retrieval.legs import has_words
 from toolcrib.settings import Settings
 
-__all__ = ["Asked", "LintReport", "ServerLint", "ask", "fails", "lint", "logit_terms"]
-
 Told: TypeAlias = Callable[[str, int, int], None]
 """Hears what is done, how much of it, and of how much."""
 

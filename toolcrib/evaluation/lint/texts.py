@@ -15,8 +15,6 @@ from toolcrib.records import ToolSpec
 from toolcrib.records.codec import object_of
 from toolcrib.retrieval.legs import has_words
 
-__all__ = ["audited", "in_texts", "own_words", "parameters_of", "purpose_of"]
-
 # -- the parts of a text ---------------------------------------------------------------------------
 
 MAX_PURPOSE_CHARS = 300

@@ -11,8 +11,6 @@ from toolcrib.evaluation.report.page import fill
 from toolcrib.evaluation.report.plots import reliability_of
 from toolcrib.evaluation.report.svg import LOOKS, Plot, percent
 
-__all__ = ["render_choices"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Chapter:

@@ -25,16 +25,6 @@ from toolcrib.evaluation.report.svg import (
     round_steps,
 )
 
-__all__ = [
-    "RATES",
-    "TextTable",
-    "reliability_plot",
-    "render_decisions",
-    "route_latency",
-    "route_mix",
-    "verdicts_over_time",
-]
-
 ROUTES: dict[str, Look] = dict(
     zip(("tools", "knowledge", "both", "general", "none"), LOOKS, strict=False)
 )

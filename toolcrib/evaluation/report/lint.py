@@ -8,8 +8,6 @@ from toolcrib.evaluation.lint.findings import LINT_RULES, LintFinding, title_of
 from toolcrib.evaluation.lint.lint import LintReport
 from toolcrib.evaluation.report.page import fill
 
-__all__ = ["render_lint"]
-
 MAX_ROWS = 500
 """Findings of a rule that are shown; JSON has all."""
 

@@ -28,18 +28,6 @@ from toolcrib.evaluation.report.svg import LOOKS, OTHER, Look, milliseconds, per
 from toolcrib.evaluation.results import Comparison, Evaluation, Interval, SetResult, SystemResult
 from toolcrib.extras import import_extra
 
-__all__ = [
-    "Table",
-    "best_first",
-    "fill",
-    "gate_table",
-    "headline",
-    "leaderboard",
-    "looks_of",
-    "overall",
-    "render",
-]
-
 ABSENT = "–"
 
 

@@ -39,20 +39,6 @@ from toolcrib.evaluation.report.svg import (
 from toolcrib.evaluation.results import QueryResult, SystemResult
 from toolcrib.retrieval.calibration import Floats
 
-__all__ = [
-    "STAGES",
-    "ablation_bars",
-    "confidence_distribution",
-    "decades",
-    "latency_bars",
-    "recall_curves",
-    "reliability_diagram",
-    "reliability_of",
-    "risk_coverage_curves",
-    "token_bars",
-]
-
-
 STAGES = (
     "lexical",
     "dense",

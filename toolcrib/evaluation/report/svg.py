@@ -12,27 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-__all__ = [
-    "BAR",
-    "LOOKS",
-    "OTHER",
-    "WIDTH",
-    "Axis",
-    "Bar",
-    "Curve",
-    "Drawing",
-    "Look",
-    "Plot",
-    "Stroke",
-    "bar_chart",
-    "curve_chart",
-    "milliseconds",
-    "percent",
-    "round_steps",
-    "spread",
-    "written",
-]
-
 WIDTH = 380
 """As a phone shows it, so that its letters are never shrunk."""
 

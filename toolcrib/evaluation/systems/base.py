@@ -17,19 +17,6 @@ from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.extras import require_extra
 from toolcrib.records import ToolSpec
 
-__all__ = [
-    "BASELINES",
-    "OURS",
-    "PEERS",
-    "Answer",
-    "Baseline",
-    "Learner",
-    "Ranked",
-    "SetFinder",
-    "System",
-    "baseline",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
