@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from toolcrib.evaluation.choices import NOTHING, ChoiceResult
 from toolcrib.evaluation.report.decisions import TextTable
 from toolcrib.evaluation.report.page import fill
-from toolcrib.evaluation.report.plots import reliability_of
+from toolcrib.evaluation.report.plots import reliability_plot
 from toolcrib.evaluation.report.svg import LOOKS, Plot, percent
 
 
@@ -84,12 +84,6 @@ def confusion_table(one: ChoiceResult) -> TextTable:
 
 
 def _reliability(one: ChoiceResult) -> Plot:
-    title = "Is the confidence a probability?"
-    if one.calibration is None:
-        return Plot(title, absent="no choice had a probability")
-    drawing = reliability_of(
-        f"{title} Expected calibration error: {one.calibration.ece:.3f}",
-        {one.name: one.calibration.bins},
-        {one.name: LOOKS[0]},
-    )
-    return Plot(title, "How often a choice was right, by how likely it was said to be.", drawing)
+    bins = {} if one.calibration is None else {one.name: one.calibration.bins}
+    caption = "How often a choice was right, by its probability."
+    return reliability_plot(bins, {one.name: LOOKS[0]}, caption, "no choice had a probability")

@@ -14,18 +14,10 @@ import numpy as np
 from toolcrib.evaluation.gate_measures import CONFIDENCE_GATES, GATES
 from toolcrib.evaluation.measures import MEASURES, lower_is_better, main_measure, spoken
 from toolcrib.evaluation.mistakes import confusions, worst_queries
-from toolcrib.evaluation.report.plots import (
-    STAGES,
-    ablation_bars,
-    confidence_distribution,
-    latency_bars,
-    recall_curves,
-    reliability_diagram,
-    risk_coverage_curves,
-    token_bars,
-)
+from toolcrib.evaluation.report.plots import latency_bars, recall_curves, reliability_diagram
 from toolcrib.evaluation.report.svg import LOOKS, OTHER, Look, milliseconds, percent
 from toolcrib.evaluation.results import Comparison, Evaluation, Interval, SetResult, SystemResult
+from toolcrib.evaluation.systems.base import OURS
 from toolcrib.extras import import_extra
 
 ABSENT = "–"
@@ -328,6 +320,11 @@ def _chapter(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) 
     pooled = one.name not in evaluation.sets
     asked = systems[0].outcomes if systems and not pooled else ()
     best = ranked[0] if measure else None
+    times = {
+        each.name: (p50, each.latency_ms.get("p99", p50))
+        for each in ranked
+        if (p50 := each.latency_ms.get("p50")) is not None
+    }
     return {
         "result": one,
         "measure": spoken(measure),
@@ -335,13 +332,9 @@ def _chapter(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) 
         "leaderboard": leaderboard(one, evaluation, looks),
         "every_measure": measure_table(one, evaluation, looks),
         "gates": gate_table(one, looks),
-        "finding": (recall_curves(ranked, looks), ablation_bars(systems, looks, measure)),
-        "knowing": (
-            confidence_distribution(systems),
-            reliability_diagram(systems, looks),
-            risk_coverage_curves(systems, looks),
-        ),
-        "costing": (latency_bars(ranked, looks), token_bars(ranked, looks)),
+        "finding": (recall_curves(ranked, looks),),
+        "knowing": (reliability_diagram(systems, looks),),
+        "costing": (latency_bars("Time per query", times, looks),),
         "missed_by": systems[0].name if systems and not pooled else "",
         "misses": worst_queries(asked, WORST),
         "forbidden": {result.query.id: result.query.forbidden for result in asked},
@@ -392,8 +385,8 @@ def _ranking(evaluation: Evaluation, whole: SetResult, measure: str) -> tuple[st
 def _rival(system: SystemResult, ranked: list[SystemResult]) -> SystemResult:
     """The best of the others; for a stage of toolcrib, of those that are none, where there are."""
     others = [other for other in ranked if other is not system]
-    baselines = [other for other in others if other.name not in STAGES]
-    return baselines[0] if baselines and system.name in STAGES else others[0]
+    baselines = [other for other in others if other.name not in OURS]
+    return baselines[0] if baselines and system.name in OURS else others[0]
 
 
 def _chance(
