@@ -88,7 +88,7 @@ def lint(
     from toolcrib.evaluation import lint as linter
 
     _check(sources, server, format, ignore or [])
-    with counting("reading the sources") as told:
+    with counting("reading the sources") as progress:
         read = [item for _, item in read_tools(sources, server, format)] if sources else []
         refused = [item for item in read if isinstance(item, Refusal)]
         tools = [item for item in read if isinstance(item, ToolSpec)]
@@ -97,7 +97,9 @@ def lint(
                 tools = list(crib.list_tools())
         if not tools:
             raise _nothing(refused)
-        report = linter.lint(tools, load_settings(context.obj), ignored=ignore or (), told=told)
+        report = linter.lint(
+            tools, load_settings(context.obj), ignored=ignore or (), progress=progress
+        )
     if html is not None:
         from toolcrib.evaluation.report.lint import render_lint
 
