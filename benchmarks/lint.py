@@ -34,7 +34,7 @@ from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.build import make_dense
 from toolcrib.evaluation.dataset import DataSet
 from toolcrib.evaluation.lint.findings import LINT_RULES, LintFinding, LintInput, apply_rules
-from toolcrib.evaluation.lint.lint import LintReport, lint, logit_terms
+from toolcrib.evaluation.lint.lint import LintReport, lint, logit_terms, search_each
 from toolcrib.evaluation.loaders import load
 
 ROOT = Path(__file__).resolve().parents[1]
