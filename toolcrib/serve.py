@@ -24,7 +24,8 @@ import typer
 from rich.markup import escape
 
 from toolcrib import build
-from toolcrib.cli.options import GATEWAY_STORE, Json, NoAudit, Servers, StoreOption, Tags
+from toolcrib.cli.opening import GATEWAY_STORE
+from toolcrib.cli.options import Json, NoAudit, Servers, StoreOption, Tags
 from toolcrib.cli.output import err, out, print_json
 from toolcrib.cli.progress import index_progress
 from toolcrib.errors import SettingsError, ToolcribError

@@ -1,4 +1,4 @@
-"""`toolcrib keys`, `approve` and `audit`: who may come in, and what may be served."""
+"""`toolcrib keys`, `approve`, `audit` and `store init`: administration of a service."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 from pydantic import ValidationError
@@ -18,17 +20,8 @@ from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.cli.completion import complete_collections, complete_held, complete_keys
-from toolcrib.cli.options import (
-    GATEWAY_STORE,
-    Json,
-    Servers,
-    StoreOption,
-    Tags,
-    Url,
-    read_tools,
-    remote_crib,
-    service_of,
-)
+from toolcrib.cli.opening import GATEWAY_STORE, remote_crib, service_of
+from toolcrib.cli.options import Json, Servers, StoreOption, Tags, Url, read_tools
 from toolcrib.cli.output import (
     count_of,
     err,
@@ -41,14 +34,25 @@ from toolcrib.cli.output import (
     table_of,
 )
 from toolcrib.cli.progress import WorkStep, working
-from toolcrib.errors import QueryError, ToolChangedError, UnknownToolError, nearest
+from toolcrib.errors import (
+    QueryError,
+    SettingsError,
+    StoreError,
+    ToolChangedError,
+    UnknownToolError,
+    nearest,
+)
 from toolcrib.indexers.audit import audit_all, blocks
+from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
 from toolcrib.records.audit import Finding, Held
 from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.namespaced import DEFAULT
+
+if TYPE_CHECKING:
+    from toolcrib.store.qdrant_server import ServerStore
 
 DAY_S = 86_400
 MAX_DAYS = 36_500
@@ -419,3 +423,107 @@ def _say(tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal])
     worst = Counter(finding.severity for finding in findings)
     counted = ", ".join(f"{worst[name]} {name}" for name in COLOURS if worst[name])
     out.print(f"{count_of(len(tools), 'tool')}: {counted or 'nothing was found'}")
+
+
+# -- store ---------------------------------------------------------------------------------
+
+store_app = typer.Typer(no_args_is_help=True, help="Prepare a Qdrant server or cluster.")
+
+
+@store_app.callback()
+def _group() -> None:
+    """Keep `init` a command of a group, alone as it is."""
+
+
+class Quantization(StrEnum):
+    """What vectors are searched as; scores are those of the originals in any case."""
+
+    INT8 = "int8"
+    NONE = "none"
+
+
+@store_app.command("init")
+def init(
+    context: typer.Context,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Shards; default: server.shards.")
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="Replicas; default: server.replicas.")
+    ] = None,
+    on_disk: Annotated[
+        bool, typer.Option("--on-disk", help="Read vectors, graph and words from the disk.")
+    ] = False,
+    quantization: Annotated[
+        Quantization | None,
+        typer.Option(help="Search int8 copies of the vectors, or none; default: int8."),
+    ] = None,
+    tenant_shard: Annotated[
+        list[str] | None,
+        typer.Option(help="A namespace with a shard of its own; the others share one."),
+    ] = None,
+    store: StoreOption = None,
+    json: Json = False,
+) -> None:
+    """Make the collections of an empty index, of tools and of passages, for namespaces too."""
+    settings = load_settings(context.obj)
+    location = store or settings.store
+    if not build.is_url(location):
+        raise SettingsError(f"{location} is a folder, which needs none of this: name a server")
+    said = {
+        "shards": shards,
+        "replicas": replicas,
+        "on_disk": on_disk or None,
+        "quantization": quantization and quantization.value,
+        "tenant_shards": tuple(sorted(tenant_shard)) if tenant_shard else None,
+    }
+    given = {name: value for name, value in said.items() if value is not None}
+    server = settings.server.model_copy(update=given)
+    found = _make_collections(location, settings.model_copy(update={"server": server}), given)
+    if json:
+        print_json({"collections": found})
+        return
+    table = table_of(("collection",), ("shards", "replicas"))
+    table.add_column("on disk")
+    table.add_column("quantization")
+    table.add_column("tenant shards")
+    for each in found:
+        table.add_row(*(str(value) for value in each.values()))
+    print_table(table)
+
+
+def _make_collections(
+    location: str, settings: Settings, given: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Make the missing collections; return all of them.
+
+    Raises:
+        StoreError: one was there, and is kept in another way than is asked for.
+    """
+    width = build.make_dense(settings).dimensions
+    made: list[dict[str, Any]] = []
+    tenants = build.part_of(location, settings, build.TENANTS)
+    for (place, placed), shared in (((location, settings), False), (tenants, True)):
+        for was_there, stored in (
+            (
+                build.has_tools(place, placed),
+                build.open_store(place, layout(width), placed, shared=shared),
+            ),
+            (
+                build.has_passages(place, placed),
+                build.open_passages(place, passage_layout(width), placed, shared=shared),
+            ),
+        ):
+            with closing(cast("ServerStore", stored)) as opened:
+                plan = asdict(opened.plan())
+                asked = given if shared else {**given, "tenant_shards": None}
+                other = {n: plan[n] for n, value in asked.items() if plan[n] != value}
+                if was_there and other:
+                    kept = ", ".join(f"{name} {value}" for name, value in other.items())
+                    raise StoreError(
+                        f"the collection {opened.name!r} is there already, with {kept}: set "
+                        "server.* in toolcrib.yaml and run `toolcrib index --rebuild`, which "
+                        "builds another beside it and swaps them"
+                    )
+                made.append({"collection": opened.name, **plan})
+    return made

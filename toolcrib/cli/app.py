@@ -42,7 +42,7 @@ COMMANDS = {
     "train": ".train:train",
     "serve": "toolcrib.serve:serve",
     "keys": ".admin:app",
-    "store": ".store:app",
+    "store": ".admin:store_app",
     "gateway": "toolcrib.serve:gateway",
     "lint": ".lint:lint",
     "audit": ".admin:audit",

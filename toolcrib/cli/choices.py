@@ -14,14 +14,8 @@ import typer
 import yaml
 from rich.markup import escape
 
-from toolcrib.cli.options import (
-    Json,
-    StoreOption,
-    Url,
-    lines_of,
-    open_crib,
-    remote_crib,
-)
+from toolcrib.cli.opening import open_crib, remote_crib
+from toolcrib.cli.options import Json, StoreOption, Url, lines_of
 from toolcrib.cli.output import notes, out, print_choices, print_json, write_file
 from toolcrib.cli.progress import UNKEPT, counting
 from toolcrib.errors import QuestionRenderError

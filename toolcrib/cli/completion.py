@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import typer
 
 from toolcrib import build
+from toolcrib.cli.opening import GATEWAY_STORE, remote_crib, service_of
 from toolcrib.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -56,8 +57,6 @@ def _crib(context: typer.Context) -> Crib | RemoteCrib:
 
 def _service(context: typer.Context) -> RemoteCrib | None:
     """The service that the command would go to; None where it opens a store."""
-    from toolcrib.cli.options import remote_crib, service_of
-
     settings, store = _named(context)
     service = service_of(settings, store, context.params.get("url"))
     if service is None:
@@ -96,8 +95,6 @@ def _keys(records_db: Any) -> Iterable[str]:
 
 
 def _place_of_held(settings: Settings) -> str:
-    from toolcrib.cli.options import GATEWAY_STORE
-
     return GATEWAY_STORE if build.has_index(GATEWAY_STORE) else settings.store
 
 

@@ -13,13 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from toolcrib import build
-from toolcrib.cli.options import (
-    Json,
-    StoreOption,
-    Url,
-    remote_crib,
-    service_of,
-)
+from toolcrib.cli.opening import remote_crib, service_of
+from toolcrib.cli.options import Json, StoreOption, Url
 from toolcrib.cli.output import (
     print_health,
     print_json,

@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from toolcrib.cli.choices import agents, capabilities, questions, routing
 from toolcrib.cli.completion import complete_systems
+from toolcrib.cli.opening import open_crib, writing_crib
 from toolcrib.cli.options import (
     Json,
     Log,
@@ -28,8 +29,6 @@ from toolcrib.cli.options import (
     Tools,
     load_sets,
     logged_records,
-    open_crib,
-    writing_crib,
 )
 from toolcrib.cli.output import err, out, print_json, write_file
 from toolcrib.cli.progress import UNKEPT, counting

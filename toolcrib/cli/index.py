@@ -14,6 +14,7 @@ from rich.markup import escape
 from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.cli.completion import complete_collections, complete_tools
+from toolcrib.cli.opening import any_crib, service_of
 from toolcrib.cli.options import (
     ActorCount,
     EngineOption,
@@ -30,12 +31,10 @@ from toolcrib.cli.options import (
     Strict,
     Tags,
     Url,
-    any_crib,
     lines_of,
     narrowing,
     ray_actors,
     read_tools,
-    service_of,
 )
 from toolcrib.cli.output import (
     in_short,

@@ -12,7 +12,8 @@ import typer
 from rich.markup import escape
 
 from toolcrib import build
-from toolcrib.cli.options import Json, StoreOption, Tools, lines_of, open_crib, read_tools
+from toolcrib.cli.opening import open_crib
+from toolcrib.cli.options import Json, StoreOption, Tools, lines_of, read_tools
 from toolcrib.cli.output import count_of, err, out, print_json, print_refused
 from toolcrib.cli.progress import counting
 from toolcrib.crib import Crib

@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 from rich.markup import escape
 
-from toolcrib.cli.options import (
-    Json,
-    SourceFormat,
-    SourceServer,
-    StoreOption,
-    Url,
-    any_crib,
-    read_tools,
-)
+from toolcrib.cli.opening import any_crib
+from toolcrib.cli.options import Json, SourceFormat, SourceServer, StoreOption, Url, read_tools
 from toolcrib.cli.output import (
     count_of,
     out,

@@ -13,16 +13,8 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from toolcrib.cli.completion import complete_collections
-from toolcrib.cli.options import (
-    Json,
-    Servers,
-    StoreOption,
-    Tags,
-    Url,
-    any_crib,
-    lines_of,
-    narrowing,
-)
+from toolcrib.cli.opening import any_crib
+from toolcrib.cli.options import Json, Servers, StoreOption, Tags, Url, lines_of, narrowing
 from toolcrib.cli.output import out, print_decision, print_either, print_json, print_result
 from toolcrib.errors import QueryError
 from toolcrib.integrations.formats import FORMATS, SOURCES, export
