@@ -75,7 +75,9 @@ class TestTables:
         shown = run(log)
         told = json.loads(run(log, "--json"))
         route = told["rates"]["route"]
-        assert ["route", f"{route['value']:.1%}", str(route["of"])] in rows(shown, "from feedback")
+        assert ["Right", "routes", f"{route['value']:.1%}", str(route["of"])] in rows(
+            shown, "feedback"
+        )
         tools = told["reliability"]["tools"]
         expected = ["tools", f"{tools['ece']:.3f}", str(tools["count"])]
         assert expected in rows(shown, "confidence of")
@@ -83,14 +85,14 @@ class TestTables:
     def test_what_is_not_known_has_no_table_and_is_said(self, tmp_path):
         shown = run(logged(tmp_path / "a.jsonl", record(decision(degraded=("[bold]x",)))))
         assert "confidence of" not in shown
-        assert "nothing was said of any of them" in shown
+        assert "no decision has feedback" in shown
         assert "[bold]x" in shown
         assert "all " not in shown
 
     def test_what_language_models_were_asked_is_added_up(self, tmp_path):
         used = (ModelUsage("rerank", "small", 2, 1, 1000, 40, 0.5),)
         log = [record(decision(str(number), usage=used)) for number in range(3)]
-        shown = rows(run(logged(tmp_path / "a.jsonl", *log)), "language model")
+        shown = rows(run(logged(tmp_path / "a.jsonl", *log)), "use\t")
         assert shown[0] == ["rerank", "small", "6", "3", "3,000", "120", "1.5000"]
 
     def test_interleaved_rankings_have_wins_losses_and_a_test(self, tmp_path):
@@ -101,7 +103,7 @@ class TestTables:
             *(record(decision(f"d{n}", tools=tools)) for n in range(6)),
             *(said(f"d{n}", tools=["mail/send"]) for n in range(6)),
         )
-        row = rows(run(path), "interleaved")[0]
+        row = rows(run(path), "second ranking")[0]
         assert row == ["by", "words", "6", "0", "0", "100.0%", "0.031"]
         page = tmp_path / "page.html"
         run(path, "--html", str(page))

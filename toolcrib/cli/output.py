@@ -32,9 +32,10 @@ from toolcrib.records.codec import as_json
 if TYPE_CHECKING:
     from toolcrib.evaluation.choices import ChoiceResult
     from toolcrib.evaluation.compare import Fall
-    from toolcrib.evaluation.decisions import DecisionSummary, Latency
+    from toolcrib.evaluation.decisions import DecisionSummary
     from toolcrib.evaluation.mistakes import Mistakes
     from toolcrib.evaluation.results import Evaluation, Interval, SetResult, SystemResult
+    from toolcrib.evaluation.tables import TextTable
     from toolcrib.evaluation.trajectories import GuidanceEvaluation
 
 # Lines are as long as what they say: whoever reads them knows how to wrap them.
@@ -316,80 +317,32 @@ def _chosen(hits: tuple[ToolHit, ...]) -> Table:
 
 # -- a log of decisions ----------------------------------------------------------------------
 
-VERDICTS = ("accept", "fallback", "abstain")
-
 
 def print_decisions(summary: DecisionSummary) -> None:
-    """All of a summary that has any decisions: a table a question."""
+    """All tables of a summary that has any decisions."""
+    from toolcrib.evaluation.tables import decision_tables
+
     since, until = (
         f"{datetime.fromisoformat(t):%Y-%m-%d %H:%M}" for t in (summary.since, summary.until)
     )
     counted = count_of(summary.decisions, "decision")
     out.print(f"[bold]{counted}[/] [dim]{since} to {until} UTC[/]")
-    _print_rows("route", ("turns", "share", "p50 ms", "p95", "p99"), _routes(summary))
-    verdicts = (
-        (asked, *(f"{counts.get(verdict, 0):,}" for verdict in VERDICTS))
-        for asked, counts in summary.verdicts.items()
-        if counts
-    )
-    _print_rows("verdicts", VERDICTS, verdicts)
-    rates = (
-        (name.replace("_", " "), f"{rate.value:.1%}", f"{rate.of:,}")
-        for name, rate in summary.rates.items()
-    )
-    _print_rows("from feedback", ("share", "of"), rates)
-    sure = ((n, f"{one.ece:.3f}", f"{one.count:,}") for n, one in summary.reliability.items())
-    _print_rows("confidence of", ("ECE", "of"), sure)
-    lacking = ((n, f"{count:,}", _share(count, summary)) for n, count in summary.degraded.items())
-    _print_rows("without", ("decisions", "share"), lacking)
-    preferences = (
-        (
-            name,
-            *(f"{count:,}" for count in (one.wins, one.losses, one.ties)),
-            "" if one.share is None else f"{one.share:.1%}",
-            f"{one.p:.2g}",
-        )
-        for name, one in summary.interleaved.items()
-    )
-    columns = ("wins", "losses", "ties", "share", "p")
-    _print_rows("interleaved", columns, preferences)
-    models = (
-        (
-            f"{one.use} {one.model}",
-            *(f"{n:,}" for n in (one.calls, one.failed, one.input_tokens, one.output_tokens)),
-            "" if one.cost is None else f"{one.cost:,.4f}",
-        )
-        for one in summary.usage
-    )
-    _print_rows("language model", ("calls", "failed", "tokens in", "out", "cost"), models)
+    for table in decision_tables(summary).values():
+        if table.rows:
+            out.print()
+            _print_text_table(table)
     if not summary.feedback:
-        out.print("[dim]nothing was said of any of them, so nobody knows which were right[/]")
+        out.print("[dim]no decision has feedback or an outcome: nobody knows which were right[/]")
     if summary.unreadable:
         out.print(f"[yellow]unreadable records left out: {summary.unreadable:,}[/]")
 
 
-def _print_rows(name: str, figures: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    table = table_of((name,), figures)
-    for first, *cells in rows:
-        table.add_row(escape(first), *cells)
-    if table.row_count:
-        out.print()
-        print_table(table, headed=True)
-
-
-def _routes(summary: DecisionSummary) -> Iterable[Sequence[str]]:
-    for name, one in summary.routes.items():
-        yield name, f"{one.count:,}", _share(one.count, summary), *_times(one.latency)
-    if summary.latency is not None and len(summary.routes) > 1:
-        yield "all", f"{summary.decisions:,}", "", *_times(summary.latency)
-
-
-def _times(latency: Latency) -> tuple[str, ...]:
-    return f"{latency.p50:.2f}", f"{latency.p95:.2f}", f"{latency.p99:.2f}"
-
-
-def _share(count: int, summary: DecisionSummary) -> str:
-    return f"{count / summary.decisions:.1%}"
+def _print_text_table(given: TextTable) -> None:
+    first, *others = (column.lower() for column in given.columns)
+    table = table_of((first,), others)
+    for row in given.rows:
+        table.add_row(*map(escape, row))
+    print_table(table, headed=True)
 
 
 # -- an evaluation ---------------------------------------------------------------------------
@@ -482,13 +435,9 @@ def _means(macro: Mapping[str, Mapping[str, float]]) -> Table:
 
 def print_choices(results: Sequence[ChoiceResult]) -> None:
     """A row a set, what was chosen in place of what is right, and what was missing."""
-    table = table_of(("set",), ("turns", "accuracy", "F1", "ECE", "Brier"))
-    for one in results:
-        ece = "" if one.calibration is None else f"{one.calibration.ece:.3f}"
-        brier = "" if one.brier is None else f"{one.brier:.3f}"
-        shares = f"{one.accuracy:.1%}", f"{one.f1:.1%}"
-        table.add_row(escape(one.name), f"{one.turns:,}", *shares, ece, brier)
-    print_table(table, headed=True)
+    from toolcrib.evaluation.tables import choice_overview
+
+    _print_text_table(choice_overview(results))
     for one in results:
         taken = [
             (right, chosen, count)

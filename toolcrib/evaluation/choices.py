@@ -21,8 +21,8 @@ from toolcrib.evaluation.rows import FileRow, Filled, read_all
 from toolcrib.records import Turn
 from toolcrib.records.validation import in_words
 
-NOTHING = "(none)"
-"""Stands in a confusion matrix for no label."""
+NO_LABEL = "(none)"
+"""Name of no label in a confusion matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +187,10 @@ def _confusion(pairs: Pairs) -> dict[str, dict[str, int]]:
         for label in turn.right & choice.labels:
             counts[label][label] += 1
         if not turn.right and not choice.labels:
-            counts[NOTHING][NOTHING] += 1
+            counts[NO_LABEL][NO_LABEL] += 1
         elif missed or extra:
-            for label in missed or {NOTHING}:
-                counts[label].update(extra or {NOTHING})
+            for label in missed or {NO_LABEL}:
+                counts[label].update(extra or {NO_LABEL})
     return {label: dict(sorted(row.items())) for label, row in sorted(counts.items())}
 
 

@@ -9,7 +9,8 @@ import pytest
 from tests.evaluation.report.test_page import FETCHING, HOSTILE, Reader
 from tests.router.sample_decisions import believable, decision, record, said
 from toolcrib.evaluation.decisions import DecisionSummary, summarise
-from toolcrib.evaluation.report.decisions import RATES, render_decisions
+from toolcrib.evaluation.report.decisions import render_decisions
+from toolcrib.evaluation.tables import RATES
 
 
 @pytest.fixture(scope="module")
