@@ -47,7 +47,7 @@ __all__ = ["gateway", "serve"]
 
 FOLDER = "toolcrib-serve-"
 HELD = "held.sock"
-"""Who can connect to it knows that the folder is in use."""
+"""Socket that accepts connections while the folder is in use."""
 
 
 def serve(
@@ -97,7 +97,7 @@ def serve(
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What each of several processes is to serve.
+    """Work of each of several processes.
 
     `folder` is where their sockets are, and replicas; by `token` they know each other.
     """

@@ -191,7 +191,7 @@ def _print_keys(keys: list[dict[str, Any]]) -> None:
 
 
 def _limits(grant: dict[str, Any]) -> str:
-    """What narrows a key, in a few words."""
+    """Limits of a key, in a few words."""
     named = ("servers", "tags", "collections")
     parts = [f"{name}: {', '.join(grant[name])}" for name in named if grant[name] is not None]
     if grant["max_sensitivity"] is not None:
@@ -268,7 +268,7 @@ def approve(
 
 
 Judging: TypeAlias = tuple[Sequence[Held], Callable[[Held], None], Callable[[str], None]]
-"""What is held back, what approves one of it, and what forgets one by its id."""
+"""Held tools, the function that approves one, and the function that rejects one by its id."""
 
 
 @contextmanager
@@ -436,7 +436,7 @@ def _group() -> None:
 
 
 class Quantization(StrEnum):
-    """What vectors are searched as; scores are those of the originals in any case."""
+    """Form of the vectors that are searched; scores are always of the originals."""
 
     INT8 = "int8"
     NONE = "none"

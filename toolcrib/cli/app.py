@@ -99,7 +99,7 @@ def _leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 PAGE = "docs/reference/commands.md"
-"""Where more is said of each command."""
+"""Reference page of all commands."""
 
 
 # -- how much is said ------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def classify(
 def _classifying(
     config: Path, url: str | None, settings: Settings
 ) -> Generator[Callable[..., Classification]]:
-    """What answers a question: a file is asked here, unless a service is named on the line."""
+    """Classifier of a question: of a file here, or of the service named on the line."""
     service = url or (None if config.is_file() else settings.url)
     if service is None:
         from toolcrib import build
@@ -160,7 +160,7 @@ def select(
 def _selecting(
     config: Path | None, url: str | None, settings: Settings
 ) -> Generator[Callable[[str], CapabilitySelection]]:
-    """What selects capabilities: those of a file here, or those of a service."""
+    """Selector of the capabilities of a file here, or of a service."""
     if config is not None and url is not None:
         raise typer.BadParameter("name either a file or a service", param_hint="--url")
     service = url or (None if config else settings.url)

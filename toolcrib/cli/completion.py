@@ -24,10 +24,10 @@ MAX_TOOLS = 20_000
 """As many are looked through: a second's work."""
 
 PATIENCE_S = 2.0
-"""How long a service may take: somebody waits for a key that was pressed."""
+"""Timeout of a service: somebody waits for a key that was pressed."""
 
 Completion: TypeAlias = Callable[[typer.Context], list[str]]
-"""What to offer; typer takes of it what begins as the word that is being written."""
+"""Function that offers completions; typer keeps those that begin as the word so far."""
 
 
 def _of_crib(known: Callable[[Crib | RemoteCrib], Iterable[str]]) -> Completion:

@@ -41,7 +41,7 @@ from toolcrib.tenants import DEFAULT
 
 CHARS_PER_TOKEN = 4
 ANSWER_TOKENS = 250
-"""What a prompt and an answer are taken for before anybody counts them."""
+"""Estimated tokens of an answer, before any is counted."""
 
 NO_MODEL = "no language model is set; name one: TOOLCRIB_LLM__MODEL and TOOLCRIB_LLM__BASE_URL"
 
@@ -107,7 +107,7 @@ def enrich(
 
 @contextmanager
 def _kept(beside: Path, settings: Settings, named: Path | None) -> Generator[KeptEnrichments]:
-    """Where enrichments are kept: in a file that is named or beside the sources, or as set."""
+    """File of enrichments: as named, beside the sources, or as set."""
     if named is not None or settings.enrichments == "file":
         yield EnrichmentFile(beside)
         return
@@ -132,7 +132,7 @@ KEPT = "what was written stays; the same command does the rest"
 def _asked(
     enricher: Enricher | None, asked: Sequence[Question]
 ) -> tuple[EnrichmentReport, list[dict[str, Any]]]:
-    """What came of it, and what the model took.
+    """Report of the run, and the model's usage.
 
     Raises:
         SettingsError: there is no model, and something to ask one.

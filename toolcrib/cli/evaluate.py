@@ -286,7 +286,7 @@ def _systems(
     indexed: bool,
     enrichments: Sequence[str] = (),
 ) -> Generator[dict[str, Any]]:
-    """How to make each system, by its name; their indexes last as long as the block.
+    """Factories of the systems, by name; their indexes last as long as the block.
 
     `indexed`: the tools are those of the index in `store`, which is searched as it is. With
     `enrichments` each system of ours also comes with each of these files.

@@ -121,7 +121,7 @@ def index(
 
 
 def _written(settings: Settings, read: ReadSources) -> list[Enrichments]:
-    """What models wrote of these tools, where the database of records keeps it."""
+    """Enrichments of these tools that the records database keeps."""
     from toolcrib.indexers.enricher import EnrichmentTable
 
     if settings.enrichments == "file":
@@ -136,7 +136,7 @@ def _written(settings: Settings, read: ReadSources) -> list[Enrichments]:
 def _screening(
     settings: Settings, store: str | None, url: str | None, *, off: bool
 ) -> Generator[Screen | None]:
-    """What holds dangerous tools back; nothing where it is switched off, or a service does it."""
+    """Screening of dangerous tools; None where it is switched off, or a service does it."""
     if off or not settings.audit or service_of(settings, store, url) is not None:
         yield None
         return

@@ -121,7 +121,7 @@ def _check(
 
 
 def _nothing(refused: list[Refusal]) -> SourceError:
-    """Who names a source wants to know of its tools: one without any is a mistake."""
+    """Error for sources, or an index, without a tool."""
     if refused:
         return SourceError(refused[0].source, refused[0].place, refused[0].reason)
     return SourceError("the index", "", "holds no tools")

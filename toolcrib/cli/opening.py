@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GATEWAY_STORE = ".toolcrib-gateway"
-"""Where a gateway keeps its index and its approvals, unless told otherwise."""
+"""Default folder of a gateway's index and approvals."""
 
 
 def service_of(settings: Settings, store: str | None, url: str | None) -> str | None:
@@ -38,7 +38,7 @@ def service_of(settings: Settings, store: str | None, url: str | None) -> str | 
 
 
 class Opening(TypedDict, total=False):
-    """How a command opens a store, in the words of `open_crib`."""
+    """Options to open a store, as keywords of `open_crib`."""
 
     create: bool
     rebuild: bool

@@ -89,7 +89,7 @@ Strict: TypeAlias = Annotated[
 
 
 class IndexEngine(StrEnum):
-    """Where what is read is encoded: in this process, or by actors of Ray."""
+    """Place of encoding: this process, or actors of Ray."""
 
     LOCAL = "local"
     RAY = "ray"
@@ -129,7 +129,7 @@ def ray_actors(engine: IndexEngine, address: str | None, workers: int | None) ->
 def read_tools(
     sources: Iterable[str], server: str | None = None, format: str | None = None
 ) -> list[Entry]:
-    """What the sources hold, each with where it came from; `-` is standard input."""
+    """Entries of the sources, each with its source; `-` is standard input."""
     from toolcrib.indexers.readers.registry import tool_entries
 
     found: list[Entry] = []
@@ -206,7 +206,7 @@ def lines_of(name: str) -> Iterator[str]:
 
 
 def logged_records(context: typer.Context, log: Path | None) -> tuple[str, list[Mapping[str, Any]]]:
-    """What the log is called, and its records, oldest first.
+    """Name of the log, and its records, oldest first.
 
     Raises:
         SettingsError: no log is named and none is set, or its suffix is not known.

@@ -72,7 +72,7 @@ def print_error(error: ToolcribError, *, as_json: bool) -> None:
 
 
 def count_of(number: int, noun: str) -> str:
-    """So many of a thing, as one says it: 1 tool, 2,000 tools."""
+    """Count with its noun: 1 tool, 2,000 tools."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -118,7 +118,7 @@ def in_short(said: str, taken: int) -> str:
 
 
 def print_report(report: IndexReport, took_s: float) -> None:
-    """What an index run did, what it refused, read twice, and dropped of others' additions."""
+    """Print what an index run changed, refused, read twice, and dropped of other additions."""
     counts = as_json(report)
     parts = [f"{counts[key]} {key}" for key in ("added", "changed", "removed", "unchanged")]
     if not notes.quiet:
@@ -139,7 +139,7 @@ def print_report(report: IndexReport, took_s: float) -> None:
 
 
 def print_refused(refused: Iterable[Refusal]) -> None:
-    """What of the sources cannot be read, on standard error."""
+    """Print what cannot be read of the sources, on standard error."""
     for refusal in refused:
         where = f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
         err.print(f"[yellow]cannot be read[/] {escape(where)}: {escape(refusal.reason)}")
@@ -172,7 +172,7 @@ def print_result(result: FindResult, *, explain: bool) -> None:
 
 
 def _print_doubt(found: ToolSelection) -> None:
-    """That the tools may not fit, and why, where the gate says so."""
+    """Print a warning that the tools may not fit, with the gate's reason."""
     if found.verdict == "accept":
         return
     doubt = "perhaps nothing fits" if found.tools else "nothing fits"
@@ -248,7 +248,7 @@ def print_spec(tool: ToolSpec, links: ToolLinks) -> None:
 
 
 def print_health(facts: dict[str, dict[str, Any]], problems: list[dict[str, str]]) -> None:
-    """What `doctor` found."""
+    """Print the facts and problems that `doctor` found."""
     for section, entries in facts.items():
         out.print(f"[bold]{section}[/]")
         for key, value in entries.items():
@@ -453,7 +453,7 @@ def print_choices(results: Sequence[ChoiceResult]) -> None:
 
 
 def print_falls(falls: Sequence[Fall], gone: Sequence[str]) -> None:
-    """What became worse, and what is measured no more."""
+    """Print measures that fell, and measures that are gone."""
     for fall in falls:
         sure = "" if fall.p is None else f", p = {fall.p:.3f}"
         place = escape(f"{fall.data_set} / {fall.system} / {fall.measure}")
@@ -481,7 +481,7 @@ def print_mistakes(name: str, made: Mistakes) -> None:
 
 
 def print_guidance(found: GuidanceEvaluation) -> None:
-    """How many alarms came where they should, and every one that was missed or false."""
+    """Print recall and precision of alarms, and every missed or false alarm."""
     table = Table("alarm", "should come", "in time", "recall", "came", "right", "precision")
     for name, scores in found.patterns.items():
         counts = scores.labelled, scores.found, scores.fired, scores.right

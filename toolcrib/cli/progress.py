@@ -19,7 +19,7 @@ INTERVAL_S = 10.0
 """Between two lines, where nobody looks at a bar."""
 
 UNKEPT = "nothing is kept, as results are written at the end"
-"""Where an evaluation is interrupted."""
+"""Note for an interrupted evaluation."""
 
 MIN_SHARE = 0.02
 """With less done than this nobody can tell how long the rest takes."""
@@ -27,7 +27,7 @@ MIN_SHARE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class WorkStep:
-    """What is being done, and how much of it: `share` of the work, None where nobody knows."""
+    """Step at work, and how much of it is done: `share` of the work, None if unknown."""
 
     what: str
     done: int = 0
@@ -42,7 +42,7 @@ class WorkStep:
 
     @property
     def counted(self) -> str:
-        """How many of how many, empty where nothing is counted."""
+        """Count as "done of total"; empty if nothing is counted."""
         return "" if self.share is None else f"{self.done:,} of {self.total:,}"
 
     def __str__(self) -> str:

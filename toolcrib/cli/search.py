@@ -135,7 +135,7 @@ def _count(k: str) -> int | Literal["auto"]:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """How an answer is shown: as definitions `as_` a model takes them, as JSON, or in words."""
+    """Form of an answer: definitions `as_` a model takes them, JSON, or words."""
 
     as_: str | None
     enriched: bool
@@ -144,7 +144,7 @@ class _Shown:
 
     @property
     def is_json(self) -> bool:
-        """Whether it is JSON: definitions are, but for those that are source text."""
+        """True for JSON output: definitions are JSON, except those that are source text."""
         return self.json or (self.as_ is not None and self.as_ not in SOURCES)
 
     def print(self, result: FindResult) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ModelKind(StrEnum):
-    """What can be trained."""
+    """Kinds of models to train."""
 
     ENCODER = "encoder"
     RERANKER = "reranker"
@@ -139,7 +139,7 @@ def train(
 
 
 def _kept(out: Path) -> str:
-    """What there is of a run that was ended."""
+    """Note on what is left of an interrupted run."""
     folder = out / "work" / "checkpoints"
     if any(folder.glob("checkpoint-*/trainer_state.json")):
         return f"the last checkpoint is in {folder}; the same command goes on from there"

@@ -58,10 +58,10 @@ MIN_SERVER_QUERIES = 50
 """A server with fewer queries has no curve of its own."""
 
 MAX_NEEDED = 2000
-"""So many values tell the quantiles well enough; a calibration is kept small."""
+"""Largest number of probabilities kept for the quantiles: more change no quantile."""
 
 UNANSWERABLE_SHARE = 0.5
-"""What unanswerable queries weigh together where a fit is to tell them; they are few in most
+"""Total weight of unanswerable queries while features are fitted; they are few in most
 files, and would have no say. What comes out is brought back to how frequent they are, or to
 `HIDDEN_SHARE` where they are rarer: who labels queries thinks of his tools first."""
 
@@ -69,7 +69,7 @@ MIN_UNANSWERABLE = 100
 """Fewer queries that nothing answers do not tell which features matter, where that is known."""
 
 AS_GOOD = 0.005
-"""So little less of AUROC is as good as the best."""
+"""Differences of AUROC up to this count as none."""
 
 CLEARLY = 0.01
 """From here on a figure is said to be worse than before."""
@@ -182,7 +182,7 @@ def _cross_validated(
     evidence: Sequence[LabelledEvidence],
     folds: NDArray[np.int64],
 ) -> list[Floats]:
-    """What each query is told by a fit that did not see it."""
+    """Probabilities of each query by a fit that did not see the query."""
     unseen: list[Floats] = [np.empty(0)] * len(evidence)
     for fold in range(FOLDS):
         held_back = np.flatnonzero(folds == fold).tolist()
@@ -239,7 +239,7 @@ def _answerability_way(
 
 
 def _counted(evidence: Sequence[LabelledEvidence]) -> list[LabelledEvidence]:
-    """Those that say how frequent what is: hidden ones only where no others are unanswerable."""
+    """Evidence for base rates: with hidden tools only where no query is unanswerable."""
     shown = [one for one in evidence if not one.hidden]
     return list(evidence) if all(one.answerable for one in shown) else shown
 
@@ -255,7 +255,7 @@ def _weighed(evidence: Sequence[LabelledEvidence], share: float) -> Floats:
 
 
 def _auroc(counted: Sequence[LabelledEvidence], told: Sequence[float]) -> float:
-    """How well unanswerable queries are told; 0 where none is known, as for every way alike."""
+    """AUROC of answerable against unanswerable queries; 0 without unanswerable ones."""
     able = np.array([one.answerable for one in counted])
     right = np.array([one.first_is_right for one in counted])
     return gate_measures(np.array(told), right, able).get("auroc", 0.0)
@@ -284,7 +284,7 @@ def _fit_order(evidence: Sequence[LabelledEvidence], *, order: Floats) -> _Model
 
 
 def _constant(evidence: Sequence[LabelledEvidence]) -> _Model:
-    """What is as likely for all, by the rule of succession."""
+    """Model of one probability for all queries, by the rule of succession."""
     able = sum(one.answerable for one in evidence)
     odds = (able + 1) / (len(evidence) - able + 1)
     return np.zeros(len(QUERY_FEATURES)), math.log(odds)
@@ -368,7 +368,7 @@ def _figures(
     unseen: Sequence[Floats],
     threshold: float,
 ) -> Figures:
-    """What probabilities are worth on real queries that had no part in them."""
+    """Figures of probabilities on real queries that were held out of the fit."""
     shown = [
         (one, sure, float(p[0]))
         for one, sure, p in zip(evidence, confidence, unseen, strict=True)
@@ -394,7 +394,7 @@ def _figures(
 
 
 def figures_of(calibration: Calibration, evidence: Sequence[LabelledEvidence]) -> Figures:
-    """What a calibration is worth on queries that had no part in it."""
+    """Figures of a calibration on queries that were held out of the fit."""
     confidence = [calibration.confidence(one.features, one.about) or 0.0 for one in evidence]
     told = [
         calibration.probabilities(one.features, sure)
@@ -493,7 +493,7 @@ class Learned:
 
     @property
     def falls(self) -> tuple[str, ...]:
-        """What is clearly worse than before."""
+        """Names of figures that are clearly worse than before."""
         if self.before is None:
             return ()
         old, new = self.before, self.calibration.figures
@@ -560,7 +560,7 @@ def _in_use(
     evidence: Sequence[LabelledEvidence],
     made: Calibration,
 ) -> Figures | None:
-    """What the calibration in use is worth; one that saw these queries is taken at its word."""
+    """Figures of the calibration in use; a calibration fitted on these queries keeps its own."""
     current = usable_calibration(crib.tools.store, crib.tools.calibration_fingerprint())
     if current is None or current.data_digest == made.data_digest:
         return current and current.figures

@@ -38,7 +38,7 @@ class LabelledTurn:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was chosen for a turn.
+    """Labels chosen for a turn.
 
     `probabilities` by label, of being right: of the one chosen, or of all where there may be
     several. Empty where none is known. `degraded` names what failed or was late.
@@ -51,7 +51,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class LabelResult:
-    """How well one label was told: of `turns` that have it; None where nothing can be divided."""
+    """Precision and recall of one label that `turns` have; None for a division by zero."""
 
     turns: int
     precision: float | None
@@ -60,7 +60,7 @@ class LabelResult:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceResult:
-    """What the choices of a set are worth.
+    """Measures of the choices of a set.
 
     `accuracy`: share of turns with exactly the right labels. `f1`: over all pairs of turn and
     label, 2 · right / (chosen + wanted). `confusion`: counts by right label, then by chosen one;
@@ -195,7 +195,7 @@ def _confusion(pairs: Pairs) -> dict[str, dict[str, int]]:
 
 
 def _calibration(pairs: Pairs) -> tuple[Reliability | None, float | None]:
-    """How far probabilities are from success, and their mean squared error (Brier)."""
+    """Calibration of probabilities, and their mean squared error (Brier)."""
     known = [
         (probability, label in turn.right)
         for turn, choice in pairs

@@ -71,7 +71,7 @@ def compare(
 
 
 def missing(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """What `after` does not measure any more, as `set / system / measure`.
+    """Measures that `after` lacks, as `set / system / measure`.
 
     Raises:
         SourceError: one of the two is no evaluation.

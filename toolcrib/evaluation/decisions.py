@@ -93,7 +93,7 @@ class Preference:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What was decided from `start` (ISO, UTC) on, for one step: turns by verdict and by route."""
+    """Decisions of one step from `start` (ISO, UTC) on: turns by verdict and by route."""
 
     start: str
     verdicts: Mapping[str, int]
@@ -291,7 +291,7 @@ class LoggedDecision:
 
     @property
     def ms(self) -> float:
-        """What it took: the stage `total`, or all stages together where there is none."""
+        """Milliseconds of the stage `total`, or of all stages together without that stage."""
         took = self.row.took_ms
         return took.get("total", sum(took.values()))
 
@@ -386,17 +386,17 @@ KNOWLEDGE_ROUTES = ("knowledge", "both")
 
 
 def asked_tools(one: LoggedDecision) -> bool:
-    """Whether the turn went where tools are."""
+    """True if the turn's route has tools."""
     return one.row.route.kind in TOOL_ROUTES
 
 
 def asked_knowledge(one: LoggedDecision) -> bool:
-    """Whether the turn went where passages are."""
+    """True if the turn's route has passages."""
     return one.row.route.kind in KNOWLEDGE_ROUTES
 
 
 def route_right(one: LoggedDecision) -> bool | None:
-    """Whether the turn went where it should; None where that is not known."""
+    """True if the route was right, None if unknown."""
     said = one.feedback
     if said is None:
         return None
@@ -408,7 +408,7 @@ def route_right(one: LoggedDecision) -> bool | None:
 
 
 def tools_right(one: LoggedDecision) -> bool | None:
-    """Whether the first tool of the ranking was right; None where that is not known.
+    """True if the first tool of the ranking was right, None if unknown.
 
     That is the best of the search, wherever rules have put it.
 
@@ -446,7 +446,7 @@ def right_tools(one: LoggedDecision) -> frozenset[str] | None:
 
 
 def knowledge_right(one: LoggedDecision) -> bool | None:
-    """Whether the first collection was right; None where that is not known."""
+    """True if the first collection was right, None if unknown."""
     said, knowledge = one.feedback, one.row.knowledge
     if said is None or not asked_knowledge(one):
         return None
@@ -460,7 +460,7 @@ def knowledge_right(one: LoggedDecision) -> bool | None:
 
 
 def values(one: LoggedDecision) -> dict[str, float]:
-    """What feedback makes of a decision, each in [0, 1]; only what it speaks of is there.
+    """Scores of a decision by its feedback, each in [0, 1]; absent where feedback lacks the field.
 
     `success`, `route`, `intent`, `domain` and `knowledge` are 0 or 1. `tool_precision` needs
     something returned, `tool_recall` something right.
@@ -485,7 +485,7 @@ def values(one: LoggedDecision) -> dict[str, float]:
 
 
 def _tool_values(tools: ToolsRecord, right: frozenset[str]) -> dict[str, float]:
-    """What came by a rule says nothing of the ranking, right or wrong."""
+    """Precision and recall of the ranked tools; tools that came by a rule are left out."""
     ranked = right - tools.by_rule
     if right and not ranked:
         return {}
@@ -497,7 +497,7 @@ def _tool_values(tools: ToolsRecord, right: frozenset[str]) -> dict[str, float]:
 
 
 def _is_by_rule(row: DecisionRecord) -> bool:
-    """Whether the map, or the setting for what fits nowhere, chose the collections."""
+    """True if the map, or the fallback setting, chose the collections."""
     return row.knowledge.verdict == "fallback" or MAPPED in row.signals
 
 

@@ -26,7 +26,7 @@ from toolcrib.store.base import LegQuery, point_id
 from toolcrib.store.filters import Filter, HasId, Not
 
 HIDDEN_SHARE = 0.1
-"""What queries whose tools were hidden weigh together, where no real unanswerable ones are."""
+"""Total weight of queries with hidden tools, where no real query is unanswerable."""
 
 NEAR, MOST_NEAR = 0.9, 20
 """Tools whose own texts have this cosine do the same: where one is hidden, so are the others."""
@@ -52,12 +52,12 @@ class LabelledEvidence:
 
     @property
     def first_is_right(self) -> bool:
-        """Whether the first tool answers the query."""
+        """True if the first tool answers the query."""
         return bool(self.right.size and self.right[0])
 
     @property
     def answerable(self) -> bool:
-        """Whether any tool in reach answers the query."""
+        """True if any tool in reach answers the query."""
         return self.query.answerable and not self.hidden
 
 
@@ -117,7 +117,7 @@ class _Hiding:
         self._like: dict[str, frozenset[int]] = {}
 
     def of(self, query: LabelledQuery) -> Filter:
-        """What is left without them."""
+        """Filter that leaves out the query's right tools and tools like them."""
         return Not(HasId(frozenset[int]().union(*map(self._alike, query.relevant))))
 
     def _alike(self, tool_id: str) -> frozenset[int]:

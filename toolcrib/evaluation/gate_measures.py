@@ -24,7 +24,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class GateMeasure:
-    """How a gate measure is shown: its title, and which of several values is the best, if any.
+    """Display of a gate measure: its title, and the choice of the best value, if any.
 
     `of_confidence`: only a system that gives a confidence has it; verdicts can be given without.
     """

@@ -67,7 +67,7 @@ class JudgedQuery(QueryRow):
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far the judge agrees with given labels, over `pairs` of a query and a tool of its pool.
+    """Agreement of judge and given labels, over `pairs` of a query and a tool of its pool.
 
     `share` of pairs that both judge alike, `kappa` (Cohen) the same beyond chance, `precision` of
     the judge's labels and `recall` of the given ones; None where there is nothing to divide by.
@@ -83,7 +83,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class JudgeReport:
-    """What was judged now, what had been before, and what could not be."""
+    """Counts of queries judged now, judged before, and refused."""
 
     judged: tuple[JudgedQuery, ...]
     failed: tuple[Refusal, ...]
@@ -208,7 +208,7 @@ def _messages(query: QueryRow, pool: Sequence[ToolSpec]) -> tuple[Message, ...]:
 
 
 def _judged(query: QueryRow, pool: Sequence[ToolSpec], grades: Grades, model: str) -> JudgedQuery:
-    """What the judge said; numbers that no tool has are left out."""
+    """Grades from the judge's reply; numbers of no tool are left out."""
     said = {pool[each.number - 1].id: each for each in grades.tools if 0 < each.number <= len(pool)}
     return JudgedQuery(
         id=query.id,
@@ -238,7 +238,7 @@ def judged_before(file: Path, model: str) -> dict[str, QueryRow]:
 def agreement(
     given: Iterable[QueryRow], judged: Iterable[JudgedQuery], pools: Mapping[str, Sequence[str]]
 ) -> Agreement | None:
-    """How far labels agree, over queries that have given ones; None where there are none."""
+    """Agreement over queries that have given labels; None without such queries."""
     labels = {row.id: row for row in given if row.relevant or row.answerable is False}
     pairs = [
         (tool_id in labels[one.id].relevant, tool_id in one.relevant)

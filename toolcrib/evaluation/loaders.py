@@ -63,7 +63,7 @@ Read: TypeAlias = Callable[[str, "HubSet", Rows], DataSet]
 
 @dataclass(frozen=True, slots=True)
 class HubSet:
-    """What a public name stands for: its tables, and who makes a data set of their rows."""
+    """Public data set: its tables, and the function that makes a data set of their rows."""
 
     read: Read
     queries: tuple[HubTable, ...]
@@ -278,7 +278,7 @@ def _name(folder: Path) -> str:
 
 
 COLUMNS = ("query-id", "corpus-id", "score")
-"""Of a file of judgements, separated by tabs; a first line with these names may be missing."""
+"""Columns of a tab-separated file of judgements; the header line may be missing."""
 
 
 class _CorpusRow(FileRow):
@@ -297,7 +297,7 @@ class _TopicRow(FileRow):
 
 
 _Topic: TypeAlias = tuple[str, _TopicRow]
-"""Where in the file it stands, and the query."""
+"""Place in the file, and the query."""
 
 
 def _beir_folder(folder: Path) -> DataSet:
@@ -383,7 +383,7 @@ class FolderForm:
     read: Callable[[Path], DataSet]
 
     def fits(self, folder: Path) -> bool:
-        """Whether all parts are there, files also when compressed (`.gz`)."""
+        """True if all parts are there; files may be compressed (`.gz`)."""
         return all(_part(folder, name) for name in self.parts)
 
     def __str__(self) -> str:

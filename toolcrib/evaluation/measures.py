@@ -49,7 +49,7 @@ class Measure:
     in_command: str = ""
 
     def names(self, ks: Sequence[int]) -> dict[str, int]:
-        """What results call it, with the cut-off that each name stands for; 0 for none."""
+        """Names in results, each with its cut-off; 0 for none."""
         if self.cutoffs == ():
             return {self.name: 0}
         return {f"{self.name}@{k}": k for k in (ks if self.cutoffs is None else self.cutoffs)}
@@ -138,7 +138,7 @@ GRADE_STEPS = 1000
 def measure(
     rankings: Sequence[Sequence[str]], queries: Sequence[LabelledQuery], ks: Sequence[int]
 ) -> list[dict[str, float]]:
-    """What each ranking (ids, best first) is worth, by measure, in the order of `queries`.
+    """Measures of each ranking (ids, best first), in the order of `queries`.
 
     All values are in [0, 1], higher is better, but for `forbidden@k` (a count, lower is better).
 
@@ -162,7 +162,7 @@ def measure(
 
 
 def lower_is_better(name: str) -> bool:
-    """Whether a smaller value of the measure is the better one."""
+    """True if a smaller value of the measure is the better one."""
     known = _BY_NAME.get(name.partition("@")[0])
     return known is not None and known.lower_is_better
 

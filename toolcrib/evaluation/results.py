@@ -39,19 +39,19 @@ class QueryResult:
 
     @property
     def first_is_right(self) -> bool:
-        """Whether the first returned tool is relevant, whatever a gate says."""
+        """True if the first returned tool is relevant, whatever the gate's verdict."""
         ranked = self.answer.ranked
         return bool(ranked) and self.query.relevant.get(ranked[0].id, 0) > 0
 
     @property
     def first_probability(self) -> float | None:
-        """How likely the first returned tool is right, where the system says so."""
+        """Probability that the first returned tool is right, if the system gives one."""
         return self.answer.ranked[0].probability if self.answer.ranked else None
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How a system differs from the first one in a measure, query by query.
+    """Difference of a system from the first one in a measure, query by query.
 
     `p` is the Holm-corrected p-value of a paired randomisation test.
     """
@@ -61,7 +61,7 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """Whether chance is an unlikely reason (p < 0.05)."""
+        """True if chance is an unlikely reason (p < 0.05)."""
         return self.p < 0.05  # noqa: PLR2004
 
 
@@ -194,7 +194,7 @@ def _rounded(figures: Mapping[str, float], digits: int = DIGITS) -> dict[str, fl
 
 
 READABLE = string.punctuation.replace("%", "")
-"""What stays as it is in an id, with ASCII letters and digits."""
+"""Characters of an id that are not encoded, with ASCII letters and digits."""
 
 
 def write_runs(evaluation: Evaluation, directory: Path) -> tuple[Path, ...]:

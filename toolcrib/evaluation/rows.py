@@ -35,7 +35,7 @@ _Split = Annotated[Filled, BeforeValidator(lambda value: SPLIT_NAMES.get(value, 
 
 
 class FileRow(BaseModel):
-    """What every row has in common: null means "not given", unknown keys are ignored."""
+    """Base of all rows: null means "not given", unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
 
@@ -182,14 +182,14 @@ def intent_tool(source: str, place: str, intent: IntentRow) -> ToolSpec | Refusa
 
 
 STRICTNESS = ("train", "dev", "test")
-"""Where a text stays that stands in several splits: in the last of these, others come first."""
+"""Splits by rising strictness; a text of several splits stays in the strictest one."""
 
 SHOWN = 3
 """Examples of a kind in a note; the count says how many there are."""
 
 
 Findings: TypeAlias = dict[str, list[str]]
-"""What the checks found: the places of each kind."""
+"""Places of each kind of finding."""
 
 
 def checked(

@@ -38,7 +38,7 @@ CreateSystem = Callable[[], System]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How many of a data set's `total` queries a system has answered; 0 when it is indexed."""
+    """Progress of a system over a data set's `total` queries; 0 while it indexes."""
 
     data_set: str
     system: str
@@ -388,7 +388,7 @@ def _paired(system: SystemResult, other: SystemResult) -> dict[str, Floats]:
 
 
 def leg_warnings(results: Mapping[str, SystemResult], seed: int) -> tuple[str, ...]:
-    """Where a fusion is significantly below one of its own legs in nDCG@10.
+    """Warnings of fusions that are significantly below one of their own legs in nDCG@10.
 
     Where 10 is not among the cut-offs, the largest stands in. Holm-corrected over the pairs.
     """
@@ -439,7 +439,7 @@ def _figures(system: SystemResult) -> dict[str, float]:
 
 
 def macro_comparisons(sets: Mapping[str, SetResult], seed: int) -> dict[str, dict[str, Comparison]]:
-    """How each system's means over sets differ from the first one's, by measure.
+    """Differences of each system's means over sets from the first system's, by measure.
 
     The test is the paired one of a single set, over the queries of all: each weighs as one of
     its set's, so that every set counts the same. Holm-corrected over systems and measures.

@@ -31,7 +31,7 @@ ALARMS: Mapping[AlarmName, GuidanceClassifier] = {
     "stall": ConsultationProvider(),
     "search_loop": SearchLoopProvider(),
 }
-"""What decides each alarm, as it does for agents."""
+"""Provider of each alarm, as agents have it."""
 
 LATE = 2
 """Events after the one at which a human would say so, up to which an alarm is in time."""
@@ -67,7 +67,7 @@ class LabelledTrajectory(FileRow):
 
     @property
     def is_healthy(self) -> bool:
-        """Whether nobody sees an alarm."""
+        """True if no alarm is labelled."""
         return not any(self.opinions)
 
     def window(self, pattern: str) -> AlarmWindow | None:
@@ -127,7 +127,7 @@ class AlarmMistake:
 
 @dataclass(frozen=True, slots=True)
 class GuidanceEvaluation:
-    """What guidance does on labelled trajectories; hours are by their own times."""
+    """Alarms of guidance on labelled trajectories; hours are by the trajectories' own times."""
 
     split: str
     trajectories: int

@@ -168,7 +168,7 @@ THRESHOLD = 0.7
 """Jaccard similarity of word shingles from which two texts count as the same."""
 
 MISSES_MATTER = (0.1, 0.9)
-"""What a false hit and a miss of the index weigh: hits are looked at again, misses are lost."""
+"""Weights of false hits and misses of the index: hits are checked again, misses are lost."""
 
 SHINGLE = 3
 _WORD = re.compile(r"\w+")
@@ -373,7 +373,7 @@ def _latin(text: str) -> bool:
 
 
 def _tool_text(spec: ToolSpec, purpose: str, rng: random.Random) -> tuple[str, bool]:
-    """What the encoder reads, and whether the purpose was taken out of it."""
+    """Text that the encoder reads, and True if the purpose was taken out."""
     server = spec.server if rng.random() < SERVED else ""
     words = " ".join(split_identifier(spec.name))
     if rng.random() < HIDDEN:
@@ -387,7 +387,7 @@ def _tool_text(spec: ToolSpec, purpose: str, rng: random.Random) -> tuple[str, b
 
 
 def _wish(spec: ToolSpec, purpose: str, rng: random.Random, *, named: bool) -> str:
-    """What the user wants, as an imperative or a noun phrase."""
+    """Wish of a user, as an imperative or a noun phrase."""
     words = split_identifier(spec.name)
     if not named and len(words) >= MIN_WORDS and rng.random() < NAMED:
         wish = " ".join(words).casefold()

@@ -63,7 +63,7 @@ class MaskedContrastiveLoss(nn.Module):
         return nn.functional.normalize(torch.cat(chunks)[torch.argsort(order)], dim=-1)
 
     def _places(self, rows: Sequence[int], columns: int) -> list[int]:
-        """Where the batch's texts are: all positives, then each column of negatives."""
+        """Places of the batch's texts: all positives, then each column of negatives."""
         examples = [self._examples[row] for row in rows]
         places = [example.positive for example in examples]
         for column in range(columns - 1):
@@ -71,7 +71,7 @@ class MaskedContrastiveLoss(nn.Module):
         return places
 
     def _masked(self, rows: Sequence[int], places: Sequence[int]) -> Tensor:
-        """Which candidates are no negatives of which query: bool [rows, places]."""
+        """Mask of candidates that are no negatives of a query: bool [rows, places]."""
         vectors = self._vectors[places]
         alike = vectors[: len(rows)] @ vectors.T >= ALIKE
         for row, number in enumerate(rows):

@@ -19,7 +19,7 @@ ALIKE = 0.9
 """Cosine from which a text counts as the positive in other words, and as no negative."""
 
 MARGIN = 0.1
-"""What stands this far above the positive is more likely unlabelled than wrong."""
+"""Score above the positive from which a text is more likely unlabelled than wrong."""
 
 DEPTH = 20
 CHUNK = 256

@@ -70,7 +70,7 @@ LIMIT = 3_000
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """What to train, on what, and where to; its settings say whether encoder or reranker.
+    """Plan of a training run; its `settings` decide between encoder and reranker.
 
     `base`: `bundled`, or a folder or hub name of sentence-transformers. `corpora`: tools
     without queries, by name. `unseen`: data sets that must not leak into the training texts.
@@ -95,13 +95,13 @@ class TrainingPlan:
 
     @property
     def kind(self) -> Literal["encoder", "reranker"]:
-        """What is trained."""
+        """Kind of the trained model."""
         return "encoder" if isinstance(self.settings, EncoderTraining) else "reranker"
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """What came of it: where pairs came from, the trainer's account, the export, the verdict.
+    """Result of a run: sources of pairs, the trainer's account, the export, the verdict.
 
     As a dictionary it is a JSON contract, and stands in the model's card. `verdict` is None
     where no query was held back to judge by.
@@ -203,7 +203,7 @@ def _claim(work: Path, plan: TrainingPlan, data: TrainingData) -> dict[str, Any]
 
 
 def _base(plan: TrainingPlan, work: Path) -> str:
-    """What the trainer opens; of a model folder the weights are read back from its graph."""
+    """Base for the trainer; weights of a model folder are read back from its graph."""
     folder = MODELS / DEFAULT_MODEL if plan.base == BUNDLED else Path(plan.base)
     if not (folder / "card.json").is_file():
         return plan.base
@@ -238,7 +238,7 @@ class Gathered:
 
     @property
     def pairs(self) -> dict[str, int]:
-        """How many pairs each source gave."""
+        """Number of pairs by source."""
         return {name: len(part.examples) for name, part in self.parts.items()}
 
 
@@ -361,7 +361,7 @@ def _mean_of_sets(evaluators: Sequence[Any]) -> Any:
 
 
 MEASURES = ("ndcg@10", "hit@1", "completeness@10")
-"""What is shown; the first decides."""
+"""Measures that are shown; the first decides."""
 
 LEVEL = 0.05
 
@@ -382,7 +382,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class TrainingVerdict:
-    """What training was worth: `better` or `worse` only where chance is no likely reason.
+    """Verdict on a training: `better` or `worse` only where chance is no likely reason.
 
     nDCG@10 decides, in the mean over the data sets; `p` is that of a paired randomisation test.
     """

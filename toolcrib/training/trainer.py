@@ -14,7 +14,7 @@ from toolcrib.training.data import TrainingData, batches
 
 CHECKPOINTS = "checkpoints"
 METRIC = "eval_dev_ndcg@10"
-"""What the best checkpoint is best in, where there are development queries."""
+"""Metric of the best checkpoint, where there are development queries."""
 
 StepListener = Callable[[int, int], None]
 """Is told how many steps are done, and of how many."""
@@ -22,7 +22,7 @@ StepListener = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """How long and how fast.
+    """Length and rate of the training loop.
 
     `rate` is the highest learning rate, reached after the share `warmup` of all steps and then
     falling to nothing. `checks` is how often in an epoch a checkpoint is written and, where
@@ -133,7 +133,7 @@ def _last_checkpoint(folder: Path) -> str | None:
 
 
 def _has_bf16(torch: Any) -> bool:
-    """Whether the processor multiplies in bfloat16; elsewhere it is slower than float32."""
+    """True if the processor multiplies in bfloat16; otherwise bfloat16 is slower than float32."""
     if torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported())
     capabilities: dict[str, Any] = torch.cpu.get_capabilities()
@@ -145,7 +145,7 @@ MIXES = (0.0, 0.25, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class EncoderTraining:
-    """How an encoder is fine-tuned, beside the loop's own settings.
+    """Settings to fine-tune an encoder, beside the loop's own.
 
     `max_tokens` is where texts are cut while training. `words` lets the table of word vectors
     move as well: it learns the training texts' words best, and forgets others. `homogeneous` is
@@ -271,7 +271,7 @@ def _trainer(sources: Sequence[str], settings: EncoderTraining) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RerankerTraining:
-    """How a reranker is fine-tuned; `layers` of the encoder are kept, the first ones."""
+    """Settings to fine-tune a reranker; the first `layers` of the encoder are kept."""
 
     loop: LoopSettings = field(default_factory=lambda: LoopSettings(batch=16))
     layers: int = 3

@@ -216,7 +216,7 @@ class ServerLint:
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """What a lint found, the worst first; `scores` by tool, servers by rising score.
+    """Findings of a lint, the worst first; `scores` by tool, servers by rising score.
 
     `score` is the mean over all tools, 0 to 100; higher is better.
     """
@@ -236,7 +236,7 @@ def lint(
     searches: Mapping[str, Sequence[SelfSearch]] | None = None,
     progress: Progress = lambda _what, _done, _total: None,
 ) -> LintReport:
-    """What keeps these tools from being found; disabled ones are left out, as in a search.
+    """Find what keeps these tools from being found; disabled tools are left out.
 
     Findings of `ignored` rules are dropped; `audit` stands for all `audit/...`. `searches` are
     results of `search_each`, where there are some already.

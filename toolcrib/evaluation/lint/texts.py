@@ -24,7 +24,7 @@ LEAST_CHARS, LEAST_WIDE_CHARS = 12, 4
 
 
 def purpose_of(spec: ToolSpec) -> str:
-    """What the tool is for: the first sentence of its description; its name where it has none."""
+    """Purpose of a tool: the first sentence of its description, else its name."""
     text = clean(spec.description)
     ends = (
         end.end()
@@ -108,7 +108,7 @@ _VERBS = (
     "visualise visualize vote wait walk warn watch withdraw wrap write zip zoom"
 )
 VERBS = frozenset(_VERBS.split())
-"""What tools do, as the names of tools say it; words of a name are looked up in lower case."""
+"""Verbs in the names of tools, in lower case."""
 
 _VAGUE = (
     "action api call command do execute function handle handler invoke manage method operation "
@@ -122,7 +122,7 @@ _TRAILS_OFF = re.compile(
     r"(?:\.{3}|…|[,(\[{&+]|\b(?:an?|and|because|into|its|or|such as|than|the|their|your))\Z",
     re.IGNORECASE,
 )
-"""How no sentence ends; `to` or `in` may end one, as in "the teams that a user belongs to"."""
+"""Ends of cut sentences; `to` or `in` may end one, as in "the teams that a user belongs to"."""
 
 _LAST_WORD = re.compile(r"\w\Z")
 MIN_CUT_CHARS, MIN_CUT_DESCRIPTIONS = 50, 3
@@ -249,7 +249,7 @@ _IS_SUPERSEDED = re.compile(
     rf"|(?i:\bthis (?:\w+ )?(?:tool|operation|action|endpoint|api|method|function|command)\W+"
     rf"(?:is|was|has been)\W+(?:now )?{_GONE})"
 )
-"""How a description says it of the tool itself; others list deprecated packages."""
+"""Statement that the tool itself is deprecated; other tools list deprecated packages."""
 
 _OLD = frozenset({"old", "legacy", "deprecated", "obsolete"})
 _VERSION = re.compile(r"v?\d{1,2}\Z")

@@ -96,7 +96,7 @@ def _rows(
 
 
 def gate_table(one: SetResult, looks: Mapping[str, Look]) -> Table:
-    """What each confidence is worth; only systems that have one."""
+    """Gate measures of the systems that give a confidence."""
     systems = [s for s in one.systems.values() if CONFIDENCE_GATES & s.gates.keys()]
     gates = [gate for gate in GATES if any(gate in system.gates for system in systems)]
     best: dict[str, float] = {}
@@ -254,7 +254,7 @@ def _macro_interval(mean: float, measure: str, parts: Sequence[SystemResult]) ->
 
 
 def main_measure_of(one: SetResult) -> str:
-    """What systems are ranked by: nDCG@10 where there is any; empty where nothing was measured."""
+    """Measure that ranks systems: nDCG@10 if measured; empty if nothing was measured."""
     return main_measure(m for system in one.systems.values() for m in system.measures)
 
 
@@ -351,7 +351,7 @@ class Headline:
 
 
 def headline(evaluation: Evaluation, whole: SetResult) -> Headline:
-    """Which system is best, by how much, and what the first system finds, saves and knows."""
+    """Sentence on the best system and its lead, and on the first system's figures."""
     measure = main_measure_of(whole)
     if not whole.systems:
         return Headline("Nothing was measured.", ())
@@ -392,7 +392,7 @@ def _rival(system: SystemResult, ranked: list[SystemResult]) -> SystemResult:
 def _chance(
     evaluation: Evaluation, whole: SetResult, ranked: list[SystemResult], measure: str
 ) -> str:
-    """How sure it is that the first system and its rival, or the best, differ."""
+    """Significance of the difference between the first system and its rival, or the best."""
     first = next(iter(whole.systems.values()))
     if not any(system is first for system in ranked):
         return ""

@@ -39,7 +39,7 @@ DASHES = ("", "9 3", "4 2.5", "11 3 3 3", "6 2", "2 2")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How one system is drawn everywhere: told apart by shape as well as by colour.
+    """Colour and shape of one system in every drawing.
 
     `marker` is a path around a point, `dashes` as SVG has them.
     """
@@ -56,7 +56,7 @@ OTHER = Look("other")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Where values from `low` to `high` stand between the pixels `start` and `end`."""
+    """Scale of values from `low` to `high` between the pixels `start` and `end`."""
 
     low: float
     high: float
@@ -95,7 +95,7 @@ class WrittenText:
 
 @dataclass(slots=True)
 class Drawing:
-    """What is drawn, first things first, and a `label` that says it in words."""
+    """Paths and texts in drawing order, and a `label` that describes them."""
 
     height: float
     label: str

@@ -32,7 +32,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a system returns for a query, best first.
+    """Answer of a system to a query, best first.
 
     `confidence` that any tool answers, and the gate's `verdict`, for systems that have them.
     The ranking is what stands before any gate.
@@ -48,7 +48,7 @@ class System(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called on the command line and in reports."""
+        """Name on the command line and in reports."""
         ...
 
     @property
