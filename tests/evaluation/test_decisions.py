@@ -23,7 +23,7 @@ from toolcrib.evaluation.decisions import (
     tools_right,
     values,
 )
-from toolcrib.evaluation.rows import LocatedQuery, checked
+from toolcrib.evaluation.rows import LocatedQuery, checked_data_set
 from toolcrib.records import FindResult, Refusal, ToolHit, ToolSpec
 from toolcrib.router.decision_log import outcome_record
 
@@ -304,7 +304,7 @@ class TestLabelledQueries:
 
     def test_they_pass_the_checks_that_queries_of_a_file_pass(self):
         tools = [ToolSpec(name=name, server="mail") for name in ("send", "read")]
-        data = checked("a.jsonl", tools, labelled_queries(self.LOG, "a.jsonl"))
+        data = checked_data_set("a.jsonl", tools, labelled_queries(self.LOG, "a.jsonl"))
         assert [query.id for query in data.queries] == ["good", "nothing"]
         assert data.notes[0].startswith("queries left out: 1 (a.jsonl: decision silent: was logged")
 

@@ -246,21 +246,21 @@ def approve(
     if service is not None and lock is not None:
         raise typer.BadParameter("a service has no such file; name a --store", param_hint="--lock")
     if service is None:
-        judging = _in_store(_place(store, settings), namespace or DEFAULT, settings)
+        judging = _in_store(_approval_store(store, settings), namespace or DEFAULT, settings)
     else:
         judging = _by_service(service, namespace or settings.namespace, settings)
     with judging as (held, release, forget):
         if show or not (tools or everything):
             _show(held, json=json)
             return
-        chosen = held if everything else _named(tools or [], held)
+        chosen = held if everything else _held_by_id(tools or [], held)
         if reject:
             for each in chosen:
                 forget(each.tool_id)
         else:
-            _require_seen(chosen, frozenset(digest or _asked(chosen, json=json)))
+            _require_seen(chosen, frozenset(digest or _typed_digests(chosen, json=json)))
             if service is None:
-                _write(lock, settings, chosen)
+                _lock_approved(lock, settings, chosen)
             for each in chosen:
                 release(each)
     done = "rejected" if reject else "approved"
@@ -285,13 +285,13 @@ def _by_service(url: str, namespace: str | None, settings: Settings) -> Generato
         yield held, lambda each: crib.approve_tool(each.tool_id, each.digest), crib.reject_tool
 
 
-def _place(store: str | None, settings: Settings) -> str:
+def _approval_store(store: str | None, settings: Settings) -> str:
     if store is not None:
         return store
     return GATEWAY_STORE if Path(GATEWAY_STORE).is_dir() else settings.store
 
 
-def _named(ids: Sequence[str], held: Sequence[Held]) -> list[Held]:
+def _held_by_id(ids: Sequence[str], held: Sequence[Held]) -> list[Held]:
     """The held tools of these ids; none is touched where one is unknown."""
     known = {each.tool_id: each for each in held}
     for tool_id in ids:
@@ -300,7 +300,7 @@ def _named(ids: Sequence[str], held: Sequence[Held]) -> list[Held]:
     return [known[tool_id] for tool_id in dict.fromkeys(ids)]
 
 
-def _asked(chosen: Sequence[Held], *, json: bool) -> Generator[str]:
+def _typed_digests(chosen: Sequence[Held], *, json: bool) -> Generator[str]:
     """The digests of these tools, as whoever is shown them types them."""
     for each in chosen:
         if json:
@@ -334,7 +334,7 @@ def _require_seen(chosen: Sequence[Held], digests: frozenset[str]) -> None:
             )
 
 
-def _write(lock: Path | None, settings: Settings, chosen: Sequence[Held]) -> None:
+def _lock_approved(lock: Path | None, settings: Settings, chosen: Sequence[Held]) -> None:
     """Lock what was approved: in the file that was named, or where its server is locked already."""
     file = LockFile(lock or Path(settings.gateway.lock))
     locked = file.servers()
@@ -393,7 +393,7 @@ def audit(
         print_json({"tools": len(tools), "findings": shown, "refused": unread})
     else:
         print_findings(findings)
-        _say(tools, findings, refused)
+        _print_audit_summary(tools, findings, refused)
     # What could not be read was not looked at either: that is no clean result.
     if blocks(findings) or refused or (strict and findings):
         raise typer.Exit(EXIT_NOT_CLEAN)
@@ -418,7 +418,9 @@ def print_findings(findings: list[Finding]) -> None:
         out.print(f"... and {len(ordered) - len(shown)} more; --json lists all")
 
 
-def _say(tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal]) -> None:
+def _print_audit_summary(
+    tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal]
+) -> None:
     print_refused(refused)
     worst = Counter(finding.severity for finding in findings)
     counted = ", ".join(f"{worst[name]} {name}" for name in COLOURS if worst[name])

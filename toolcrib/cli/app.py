@@ -78,7 +78,7 @@ def load(name: str) -> Any:
     made = get_command(found if isinstance(found, typer.Typer) else _alone(name, found))
     made.name, made.epilog = name, f"More: {PAGE}"
     for path, each in _leaves(made, name):
-        each.params += [param for param in _shared().params if param.name in SHARED]
+        each.params += [param for param in _shared_options().params if param.name in SHARED]
         each.epilog = f"More: {PAGE}#toolcrib-{path}"
     return made
 
@@ -141,7 +141,7 @@ Verbose: TypeAlias = Annotated[
 
 
 @cache
-def _shared() -> Any:
+def _shared_options() -> Any:
     """A command with the options that all have; what they do, their callbacks have done."""
 
     def shared(quiet: Quiet = False, verbose: Verbose = 0) -> None: ...

@@ -115,12 +115,12 @@ def index(
                 more: dict[str, Any] = {"prune": prune, "screen": screen, "progress": listener}
                 more["overlays"] = overlay or beside(sources or (), OVERLAY_NAME)
                 files = enrichment or beside(sources or (), ENRICHMENT_NAME)
-                more["enrichments"] = [*_written(settings, read), *files]
+                more["enrichments"] = [*_stored_enrichments(settings, read), *files]
                 report = crib.index_tools(read, server=server, **more)
     _finish(report, time.perf_counter() - started, strict=strict, json=json)
 
 
-def _written(settings: Settings, read: ReadSources) -> list[Enrichments]:
+def _stored_enrichments(settings: Settings, read: ReadSources) -> list[Enrichments]:
     """Enrichments of these tools that the records database keeps."""
     from toolcrib.indexers.enricher import EnrichmentTable
 
@@ -333,7 +333,7 @@ def check_tools(
     with any_crib(context, store, url, ranks=False) as crib:
         found = crib.check_tools(*ids, scope=own)
         if any(each.reason == "unknown" for each in found):
-            found = crib.check_tools(*ids, scope=own, held=_held(context, store, url))
+            found = crib.check_tools(*ids, scope=own, held=_held_specs(context, store, url))
     if json:
         print_json({"tools": as_json(found)})
     else:
@@ -351,7 +351,7 @@ def _listed(given: str) -> Iterable[str]:
     return (given,)
 
 
-def _held(context: typer.Context, store: str | None, url: str | None) -> list[ToolSpec]:
+def _held_specs(context: typer.Context, store: str | None, url: str | None) -> list[ToolSpec]:
     """The tools that are held back; a service knows its own."""
     settings = load_settings(context.obj)
     if service_of(settings, store, url) is not None:

@@ -89,7 +89,7 @@ def lint(
             with any_crib(context, store, url, ranks=False) as crib:
                 tools = list(crib.list_tools())
         if not tools:
-            raise _nothing(refused)
+            raise _no_tools_error(refused)
         report = linter.lint(
             tools, load_settings(context.obj), ignored=ignore or (), progress=progress
         )
@@ -120,7 +120,7 @@ def _check(
             raise typer.BadParameter(f"known are {', '.join(LINT_RULES)}", param_hint="--ignore")
 
 
-def _nothing(refused: list[Refusal]) -> SourceError:
+def _no_tools_error(refused: list[Refusal]) -> SourceError:
     """Error for sources, or an index, without a tool."""
     if refused:
         return SourceError(refused[0].source, refused[0].place, refused[0].reason)

@@ -276,7 +276,7 @@ def print_decision(decision: Decision) -> None:
     if route.kind in ("tools", "both", "general"):
         _print_doubt(decision.tools)
     if decision.tools.tools:
-        print_table(_chosen(decision.tools.tools))
+        print_table(_selected_tools(decision.tools.tools))
     if decision.knowledge.passages:
         named = ", ".join(f"{c.id} {c.confidence:.2f}" for c in decision.knowledge.collections)
         table = table_of(figures=("score",))
@@ -306,7 +306,7 @@ def _context(context: Context) -> str:
     return "  ".join(parts)
 
 
-def _chosen(hits: tuple[ToolHit, ...]) -> Table:
+def _selected_tools(hits: tuple[ToolHit, ...]) -> Table:
     table = table_of(("tool",), ("sure",), "what it does")
     taken = 8 + max(len(hit.id) for hit in hits)
     for hit in hits:
@@ -347,7 +347,7 @@ def _print_text_table(given: TextTable) -> None:
 
 # -- an evaluation ---------------------------------------------------------------------------
 
-WIDE = 110
+MIN_INTERVAL_COLUMNS = 110
 """From so many columns on there is room for intervals; JSON and the report always have them."""
 
 
@@ -368,7 +368,7 @@ def _print_set(one: SetResult) -> None:
         f"{escape(one.split)}{unanswerable}[/]"
     )
     systems = one.systems.values()
-    measures, gates = _shown({m for s in systems for m in (*s.measures, *s.gates)})
+    measures, gates = _shown_figures({m for s in systems for m in (*s.measures, *s.gates)})
     table = _systems(measures, gates)
     for result in one.systems.values():
         table.add_row(
@@ -392,7 +392,7 @@ def _print_set(one: SetResult) -> None:
         out.print(f"[yellow]{escape(note)}[/]")
 
 
-def _shown(taken: set[str]) -> tuple[list[str], list[str]]:
+def _shown_figures(taken: set[str]) -> tuple[list[str], list[str]]:
     """The columns of a table: measures of the ranking, and of the confidence."""
     from toolcrib.evaluation.gate_measures import GATES
     from toolcrib.evaluation.measures import MEASURES
@@ -413,14 +413,14 @@ def _value(result: SystemResult, name: str) -> str:
     if interval is None:
         return ""
     half = (interval.high - interval.low) / 2
-    spread = f" ±{100 * half:.1f}" if out.width >= WIDE else ""
+    spread = f" ±{100 * half:.1f}" if out.width >= MIN_INTERVAL_COLUMNS else ""
     against = result.against_first.get(name)
     mark = "*" if against is not None and against.significant else " "
     return f"{100 * interval.mean:.1f}{spread}{mark}"
 
 
 def _means(macro: Mapping[str, Mapping[str, float]]) -> Table:
-    measures, gates = _shown({name for figures in macro.values() for name in figures})
+    measures, gates = _shown_figures({name for figures in macro.values() for name in figures})
     table = _systems(measures, gates)
     for system, figures in macro.items():
         table.add_row(

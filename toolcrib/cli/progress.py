@@ -15,13 +15,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from toolcrib.cli.output import count_of, err, notes
 from toolcrib.records import IndexProgress
 
-INTERVAL_S = 10.0
+LINE_INTERVAL_S = 10.0
 """Between two lines, where nobody looks at a bar."""
 
-UNKEPT = "nothing is kept, as results are written at the end"
+NOTHING_KEPT_NOTE = "nothing is kept, as results are written at the end"
 """Note for an interrupted evaluation."""
 
-MIN_SHARE = 0.02
+MIN_ESTIMATE_SHARE = 0.02
 """With less done than this nobody can tell how long the rest takes."""
 
 
@@ -49,7 +49,7 @@ class WorkStep:
         took = time.monotonic() - self.began
         if self.share is None:
             return f"{self.what}: {_time(took)} so far"
-        is_known = MIN_SHARE <= self.share < 1
+        is_known = MIN_ESTIMATE_SHARE <= self.share < 1
         rest = f", about {_time(took / self.share - took)} left" if is_known else ""
         return f"{self.what}: {self.counted}, {self.share:.0%} of the work{rest}"
 
@@ -103,7 +103,7 @@ def _lines(last: Callable[[], WorkStep]) -> Generator[Callable[[WorkStep], None]
     ended = threading.Event()
 
     def write() -> None:
-        while not ended.wait(INTERVAL_S):
+        while not ended.wait(LINE_INTERVAL_S):
             notes.print(escape(str(last())))
 
     writer = threading.Thread(target=write, name="toolcrib-progress", daemon=True)

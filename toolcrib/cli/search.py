@@ -244,7 +244,7 @@ def _decide_line(decide: Callable[[Turn], Decision], line: str, *, json: bool) -
     if not json:
         out.rule(escape(line[:80]), align="left", style="dim")
     try:
-        turn = _read(line)
+        turn = _turn_of_line(line)
     except QueryError as error:
         answer = {"turn": line[:200], "error": str(error)}
         print_either(answer, f"[yellow]{escape(str(error))}[/]", json=json)
@@ -252,7 +252,7 @@ def _decide_line(decide: Callable[[Turn], Decision], line: str, *, json: bool) -
         _show(decide(turn), json=json)
 
 
-def _read(line: str) -> Turn:
+def _turn_of_line(line: str) -> Turn:
     """A line as a turn: a JSON object is one, anything else is its text."""
     if not line.lstrip().startswith("{"):
         return Turn(text=line)

@@ -28,7 +28,7 @@ class ModelKind(StrEnum):
     RERANKER = "reranker"
 
 
-BATCH = {ModelKind.ENCODER: 64, ModelKind.RERANKER: 16}
+BATCH_SIZE_BY_KIND = {ModelKind.ENCODER: 64, ModelKind.RERANKER: 16}
 
 
 DataSets: TypeAlias = Annotated[
@@ -113,8 +113,10 @@ def train(
     from toolcrib.training import session
     from toolcrib.training.trainer import EncoderTraining, LoopSettings, RerankerTraining
 
-    loop = LoopSettings(epochs, batch or BATCH[kind], rate=rate, checks=max(checks, 1), seed=seed)
-    with counting("reading", lambda: _kept(out)) as listener:
+    loop = LoopSettings(
+        epochs, batch or BATCH_SIZE_BY_KIND[kind], rate=rate, checks=max(checks, 1), seed=seed
+    )
+    with counting("reading", lambda: _interruption_note(out)) as listener:
         plan = session.TrainingPlan(
             out,
             _sets(context, datasets, store, tools, queries, seed if resplit else None)
@@ -138,7 +140,7 @@ def train(
     _show(plan, outcome, json=json)
 
 
-def _kept(out: Path) -> str:
+def _interruption_note(out: Path) -> str:
     """Note on what is left of an interrupted run."""
     folder = out / "work" / "checkpoints"
     if any(folder.glob("checkpoint-*/trainer_state.json")):

@@ -103,7 +103,7 @@ def read_labelled(path: Path, kind: str, split: str | None = None) -> tuple[Labe
         SourceError: the file cannot be read, a row is wrong, or no row has such a label.
     """
     found = [
-        _labelled(path, place, row, kind)
+        _labelled_turn(path, place, row, kind)
         for place, row in read_all(path, _TurnRow)
         if kind in row.labels and split in (None, row.split)
     ]
@@ -113,7 +113,7 @@ def read_labelled(path: Path, kind: str, split: str | None = None) -> tuple[Labe
     return tuple(found)
 
 
-def _labelled(path: Path, place: str, row: _TurnRow, kind: str) -> LabelledTurn:
+def _labelled_turn(path: Path, place: str, row: _TurnRow, kind: str) -> LabelledTurn:
     given = row.labels[kind]
     labels = (given,) if isinstance(given, str) else given or ()
     said = {

@@ -30,13 +30,13 @@ from toolcrib.records.usage import ModelUsage, totals
 from toolcrib.router.decision_log import Feedback
 from toolcrib.router.knowledge import MAPPED
 
-LEAST_IN_BIN = 20
+MIN_BIN_DECISIONS = 20
 """A share of fewer decisions says little."""
 
 HOUR_S, DAY_S = 3600, 24 * 3600
-PERIODS = 40
+MAX_PERIODS = 40
 STEPS_S = (60, 300, 900, HOUR_S, 4 * HOUR_S, DAY_S, 7 * DAY_S, 28 * DAY_S, 91 * DAY_S)
-"""The log is cut into the shortest of these that make at most `PERIODS`."""
+"""The log is cut into the shortest of these that make at most `MAX_PERIODS`."""
 
 BEST_VERDICT = ("accept", "fallback", "abstain")
 
@@ -212,7 +212,7 @@ def _sure_of_first(tools: ToolsRecord) -> float | None:
 def _reliability(known: Sequence[tuple[float, bool]]) -> Reliability:
     confidence, correct = (np.array(column) for column in zip(*known, strict=True))
     count = len(known)
-    bins = reliability_bins(confidence, correct, max(1, min(BINS, count // LEAST_IN_BIN)))
+    bins = reliability_bins(confidence, correct, max(1, min(BINS, count // MIN_BIN_DECISIONS)))
     return Reliability(bins, expected_error(bins), count)
 
 
@@ -234,7 +234,7 @@ def _preference(wins: int, losses: int, ties: int) -> Preference:
 
 def _step(made: Sequence[LoggedDecision]) -> int:
     span = (made[-1].at - made[0].at).total_seconds() if made else 0.0
-    return next((step for step in STEPS_S if span / step < PERIODS), STEPS_S[-1])
+    return next((step for step in STEPS_S if span / step < MAX_PERIODS), STEPS_S[-1])
 
 
 def _periods(made: Sequence[LoggedDecision], step: int) -> tuple[Period, ...]:
@@ -262,7 +262,7 @@ def _iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="seconds")
 
 
-SPLIT = "train"
+FEEDBACK_SPLIT = "train"
 """Queries that people labelled in use are learned from, never measured on."""
 
 _Kept: TypeAlias = Annotated[
@@ -332,7 +332,7 @@ def read_decisions(records: Iterable[Mapping[str, Any]]) -> LogContent:
         if isinstance(row, OutcomeRecord):
             outcomes.setdefault(row.decision, {})[row.tool] = row.outcome
         else:
-            feedback.setdefault(row.decision, {}).update(_said(row))
+            feedback.setdefault(row.decision, {}).update(_feedback_fields(row))
     joined = (
         LoggedDecision(
             row,
@@ -345,7 +345,7 @@ def read_decisions(records: Iterable[Mapping[str, Any]]) -> LogContent:
     return LogContent(tuple(sorted(joined, key=lambda one: one.at)), unreadable)
 
 
-def _said(row: FeedbackRecord) -> dict[str, Any]:
+def _feedback_fields(row: FeedbackRecord) -> dict[str, Any]:
     fields = {name: getattr(row, name) for name in Feedback.model_fields}
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -357,10 +357,12 @@ def labelled_queries(
 
     A decision that was logged without its text is refused: there is nothing to ask again.
     """
-    return list(_labelled(read_decisions(records).decisions, source))
+    return list(_located_queries(read_decisions(records).decisions, source))
 
 
-def _labelled(decisions: Iterable[LoggedDecision], source: str) -> Iterator[LocatedQuery | Refusal]:
+def _located_queries(
+    decisions: Iterable[LoggedDecision], source: str
+) -> Iterator[LocatedQuery | Refusal]:
     for one in decisions:
         tools = one.feedback.tools if one.feedback else None
         if tools is None:
@@ -373,7 +375,7 @@ def _labelled(decisions: Iterable[LoggedDecision], source: str) -> Iterator[Loca
         query = LabelledQuery(
             id=one.row.id,
             text=one.row.text.search,
-            split=SPLIT,
+            split=FEEDBACK_SPLIT,
             relevant=dict.fromkeys(tools, 1.0),
             answerable=bool(tools),
             unanswerable_scope="" if tools else "corpus",

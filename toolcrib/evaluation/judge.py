@@ -113,12 +113,12 @@ class Pools:
         ]
         ranked = (spec for place in zip_longest(*found) for spec in place if spec is not None)
         first = list({spec.id: spec for spec in ranked}.values())[: self._depth]
-        pooled = {spec.id: spec for spec in (*first, *self._named(query))}
+        pooled = {spec.id: spec for spec in (*first, *self._labelled_tools(query))}
         specs = [pooled[tool_id] for tool_id in sorted(pooled)]
         random.Random(query.text).shuffle(specs)  # noqa: S311 -- it is no secret
         return tuple(specs)
 
-    def _named(self, query: QueryRow) -> Iterator[ToolSpec]:
+    def _labelled_tools(self, query: QueryRow) -> Iterator[ToolSpec]:
         for tool_id in query.relevant:
             try:
                 yield self._crib.get_tool(tool_id)
@@ -133,7 +133,7 @@ class Judge:
         self._model = model
         self._pools = pools
         self._file = file
-        self._judged: list[JudgedQuery] = []
+        self._read_grades: list[JudgedQuery] = []
         self._failed: list[Refusal] = []
         self._pooled: dict[str, tuple[str, ...]] = {}
 
@@ -152,11 +152,11 @@ class Judge:
         async def work() -> None:
             for query in left:
                 await self._judge(query)
-                told(len(self._judged) + len(self._failed), len(queries))
+                told(len(self._read_grades) + len(self._failed), len(queries))
 
         # Each asks for one at a time: who waits for others would be late.
         await asyncio.gather(*(work() for _ in range(self._model.parallel)))
-        return JudgeReport(tuple(self._judged), tuple(self._failed), self._pooled)
+        return JudgeReport(tuple(self._read_grades), tuple(self._failed), self._pooled)
 
     def _make_way(self, queries: Iterable[QueryRow]) -> None:
         """Leave out of the file what is judged anew, and half a line where a judge was killed."""
@@ -180,13 +180,13 @@ class Judge:
         except LanguageModelError as error:
             self._failed.append(Refusal("the judge", query.id, str(error)))
             return
-        made = _judged(query, pool, grades, self._model.name)
+        made = _read_grades(query, pool, grades, self._model.name)
         try:
             with self._file.open("a", encoding="utf-8") as file:
                 file.write(made.model_dump_json(exclude={"forbidden", "candidates"}) + "\n")
         except OSError as error:
             raise StoreWriteError(f"{self._file} cannot be written: {error.strerror}") from error
-        self._judged.append(made)
+        self._read_grades.append(made)
         self._pooled[query.id] = tuple(spec.id for spec in pool)
 
 
@@ -207,7 +207,9 @@ def _messages(query: QueryRow, pool: Sequence[ToolSpec]) -> tuple[Message, ...]:
     )
 
 
-def _judged(query: QueryRow, pool: Sequence[ToolSpec], grades: Grades, model: str) -> JudgedQuery:
+def _read_grades(
+    query: QueryRow, pool: Sequence[ToolSpec], grades: Grades, model: str
+) -> JudgedQuery:
     """Grades from the judge's reply; numbers of no tool are left out."""
     said = {pool[each.number - 1].id: each for each in grades.tools if 0 < each.number <= len(pool)}
     return JudgedQuery(

@@ -128,7 +128,7 @@ MEASURES = (
 
 _BY_NAME = {one.name: one for one in MEASURES}
 
-DEPTH = 10
+RANKING_CUTOFF = 10
 """The cut-off at which systems are ranked, where it is among those that were asked for."""
 
 GRADE_STEPS = 1000
@@ -167,7 +167,7 @@ def lower_is_better(name: str) -> bool:
     return known is not None and known.lower_is_better
 
 
-def spoken(name: str) -> str:
+def measure_title(name: str) -> str:
     """A measure's name as people write it, `nDCG@10`."""
     base, at, k = name.partition("@")
     return (_BY_NAME[base].title if base in _BY_NAME else base) + at + k
@@ -176,7 +176,7 @@ def spoken(name: str) -> str:
 def main_measure(measures: Iterable[str]) -> str:
     """`ndcg@10`, or nDCG at the largest cut-off that there is; empty when there is none."""
     cutoffs = [int(name.removeprefix("ndcg@")) for name in measures if name.startswith("ndcg@")]
-    return f"ndcg@{max(cutoffs, key=lambda k: (k == DEPTH, k))}" if cutoffs else ""
+    return f"ndcg@{max(cutoffs, key=lambda k: (k == RANKING_CUTOFF, k))}" if cutoffs else ""
 
 
 def integer_grades(queries: Sequence[LabelledQuery]) -> list[dict[str, int]]:

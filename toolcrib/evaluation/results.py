@@ -140,9 +140,9 @@ def as_json(evaluation: Evaluation, *, per_query: bool = False) -> dict[str, Any
             name: {system: _system(result) for system, result in one.systems.items()}
             for name, one in sets.items()
         },
-        "macro": {system: _rounded(figures) for system, figures in evaluation.macro.items()},
+        "macro": {system: _round_values(figures) for system, figures in evaluation.macro.items()},
         "macro_against_first": {
-            system: _compared(compared)
+            system: _comparisons_json(compared)
             for system, compared in evaluation.macro_against_first.items()
         },
         "sets": {
@@ -156,7 +156,9 @@ def as_json(evaluation: Evaluation, *, per_query: bool = False) -> dict[str, Any
         exported["per_query"] = {
             name: {
                 system: {
-                    one.query.id: _rounded(one.measures) for one in result.outcomes if one.measures
+                    one.query.id: _round_values(one.measures)
+                    for one in result.outcomes
+                    if one.measures
                 }
                 for system, result in found.systems.items()
             }
@@ -167,18 +169,21 @@ def as_json(evaluation: Evaluation, *, per_query: bool = False) -> dict[str, Any
 
 def _system(result: SystemResult) -> dict[str, Any]:
     return {
-        **{measure: _rounded(asdict(interval)) for measure, interval in result.measures.items()},
-        **_rounded(result.gates),
-        "latency_ms": _rounded(result.latency_ms, 3),
+        **{
+            measure: _round_values(asdict(interval))
+            for measure, interval in result.measures.items()
+        },
+        **_round_values(result.gates),
+        "latency_ms": _round_values(result.latency_ms, 3),
         "prompt_tokens": round(result.prompt_tokens, 1),
         "tokens_saved": round(result.tokens_saved, DIGITS),
-        **({"tokens": _rounded(result.tokens, 1)} if result.tokens else {}),
+        **({"tokens": _round_values(result.tokens, 1)} if result.tokens else {}),
         "version": result.version,
-        "against_first": _compared(result.against_first),
+        "against_first": _comparisons_json(result.against_first),
     }
 
 
-def _compared(comparisons: Mapping[str, Comparison]) -> dict[str, dict[str, Any]]:
+def _comparisons_json(comparisons: Mapping[str, Comparison]) -> dict[str, dict[str, Any]]:
     return {
         measure: {
             "difference": round(one.difference, DIGITS),
@@ -189,11 +194,11 @@ def _compared(comparisons: Mapping[str, Comparison]) -> dict[str, dict[str, Any]
     }
 
 
-def _rounded(figures: Mapping[str, float], digits: int = DIGITS) -> dict[str, float]:
+def _round_values(figures: Mapping[str, float], digits: int = DIGITS) -> dict[str, float]:
     return {name: round(value, digits) for name, value in figures.items()}
 
 
-READABLE = string.punctuation.replace("%", "")
+UNENCODED_CHARS = string.punctuation.replace("%", "")
 """Characters of an id that are not encoded, with ASCII letters and digits."""
 
 
@@ -244,7 +249,7 @@ def _run(name: str, outcomes: Iterable[QueryResult]) -> Iterator[str]:
 
 
 def _id(text: str) -> str:
-    return quote(text, safe=READABLE, errors="surrogatepass")
+    return quote(text, safe=UNENCODED_CHARS, errors="surrogatepass")
 
 
 def _file(name: str) -> str:

@@ -33,7 +33,7 @@ ALARMS: Mapping[AlarmName, GuidanceClassifier] = {
 }
 """Provider of each alarm, as agents have it."""
 
-LATE = 2
+MAX_DELAY_EVENTS = 2
 """Events after the one at which a human would say so, up to which an alarm is in time."""
 
 
@@ -78,7 +78,7 @@ class LabelledTrajectory(FileRow):
             return None
         return AlarmWindow(
             min(label.begin for label in seen),
-            max(label.by for label in seen) + LATE,
+            max(label.by for label in seen) + MAX_DELAY_EVENTS,
             is_due=2 * sum(map(bool, labels)) > len(labels),
         )
 
@@ -182,7 +182,9 @@ def evaluate_guidance(trajectories: Sequence[LabelledTrajectory], split: str) ->
                 tally[0] += 1
                 tally[1] += is_found
                 if not is_found:
-                    mistakes.append(_mistake(each, pattern, "missed", window.end - LATE))
+                    mistakes.append(
+                        _mistake(each, pattern, "missed", window.end - MAX_DELAY_EVENTS)
+                    )
         if each.is_healthy:
             healthy_alarms += len(alarms)
     healthy = [each for each in trajectories if each.is_healthy]

@@ -32,8 +32,8 @@ from toolcrib.training.data import (
     TrainingData,
     from_labels,
     imitate,
-    pruned,
-    sampled,
+    prune_documents,
+    sample_data,
     with_dev,
     without_server,
 )
@@ -64,7 +64,7 @@ Stage: TypeAlias = Callable[[str, int, int], None]
 """Is told what is being done, how much of it, and of how much."""
 
 
-LIMIT = 3_000
+MAX_SET_PAIRS = 3_000
 """Pairs of one data set: with more of them a large set would set the tone for all."""
 
 
@@ -86,7 +86,7 @@ class TrainingPlan:
     base: str = BUNDLED
     settings: EncoderTraining | RerankerTraining = field(default_factory=EncoderTraining)
     imitated: bool = True
-    limit: int = LIMIT
+    limit: int = MAX_SET_PAIRS
     corpus_limit: int | None = None
     judged: int | None = None
     checked: bool = True
@@ -261,10 +261,10 @@ def gather(plan: TrainingPlan) -> Gathered:
         labelled = [query for query in data.split(TRAIN) if query.relevant]
         kept = [query for query in labelled if query.text not in queries]
         left_out[data.name] = len(labelled) - len(kept)
-        parts[data.name] = sampled(from_labels(data, kept), plan.limit, plan.seed)
+        parts[data.name] = sample_data(from_labels(data, kept), plan.limit, plan.seed)
         if plan.imitated:
             made = _without(imitate(data.tools, f"{data.name}: tools", seed=plan.seed), queries)
-            parts[f"{data.name}: tools"] = sampled(made, plan.limit, plan.seed)
+            parts[f"{data.name}: tools"] = sample_data(made, plan.limit, plan.seed)
     for name, specs in plan.corpora.items():
         found = list(specs)
         fresh = [spec for spec in found if without_server(spec) not in tools]
@@ -272,7 +272,9 @@ def gather(plan: TrainingPlan) -> Gathered:
         made = _without(imitate(fresh, name, seed=plan.seed), queries)
         # A corpus can be far larger than what is taken of it, and every text must be encoded.
         bound = plan.corpus_limit
-        parts[name] = made if bound is None else pruned(sampled(made, bound, plan.seed))
+        parts[name] = (
+            made if bound is None else prune_documents(sample_data(made, bound, plan.seed))
+        )
     return Gathered({name: part for name, part in parts.items() if part.examples}, left_out)
 
 
@@ -280,11 +282,11 @@ def _without(data: TrainingData, held: HeldOut) -> TrainingData:
     return replace(data, examples=tuple(e for e in data.examples if e.query not in held))
 
 
-NAME = "dev"
-DEV_LIMIT = 300
+EVALUATOR_NAME = "dev"
+MAX_DEV_QUERIES = 300
 """Queries of a data set that are asked at each check."""
 
-CANDIDATES = 19
+RANKED_CANDIDATES = 19
 """Texts that a reranker orders beside the right one."""
 
 
@@ -306,7 +308,7 @@ def ranking_evaluator(data_sets: Sequence[DataSet], guide: DenseEncoder, seed: i
     parts = _parts(data_sets, seed)
     if not parts:
         return None
-    data, _ = mine(parts, guide, count=CANDIDATES, seed=seed)
+    data, _ = mine(parts, guide, count=RANKED_CANDIDATES, seed=seed)
     samples = [
         {
             "query": example.query,
@@ -315,11 +317,15 @@ def ranking_evaluator(data_sets: Sequence[DataSet], guide: DenseEncoder, seed: i
         }
         for example in data.examples
     ]
-    return module.CrossEncoderRerankingEvaluator(samples, at_k=10, name=NAME, write_csv=False)
+    return module.CrossEncoderRerankingEvaluator(
+        samples, at_k=10, name=EVALUATOR_NAME, write_csv=False
+    )
 
 
 def _parts(data_sets: Sequence[DataSet], seed: int) -> list[TrainingData]:
-    found = [sampled(from_labels(data, data.split(DEV)), DEV_LIMIT, seed) for data in data_sets]
+    found = [
+        sample_data(from_labels(data, data.split(DEV)), MAX_DEV_QUERIES, seed) for data in data_sets
+    ]
     return [part for part in found if part.examples]
 
 
@@ -355,7 +361,7 @@ def _mean_of_sets(evaluators: Sequence[Any]) -> Any:
             found = [
                 evaluator(model)[f"{evaluator.name}_cosine_ndcg@10"] for evaluator in evaluators
             ]
-            return {f"{NAME}_ndcg@10": sum(found) / len(found)}
+            return {f"{EVALUATOR_NAME}_ndcg@10": sum(found) / len(found)}
 
     return MeanOfSets()
 
@@ -363,7 +369,7 @@ def _mean_of_sets(evaluators: Sequence[Any]) -> Any:
 MEASURES = ("ndcg@10", "hit@1", "completeness@10")
 """Measures that are shown; the first decides."""
 
-LEVEL = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,7 +430,7 @@ def _weighed(found: Evaluation, seed: int) -> TrainingVerdict:
     changes: list[Change] = []
     deciding: list[Floats] = []
     for data in found.sets.values():
-        before, after = (_measured(data.systems[name]) for name in ("before", "after"))
+        before, after = (_measure_matrix(data.systems[name]) for name in ("before", "after"))
         if not len(before):
             continue
         differences = after - before
@@ -441,12 +447,12 @@ def _weighed(found: Evaluation, seed: int) -> TrainingVerdict:
         return TrainingVerdict("no difference", 1.0, ())
     weighed = np.concatenate(deciding)
     chance = float(randomisation_tests(weighed, seed)[0])
-    if chance >= LEVEL:
+    if chance >= SIGNIFICANCE_LEVEL:
         return TrainingVerdict("no difference", chance, tuple(changes))
     return TrainingVerdict("better" if weighed.sum() > 0 else "worse", chance, tuple(changes))
 
 
-def _measured(system: SystemResult) -> Floats:
+def _measure_matrix(system: SystemResult) -> Floats:
     """float64 [answerable queries, measures]."""
     rows = [outcome.measures for outcome in system.outcomes if outcome.measures]
     return np.array([[row[measure] for measure in MEASURES] for row in rows], dtype=np.float64)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.evaluation.report.svg import (
+    GREYED_LOOK,
     LOOKS,
-    OTHER,
     Axis,
     Curve,
     Drawing,
@@ -76,7 +76,7 @@ def test_there_are_few_steps_and_all_within(low: float, span: float):
 
 def test_names_without_room_are_left_out_greyed_systems_first():
     drawing = Drawing(50, "names")
-    drawing.beside(0, [(n, f"n{n}", OTHER if n < 5 else LOOKS[0]) for n in range(9)], (0, 50))
+    drawing.beside(0, [(n, f"n{n}", GREYED_LOOK if n < 5 else LOOKS[0]) for n in range(9)], (0, 50))
     assert [one.text for one in drawing.texts] == ["n0", "n5", "n6", "n7", "n8"][-4:]
 
 
@@ -84,7 +84,7 @@ def test_a_curve_is_drawn_with_its_band_its_marks_and_its_name():
     unit = Axis(0, 1, 0, 1)
     curves = [
         Curve("ours", LOOKS[1], [(0, 0.5), (1, 1)], [(0.4, 0.6), (0.9, 1)]),
-        Curve("theirs", OTHER, [(0, 0.2), (1, 0.3)]),
+        Curve("theirs", GREYED_LOOK, [(0, 0.2), (1, 0.3)]),
     ]
     drawing = curve_chart("two", curves, (unit, unit), ({0: "0"}, {}), "x")
     greyed, band, line, marks = drawing.paths[-4:]

@@ -172,13 +172,13 @@ def _difference(tool: ToolSpec, other: ToolSpec, lead: float) -> str:
 
 # -- the score -------------------------------------------------------------------------------------
 
-WEIGHTS = (1.7, -2.26, 0.61)
+SCORE_WEIGHTS = (1.7, -2.26, 0.61)
 """Intercept, crowding and parameters of a logistic model of how often a request for a tool brings
 it before every tool that was not wanted. Fitted on all queries of the labelled sets; what weights
 are worth on other sets is printed by `benchmarks/lint.py --fit`. The lead did not
 help beside them."""
 
-COSTS: Mapping[LintSeverity, float] = {"error": 0.15, "warning": 0.07, "info": 0.0}
+SCORE_LOSS_BY_SEVERITY: Mapping[LintSeverity, float] = {"error": 0.15, "warning": 0.07, "info": 0.0}
 """Shares of a tool's score that its findings take. On labelled sets, tools with errors were found
 8 to 22 points less often than the others of their set, with warnings up to 9."""
 
@@ -192,9 +192,9 @@ def logit_terms(searches: Sequence[SelfSearch]) -> tuple[float, float]:
 
 def score_of(searches: Sequence[SelfSearch], findings: Iterable[LintFinding] = ()) -> float:
     """Score of a tool, 0 to 100: higher is easier to find."""
-    bias, *weights = WEIGHTS
+    bias, *weights = SCORE_WEIGHTS
     logit = bias + sum(w * term for w, term in zip(weights, logit_terms(searches), strict=True))
-    kept = math.prod(1 - COSTS[finding.severity] for finding in findings)
+    kept = math.prod(1 - SCORE_LOSS_BY_SEVERITY[finding.severity] for finding in findings)
     return 100 * kept * sigmoid(logit)
 
 

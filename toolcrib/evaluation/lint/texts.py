@@ -19,7 +19,7 @@ from toolcrib.retrieval.legs import has_words
 
 MAX_PURPOSE_CHARS = 300
 _END = re.compile(r"[.!?](?=\s|$)|[。！？]")
-LEAST_CHARS, LEAST_WIDE_CHARS = 12, 4
+MIN_SENTENCE_CHARS, MIN_WIDE_SENTENCE_CHARS = 12, 4
 """Shorter than this, in letters or in Chinese characters, no sentence says what a tool is for."""
 
 
@@ -29,7 +29,7 @@ def purpose_of(spec: ToolSpec) -> str:
     ends = (
         end.end()
         for end in _END.finditer(text)
-        if end.start() >= (LEAST_CHARS if end.group().isascii() else LEAST_WIDE_CHARS)
+        if end.start() >= (MIN_SENTENCE_CHARS if end.group().isascii() else MIN_WIDE_SENTENCE_CHARS)
     )
     said = text[: min(next(ends, MAX_PURPOSE_CHARS), MAX_PURPOSE_CHARS)]
     return said if has_words(said) else " ".join(split_identifier(spec.name)) or spec.name
@@ -219,10 +219,10 @@ def _undescribed_parameters(given: LintInput) -> Iterator[Problem]:
         descriptions = parameters_of(spec)
         if bare := [name for name, text in descriptions.items() if not text]:
             count = f"{len(bare)} of {len(descriptions)} parameters"
-            yield Problem(spec.id, f"{count} have no description: {_some(bare)}")
+            yield Problem(spec.id, f"{count} have no description: {_first_names(bare)}")
 
 
-def _some(names: Sequence[str], most: int = 5) -> str:
+def _first_names(names: Sequence[str], most: int = 5) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
@@ -307,8 +307,9 @@ def _families(given: LintInput) -> Iterator[Problem]:
     for (_, verb, taken), (first, *others) in families.items():
         if len(others) + 1 >= MIN_FAMILY_TOOLS:
             text = (
-                f"{len(others) + 1} tools that {verb} take the same parameters ({_some(taken)}): "
-                "one tool with a parameter that says what would be easier to find"
+                f"{len(others) + 1} tools that {verb} take the same parameters "
+                f"({_first_names(taken)}): one tool with a parameter that says what "
+                "would be easier to find"
             )
             yield Problem(first, text, tuple(others))
 
@@ -344,7 +345,7 @@ _SCRIPTS = {
     "el": re.compile(r"[\u0370-\u03ff]"),
     "hi": re.compile(r"[\u0900-\u097f]"),
 }
-MIN_SIGNS = 4
+MIN_SCRIPT_LETTERS = 4
 MIN_PROSE_CHARS = 60
 """Shorter texts in Latin letters are taken for one language as often as for another."""
 
@@ -353,7 +354,7 @@ def _language(text: str) -> str | None:
     """The language by its script, else as the extra `context` tells it."""
     signs = {name: len(script.findall(text)) for name, script in _SCRIPTS.items()}
     name, count = max(signs.items(), key=lambda pair: pair[1])
-    if count >= MIN_SIGNS and 3 * count > len(_ENGLISH.findall(text)):
+    if count >= MIN_SCRIPT_LETTERS and 3 * count > len(_ENGLISH.findall(text)):
         return "ja" if signs["ja"] and name == "zh" else name
     if len(text) < MIN_PROSE_CHARS:
         return None

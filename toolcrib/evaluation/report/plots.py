@@ -12,9 +12,9 @@ import numpy as np
 
 from toolcrib.evaluation.gate_measures import ReliabilityBin, expected_error, reliability_bins
 from toolcrib.evaluation.report.svg import (
-    OTHER,
-    SMALL,
-    WIDTH,
+    GREYED_LOOK,
+    SMALL_TEXT_PX,
+    WIDTH_PX,
     Axis,
     Curve,
     Drawing,
@@ -50,7 +50,7 @@ def recall_curves(systems: Sequence[SystemResult], looks: Mapping[str, Look]) ->
             one_line(name, MAX_NAME_CHARS),
             looks[name],
             [(k, interval.mean) for k, interval in intervals],
-            [] if looks[name] is OTHER else [(each.low, each.high) for _, each in intervals],
+            [] if looks[name] is GREYED_LOOK else [(each.low, each.high) for _, each in intervals],
         )
         for name, intervals in recalls.items()
         if len(intervals) > 1
@@ -87,7 +87,7 @@ def latency_bars(
     low = math.floor(math.log10(min(p50 for p50, _ in timed.values())))
     high = max(math.ceil(math.log10(max(p99 for _, p99 in timed.values()))), low + 1)
     ticks = [10.0**power for power in range(low, high + 1)]
-    x = Axis(ticks[0], ticks[-1], 4, WIDTH - 8, log=True)
+    x = Axis(ticks[0], ticks[-1], 4, WIDTH_PX - 8, log=True)
     bottom = ROW_PX * len(timed) + 4
     label = "; ".join(f"{name} {figure}" for name, figure in figures.items())
     drawing = Drawing(bottom + 26, f"{title}: {label}")
@@ -105,7 +105,7 @@ def latency_bars(
     drawing.line([(4, bottom), (x.end, bottom)], "line", 0.8)
     for tick in ticks:
         anchor = "start" if tick == ticks[0] else "end" if tick == ticks[-1] else "middle"
-        drawing.text(x.place(tick), bottom + 13, f"{tick:g} ms", "muted", anchor, SMALL)
+        drawing.text(x.place(tick), bottom + 13, f"{tick:g} ms", "muted", anchor, SMALL_TEXT_PX)
     caption = "From the median (p50, the tick) to the 99th percentile; logarithmic scale."
     return Plot(title, caption, drawing)
 

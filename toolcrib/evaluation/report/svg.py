@@ -1,7 +1,7 @@
 """SVG drawings: paths and texts, which `svg.jinja` writes into a page.
 
 Colours are the names of the page's CSS variables, so that one drawing is right in light and in
-dark. Units are CSS pixels at the drawing's own size, `WIDTH` wide; y grows downwards.
+dark. Units are CSS pixels at the drawing's own size, `WIDTH_PX` wide; y grows downwards.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-WIDTH = 380
+WIDTH_PX = 380
 """As a phone shows it, so that its letters are never shrunk."""
 
-TEXT, SMALL = 11, 9.8
-LETTER = 6.3
+TEXT_PX, SMALL_TEXT_PX = 11, 9.8
+LETTER_WIDTH_PX = 6.3
 """About the width of a letter, for the room that names take."""
 
-NAMES_APART = 13.0
+NAME_GAP_PX = 13.0
 LEFT, TOP = 36, 13
 CURVES_HEIGHT, CURVES_BOTTOM = 262, 223
 
@@ -50,7 +50,7 @@ class Look:
 
 
 LOOKS = tuple(Look(f"s{n}", *drawn) for n, drawn in enumerate(zip(MARKERS, DASHES, strict=True)))
-OTHER = Look("other")
+GREYED_LOOK = Look("other")
 """For systems beyond the colours that can be told apart."""
 
 
@@ -99,7 +99,7 @@ class Drawing:
 
     height: float
     label: str
-    width: int = WIDTH
+    width: int = WIDTH_PX
     paths: list[Path] = field(default_factory=list[Path])
     texts: list[WrittenText] = field(default_factory=list[WrittenText])
 
@@ -107,11 +107,11 @@ class Drawing:
         self, points: Iterable[Pixel], colour: str, width: float = 1.8, dashes: str = ""
     ) -> None:
         """Join these points."""
-        self.paths.append(Path(_joined(points), colour, width, dashes))
+        self.paths.append(Path(_path_data(points), colour, width, dashes))
 
     def area(self, points: Iterable[Pixel], colour: str, opacity: float = 1) -> None:
         """Fill what these points enclose."""
-        self.paths.append(Path(f"{_joined(points)}z", colour, opacity=opacity))
+        self.paths.append(Path(f"{_path_data(points)}z", colour, opacity=opacity))
 
     def markers(self, points: Iterable[Pixel], look: Look) -> None:
         """Set the look's mark at each point."""
@@ -124,7 +124,7 @@ class Drawing:
         text: str,
         colour: str = "ink",
         anchor: Anchor = "start",
-        size: float = TEXT,
+        size: float = TEXT_PX,
     ) -> None:
         """Write one line."""
         self.texts.append(WrittenText(round(x, 1), round(y, 1), text, colour, anchor, size))
@@ -148,11 +148,13 @@ class Drawing:
         Names that no room is left for between the pixels of `span` are not written, greyed
         systems' first.
         """
-        room = int((span[1] - span[0]) / NAMES_APART) + 1
-        kept = sorted(sorted(ends, key=lambda end: end[2] is OTHER)[:room], key=lambda end: end[0])
-        places = spread([end[0] for end in kept], NAMES_APART, *span)
+        room = int((span[1] - span[0]) / NAME_GAP_PX) + 1
+        kept = sorted(
+            sorted(ends, key=lambda end: end[2] is GREYED_LOOK)[:room], key=lambda end: end[0]
+        )
+        places = spread([end[0] for end in kept], NAME_GAP_PX, *span)
         for y, (_, name, look) in zip(places, kept, strict=True):
-            self.text(x, y, name, "muted" if look is OTHER else look.colour)
+            self.text(x, y, name, "muted" if look is GREYED_LOOK else look.colour)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,7 @@ def curve_chart(
     """
     drawing = Drawing(CURVES_HEIGHT, label)
     longest = max((len(curve.name) for curve in curves), default=0)
-    right = WIDTH - 10 - min(longest * LETTER + 6, 130)
+    right = WIDTH_PX - 10 - min(longest * LETTER_WIDTH_PX + 6, 130)
     inset = 0.04 * (right - LEFT)
     x = Axis(axes[0].low, axes[0].high, LEFT + inset, right - inset, axes[0].log)
     y = Axis(axes[1].low, axes[1].high, CURVES_BOTTOM, TOP)
@@ -204,9 +206,9 @@ def curve_chart(
     drawing.grid(y, ticks[1], across=(LEFT, right), upright=False)
     drawing.line([(LEFT, CURVES_BOTTOM), (right, CURVES_BOTTOM)], "line", 0.8)
     for value, text in ticks[0].items():
-        drawing.text(x.place(value), CURVES_BOTTOM + 13, text, "muted", "middle", SMALL)
+        drawing.text(x.place(value), CURVES_BOTTOM + 13, text, "muted", "middle", SMALL_TEXT_PX)
     for value, text in ticks[1].items():
-        drawing.text(LEFT - 5, y.place(value), text, "muted", "end", SMALL)
+        drawing.text(LEFT - 5, y.place(value), text, "muted", "end", SMALL_TEXT_PX)
     drawing.text((LEFT + right) / 2, CURVES_BOTTOM + 31, x_title, "muted", "middle")
     if diagonal:
         both = [(x.place(at), y.place(at)) for at in (0, 1)]
@@ -225,8 +227,8 @@ def _draw_curve(drawing: Drawing, curve: Curve, axes: tuple[Axis, Axis], line: f
         over = [(at, y.place(high)) for (at, _), (_, high) in zip(places, curve.band, strict=True)]
         under = [(at, y.place(low)) for (at, _), (low, _) in zip(places, curve.band, strict=True)]
         drawing.area([*over, *reversed(under)], look.colour, 0.1)
-    drawing.line(places, look.colour, 1 if look is OTHER else line, look.dashes)
-    if look is not OTHER:
+    drawing.line(places, look.colour, 1 if look is GREYED_LOOK else line, look.dashes)
+    if look is not GREYED_LOOK:
         drawing.markers(places, look)
 
 
@@ -276,5 +278,5 @@ def milliseconds(ms: float) -> str:
     return f"{ms:.2f}" if ms < 1 else f"{ms:.1f}" if ms < 10 else f"{ms:,.0f}"  # noqa: PLR2004
 
 
-def _joined(points: Iterable[Pixel]) -> str:
+def _path_data(points: Iterable[Pixel]) -> str:
     return "M" + "L".join(f"{x:g} {y:g}" for x, y in points)
