@@ -9,11 +9,13 @@ import subprocess
 import sys
 
 import pytest
+import qdrant_edge as engine
 
 from tests.cli.conftest import TOOLS
 from tests.retrieval.calibrations import flat
 from toolcrib import Crib, ToolSpec
 from toolcrib.cli.app import COMMANDS
+from toolcrib.errors import StoreWriteError
 from toolcrib.indexers.points import dense_text
 from toolcrib.store.base import Point, point_id
 
@@ -359,6 +361,26 @@ def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(shell):
     assert done.returncode == 1
     assert "there is no index in .toolcrib" in done.stdout
     assert "to mend it: toolcrib index SOURCE..." in done.stdout
+
+
+def test_doctor_names_fields_that_lack_a_payload_index(shell, settings, monkeypatch):
+    tools = [ToolSpec(name=f"tool {n}", description=f"Does thing {n}.") for n in range(40)]
+    with Crib.open(shell.folder / ".toolcrib", settings=settings) as crib:
+        crib.index_tools(tools)
+        drop = engine.UpdateOperation.delete_field_index("server")
+        crib.tools.store._open_shard().update(drop)
+
+    def full(folder, _bytes):
+        raise StoreWriteError(f"0 MiB are free where {folder} lies")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("toolcrib.store.qdrant_edge.require_space", full)
+        done = shell("doctor", "--json")
+    assert done.returncode == 1
+    [problem] = json.loads(done.stdout)["problems"]
+    assert "server" in problem["what"]
+    # With room again it is made by whoever opens the index.
+    assert shell.json("doctor")["healthy"] is True
 
 
 BAD_SETTINGS = """

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from toolcrib.errors import StoreWriteError, ToolcribError
+from toolcrib.errors import StoreWriteError, ToolcribError, distinct_numbers
 from toolcrib.records import (
     Context,
     Decision,
@@ -457,7 +457,8 @@ def print_falls(falls: Sequence[Fall], gone: Sequence[str]) -> None:
     for fall in falls:
         sure = "" if fall.p is None else f", p = {fall.p:.3f}"
         place = escape(f"{fall.data_set} / {fall.system} / {fall.measure}")
-        out.print(f"[red]fell[/] {place}: {fall.before:.4f} to {fall.after:.4f}{sure}")
+        before, after = distinct_numbers(fall.before, fall.after, 4)
+        out.print(f"[red]fell[/] {place}: {before} to {after}{sure}")
     for name in gone:
         out.print(f"[yellow]not measured any more:[/] {escape(name)}")
     if not falls:
