@@ -72,9 +72,6 @@ OF_A_SERVICE = re.compile(r"\A.*_(SERVICE_(HOST|PORT(_.+)?)|PORT(_\d+_(TCP|UDP|S
 
 UNKNOWN = ("Extra inputs are not permitted", "Unexpected keyword argument")
 
-REMOVED = {"service.batch": "no longer a setting, as it changed nothing; remove it"}
-"""Settings of earlier versions, and what to do about them."""
-
 
 class _Section(BaseModel):
     """What all sections have in common: whatever is waited for ends."""
@@ -440,8 +437,6 @@ def _reading(path: Path) -> type[Settings]:
 
 def _why(name: str, said: str) -> str:
     """Why a setting is wrong; of one that there is not, which may have been meant."""
-    if name in REMOVED:
-        return REMOVED[name]
     if said not in UNKNOWN:
         return said
     schema = Settings.model_json_schema()

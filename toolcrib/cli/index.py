@@ -14,6 +14,7 @@ from rich.markup import escape
 from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.cli.completion import complete_collections, complete_tools
+from toolcrib.cli.opening import any_crib, service_of
 from toolcrib.cli.options import (
     EnrichmentFiles,
     Json,
@@ -26,11 +27,9 @@ from toolcrib.cli.options import (
     Strict,
     Tags,
     Url,
-    any_crib,
     lines_of,
     narrowing,
     read_tools,
-    service_of,
 )
 from toolcrib.cli.output import (
     in_short,
@@ -57,8 +56,6 @@ if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
     from toolcrib.indexers.enrichment import Enrichments
-
-__all__ = ["check_tools", "collections", "index", "index_docs", "list_tools", "remove", "show"]
 
 
 def index(
@@ -109,13 +106,13 @@ def index(
                 more: dict[str, Any] = {"prune": prune, "screen": screen, "progress": listener}
                 more["overlays"] = overlay or companion_files(sources or (), OVERLAY_NAME)
                 files = enrichment or companion_files(sources or (), ENRICHMENT_NAME)
-                more["enrichments"] = [*_written(settings, read), *files]
+                more["enrichments"] = [*_stored_enrichments(settings, read), *files]
                 report = crib.index_tools(read, server=server, **more)
     _finish(report, time.perf_counter() - started, strict=strict, json=json)
 
 
-def _written(settings: Settings, read: ReadSources) -> list[Enrichments]:
-    """What models wrote of these tools, where the database of records keeps it."""
+def _stored_enrichments(settings: Settings, read: ReadSources) -> list[Enrichments]:
+    """Enrichments of these tools that the records database keeps."""
     from toolcrib.indexers.enricher import EnrichmentTable
 
     if settings.enrichments == "file":
@@ -130,7 +127,7 @@ def _written(settings: Settings, read: ReadSources) -> list[Enrichments]:
 def _screening(
     settings: Settings, store: str | None, url: str | None, *, off: bool
 ) -> Generator[Screen | None]:
-    """What holds dangerous tools back; nothing where it is switched off, or a service does it."""
+    """Screening of dangerous tools; None where it is switched off, or a service does it."""
     if off or not settings.audit or service_of(settings, store, url) is not None:
         yield None
         return
@@ -314,7 +311,7 @@ def check_tools(
     with any_crib(context, store, url, ranks=False) as crib:
         found = crib.check_tools(*ids, scope=own)
         if any(each.reason == "unknown" for each in found):
-            found = crib.check_tools(*ids, scope=own, held=_held(context, store, url))
+            found = crib.check_tools(*ids, scope=own, held=_held_specs(context, store, url))
     if json:
         print_json({"tools": as_json(found)})
     else:
@@ -332,7 +329,7 @@ def _listed(given: str) -> Iterable[str]:
     return (given,)
 
 
-def _held(context: typer.Context, store: str | None, url: str | None) -> list[ToolSpec]:
+def _held_specs(context: typer.Context, store: str | None, url: str | None) -> list[ToolSpec]:
     """The tools that are held back; a service knows its own."""
     settings = load_settings(context.obj)
     if service_of(settings, store, url) is not None:

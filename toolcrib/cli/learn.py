@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from toolcrib.cli.options import Json, StoreOption, Url, any_crib, logged_records
+from toolcrib.cli.opening import any_crib
+from toolcrib.cli.options import Json, StoreOption, Url, logged_records
 from toolcrib.cli.output import (
     count_of,
     notes,
@@ -28,8 +29,6 @@ from toolcrib.settings import load_settings
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
-
-__all__ = ["learn"]
 
 MAX_SHOWN = 50
 

@@ -18,8 +18,6 @@ from toolcrib.settings import Settings
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import HasId
 
-__all__ = ["OwnSystems"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
