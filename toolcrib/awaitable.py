@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-__all__ = ["in_thread"]
-
 _Owner = TypeVar("_Owner")
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")

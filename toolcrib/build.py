@@ -44,32 +44,6 @@ if TYPE_CHECKING:
     from toolcrib.router.questions.question import QuestionConfig
     from toolcrib.store.records_db.base import RecordsDb
 
-__all__ = [
-    "MEMORY",
-    "NO_MODELS",
-    "TENANTS",
-    "Models",
-    "Parts",
-    "capability_selector",
-    "has_index",
-    "has_passages",
-    "has_tools",
-    "is_url",
-    "language_model",
-    "make_agents",
-    "make_dense",
-    "make_learner",
-    "make_parts",
-    "make_reader",
-    "make_reranker",
-    "open_parts",
-    "open_passages",
-    "open_records_db",
-    "open_store",
-    "part_of",
-    "question_classifier",
-]
-
 logger = logging.getLogger(__name__)
 
 Made = TypeVar("Made")

@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from toolcrib.router.recovery import RecoveryPolicy
     from toolcrib.store.records_db.base import RecordsDb
 
-__all__ = ["Crib"]
-
 PAGE = 256
 """Tools that `alist_tools` reads at once."""
 

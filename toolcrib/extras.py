@@ -11,8 +11,6 @@ from typing import Any
 
 from toolcrib.errors import MissingExtraError
 
-__all__ = ["import_extra", "needs_extra", "quiet_loggers", "require_extra"]
-
 
 @contextmanager
 def needs_extra(feature: str, extra: str) -> Generator[None]:

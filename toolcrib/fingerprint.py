@@ -13,8 +13,6 @@ from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity
 
-__all__ = ["calibration_fingerprint", "difference", "passage_fingerprint", "tool_fingerprint"]
-
 FORMAT_VERSION = 1
 """Raise it when points are laid out in another way: indexes of another format are refused."""
 

@@ -37,8 +37,6 @@ from toolcrib.store.filters import AnyOf, Equals, Filter, all_of
 from toolcrib.store.lazy import LazyStore
 from toolcrib.store.payload import read_passage
 
-__all__ = ["KnowledgeBase", "copy_passages"]
-
 
 class KnowledgeBase:
     """Collections of passages in a store of their own; safe for several threads.

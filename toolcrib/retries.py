@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from time import sleep
 from typing import TypeVar
 
-__all__ = ["Retries"]
-
 _Made = TypeVar("_Made")
 
 

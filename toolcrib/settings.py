@@ -46,20 +46,6 @@ from toolcrib.router.settings import (
 if TYPE_CHECKING:
     from toolcrib.indexers.documents.converter import ConversionLimits
 
-__all__ = [
-    "ContextSettings",
-    "DocumentSettings",
-    "EncoderSettings",
-    "GatewaySettings",
-    "LanguageModelSettings",
-    "LearningSettings",
-    "ModelUseSettings",
-    "ServerSettings",
-    "ServiceSettings",
-    "Settings",
-    "load_settings",
-]
-
 FILE_NAME = "toolcrib.yaml"
 PREFIX = "TOOLCRIB_"
 

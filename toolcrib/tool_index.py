@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from toolcrib.indexers.enrichment import Enrichments
     from toolcrib.indexers.readers.registry import ToolSource
 
-__all__ = ["ToolIndex", "copy_tools"]
-
 MAX_NEAREST = 20_000
 """Ids that are looked through for one like an unknown one: a tenth of a second's work."""
 

@@ -63,14 +63,6 @@ if TYPE_CHECKING:
     from toolcrib.router.router import Router
     from toolcrib.settings import ContextSettings
 
-__all__ = [
-    "META_KEY",
-    "TurnRouter",
-    "is_shipped",
-    "make_context_model",
-    "make_detector",
-]
-
 logger = logging.getLogger(__name__)
 
 META_KEY = "context"

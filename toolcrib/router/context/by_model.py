@@ -19,8 +19,6 @@ from toolcrib.records.scope import is_above
 from toolcrib.router.context.labels import FIELDS, LabelSet
 from toolcrib.router.context.pii import graded
 
-__all__ = ["BY_MODEL", "ContextReader"]
-
 BY_MODEL = "context-by-model"
 """The signal of a context that a language model read."""
 

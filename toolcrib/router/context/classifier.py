@@ -28,17 +28,6 @@ from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
 from toolcrib.numerics import fit_logistic, sigmoid, softmax
 
-__all__ = [
-    "OUTSIDE",
-    "STRETCH",
-    "TURNS",
-    "Classifier",
-    "Prediction",
-    "TurnClassifier",
-    "fit_classifier",
-    "shipped_turns",
-]
-
 Labels = NDArray[np.int64]
 
 OUTSIDE = -1

@@ -16,8 +16,6 @@ from toolcrib.router.context.phrases import PhraseIndex, listed
 from toolcrib.router.context.pii import NORTH_AMERICA, personal_entities, secrets
 from toolcrib.text import TextWords, split_words
 
-__all__ = ["MAX_CHARS", "EntityFinder", "dates", "head_of", "pattern_entities", "products"]
-
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
     r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"

@@ -16,16 +16,6 @@ from toolcrib.records.scope import SENSITIVITIES
 from toolcrib.records.tools import Text, Texts
 from toolcrib.router.context.cues import load_cues
 
-__all__ = [
-    "FIELDS",
-    "Label",
-    "LabelSet",
-    "label_sets",
-    "map_labels",
-    "read_label_set",
-    "unknown_labels",
-]
-
 FIELDS = ("intent", "domain", "urgency", "sensitivity", "smalltalk", "need")
 """The fields of a context that are told by utterances."""
 

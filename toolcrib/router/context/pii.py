@@ -15,9 +15,6 @@ from toolcrib.records import Entity
 from toolcrib.records.scope import SENSITIVITIES, Sensitivity
 from toolcrib.router.context.phrases import Match, listed, lists
 
-__all__ = ["NORTH_AMERICA", "PERSONAL", "Grade", "graded", "personal_entities", "secrets"]
-
-
 MAX_KEY_CHARS = 2_000
 """Of a run without white space so much is looked at; no key is longer."""
 
