@@ -12,7 +12,7 @@ from toolcrib import Crib
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import SENSITIVITIES, ToolSpec, Turn
 from toolcrib.router.collections import preset
-from toolcrib.router.context.labels import FIELDS, label_sets
+from toolcrib.router.context.labels import CONTEXT_FIELDS, label_sets
 
 DATA = Path(__file__).parent.parent / "data"
 ROUTES = {"tools", "knowledge", "both", "general", "none"}
@@ -76,7 +76,7 @@ def test_no_turn_is_there_twice(turns):
 def test_no_turn_for_measuring_is_among_what_the_classifiers_have_seen(turns):
     measured = (*(turn for turn in turns if turn["split"] != "train"), *read("contexts.jsonl"))
     kept = {turn["text"].casefold() for turn in measured}
-    assert kept & said(*FIELDS) == set()
+    assert kept & said(*CONTEXT_FIELDS) == set()
 
 
 def test_the_entities_lie_where_their_labels_say(turns):

@@ -285,10 +285,10 @@ def _without_the_sentences(span: str) -> str:
     return span
 
 
-MAX_CHARS = 8_000
+MAX_READ_CHARS = 8_000
 """What is looked at of a turn; a log of 200 KB that is pasted in says no more than its head."""
 
-MIN_NAME_CHARS = 3
+_MIN_TOOL_NAME_CHARS = 3
 """Shorter names of tools (`q`, `ls`) are letters of a sentence more often than tools."""
 
 _CERTAIN = frozenset({"secret", "card", "iban", "ssn"})
@@ -318,10 +318,10 @@ _RANKS = {kind: rank for rank, kind in enumerate(_ORDER)}
 
 
 def head_of(text: str) -> str:
-    """The first `MAX_CHARS` characters, cut at white space so that no entity is cut in two."""
-    if len(text) <= MAX_CHARS:
+    """The first `MAX_READ_CHARS` characters, cut at white space so that no entity is cut in two."""
+    if len(text) <= MAX_READ_CHARS:
         return text
-    parts = text[:MAX_CHARS].rsplit(maxsplit=1)
+    parts = text[:MAX_READ_CHARS].rsplit(maxsplit=1)
     return parts[0] if parts else ""
 
 
@@ -345,7 +345,7 @@ class EntityFinder:
         region: str | None = None,
     ) -> None:
         given = ((phrase, kind) for kind, phrases in gazetteers.items() for phrase in phrases)
-        tools = ((name, "tool") for name in names if len(name) >= MIN_NAME_CHARS)
+        tools = ((name, "tool") for name in names if len(name) >= _MIN_TOOL_NAME_CHARS)
         self._gazetteers = PhraseIndex(given)
         self._names = PhraseIndex(tools)
         self._region = region
