@@ -94,7 +94,10 @@ def open_parts(
         tools.claim(rebuild=rebuild, progress=progress)
         knowledge = KnowledgeBase(passages, dense, settings, rebuild=rebuild)
         # No error: the caller may be about to index the missing tool or collection.
-        for warning in (*tools.misnamed(), *(knowledge.misnamed() if knowledge.exists else ())):
+        for warning in (
+            *tools.settings_warnings(),
+            *(knowledge.settings_warnings() if knowledge.exists else ()),
+        ):
             logger.warning("%s", warning)
         learner = None
         if settings.learning.enabled:
@@ -170,7 +173,7 @@ def make_agents(settings: Settings, models: Models = NO_MODELS) -> AgentRouter:
 def make_learner(
     tools: ToolIndex, open_db: Callable[[], RecordsDb], namespace: str, *, owns: bool = True
 ) -> UsageLearner:
-    """Learner of an index; what is learned already re-orders answers from now on.
+    """Learner of an index; examples already learned re-order answers from now on.
 
     Raises:
         StoreError: the records cannot be read.
@@ -274,10 +277,10 @@ def has_index(location: str) -> bool:
 
 
 def open_store(location: str, layout: Layout, settings: Settings, *, shared: bool = False) -> Store:
-    """The store at a location: a folder, a server's URL, or `:memory:`; `shared` by tenants.
+    """Open the store at a location: a folder, a server's URL, or `:memory:`; `shared` by tenants.
 
     Raises:
-        SettingsError: `server.tenant_shards` names what can be no namespace with such a shard.
+        SettingsError: `server.tenant_shards` has a name that no namespace with a shard can have.
     """
     if is_url(location):
         from toolcrib.store.qdrant_server import CollectionPlan, ServerStore
@@ -326,7 +329,7 @@ def make_reranker(settings: Settings, models: Models = NO_MODELS) -> ToolReranke
     if settings.encoder.reranker is None:
         return None
     if settings.encoder.reranker == "llm":
-        asked = _wanted(settings, "rerank", models, "encoder.reranker is llm")
+        asked = _require_model(settings, "rerank", models, "encoder.reranker is llm")
         return ModelReranker(asked, settings.rerank)
     return open_reranker(settings.encoder.reranker, settings.encoder.threads)
 
@@ -342,7 +345,7 @@ def make_reader(settings: Settings, models: Models = NO_MODELS) -> ContextReader
     from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.context.labels import label_sets
 
-    model = _wanted(settings, "context", models, "context.detector is llm")
+    model = _require_model(settings, "context", models, "context.detector is llm")
     return ContextReader(model, label_sets(settings.context.labels))
 
 
@@ -352,7 +355,7 @@ def _conversation(settings: Settings, models: Models) -> ConversationReader | No
         return None
     from toolcrib.router.conversation import ConversationReader
 
-    return ConversationReader(_wanted(settings, "conversation", models, "llm.uses names it"))
+    return ConversationReader(_require_model(settings, "conversation", models, "llm.uses names it"))
 
 
 # -- language models ------------------------------------------------------------------------
@@ -401,7 +404,7 @@ def language_model(
     )
 
 
-def _wanted(settings: Settings, use: ModelUse, models: Models, why: str) -> LanguageModel:
+def _require_model(settings: Settings, use: ModelUse, models: Models, why: str) -> LanguageModel:
     model = language_model(settings, use, models)
     if model is None:
         raise SettingsError(f"{why}, and there is none: set llm.model")

@@ -1,4 +1,4 @@
-"""Caches that are bounded by what they hold: a map with eviction, and results of short texts."""
+"""Caches of bounded size: a map with eviction, and a cache of results for short texts."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class BoundedMap(MutableMapping[_Key, _Value]):
 def cached_texts(
     max_entries: int, max_chars: int
 ) -> Callable[[Callable[[str], _Value]], Callable[[str], _Value]]:
-    """Cache what a function gives for texts of at most `max_chars`; longer ones are not kept."""
+    """Cache a function's results for texts of at most `max_chars`; other results are not kept."""
 
     def decorate(function: Callable[[str], _Value]) -> Callable[[str], _Value]:
         cached = lru_cache(max_entries)(function)

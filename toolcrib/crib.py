@@ -317,7 +317,7 @@ class Crib:
 
     def list_collections(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
         """Collections in reach by name, each with its number of passages."""
-        return self.knowledge.counted(scope=scope)
+        return self.knowledge.passage_counts(scope=scope)
 
     def find_knowledge(
         self,

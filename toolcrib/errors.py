@@ -1,4 +1,4 @@
-"""The error family: one root, drawn here.
+"""Errors: one family, drawn here.
 
 ToolcribError
 ├── SettingsError            (ValueError)    a setting is unknown or impossible
@@ -152,8 +152,8 @@ class SourceError(ToolcribError, ValueError):
     """A source as a whole cannot be read.
 
     Attributes:
-        source: the file, URL or object that was named.
-        place: where in it (line, JSON path, server name); empty for the whole.
+        source: the file, URL or object.
+        place: line, JSON path or server name in the source; empty for the whole source.
         reason: what is wrong and what to do.
     """
 
@@ -178,7 +178,7 @@ class QuestionError(ToolcribError, ValueError):
 
 
 class QuestionRenderError(QuestionError):
-    """A question's template cannot be filled in with what is known of a turn."""
+    """A question's template cannot be filled in from a turn."""
 
 
 class CapabilityError(ToolcribError, ValueError):
@@ -241,7 +241,7 @@ class LanguageModelLateError(LanguageModelError, TimeoutError):
 
 
 class LanguageModelRefusedError(LanguageModelError):
-    """A language model's server does not answer, or refuses to; `retry_after_s` if it says when."""
+    """A language model's server is down or refuses a request; `retry_after_s` if it states it."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         self.retry_after_s = retry_after_s
@@ -253,7 +253,7 @@ class LanguageModelAnswerError(LanguageModelError):
 
 
 class ServiceError(ToolcribError, RuntimeError):
-    """A service did not do what was asked; `retry_after_s` says when to ask again, if known."""
+    """A service refused a request, or failed; `retry_after_s` until the next try, if known."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         self.retry_after_s = retry_after_s
@@ -301,7 +301,7 @@ class ServiceUnavailableError(ServiceError):
 
 
 class StoreError(ToolcribError, RuntimeError):
-    """The store cannot do what was asked."""
+    """The store cannot carry out a request."""
 
 
 class StoreLockedError(StoreError):

@@ -1,4 +1,4 @@
-"""Fingerprints: what an index and a calibration rest on, so that neither is used elsewhere."""
+"""Fingerprints of an index and a calibration, checked so that neither is used by other models."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class KnowledgeBase:
     def catalogue(self) -> CollectionIndex:
         """Collections that questions can search."""
         if self._catalogue is None:
-            self._catalogue = self._known()
+            self._catalogue = self._read_catalogue()
         return self._catalogue
 
     def collection(self, name: str) -> Collection:
@@ -91,7 +91,7 @@ class KnowledgeBase:
                 return each
         raise UnknownCollectionError(name, nearest(name, self.catalogue.names))
 
-    def misnamed(self) -> Iterator[str]:
+    def settings_warnings(self) -> Iterator[str]:
         """Warnings about collections that `knowledge.map` names and that do not exist.
 
         The shipped map names common collections: a missing collection is no mistake there.
@@ -105,7 +105,7 @@ class KnowledgeBase:
                 meant = did_you_mean(nearest(name, names))
                 yield f"knowledge.map names a collection {name!r}, which does not exist{meant}"
 
-    def counted(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
+    def passage_counts(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
         """Collections in reach by name, each with its number of passages."""
         reach = self.catalogue.within(scope)
         return [(each, self.count(each.name)) for each in sorted(reach, key=lambda c: c.name)]
@@ -160,7 +160,7 @@ class KnowledgeBase:
         store = self._open()
         kept = {each.name for each in read_collections(store.read_meta())}
         named = {item.collection for _, item in entries if isinstance(item, Passage)}
-        self.define(self._described(name) for name in sorted(named - kept))
+        self.define(self._collection_of(name) for name in sorted(named - kept))
         sync = PassageSync(store, self._dense, self._lexical)
         with self._writing:
             try:
@@ -223,7 +223,7 @@ class KnowledgeBase:
         if self._lazy.exists:
             self._open()
         with self._writing:
-            self._catalogue = self._known()
+            self._catalogue = self._read_catalogue()
             self.version = next(self._versions)
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class KnowledgeBase:
                 store = self._lazy.open()
                 self._claim(store, rebuild=rebuild)
                 self._store = store
-                self._catalogue = self._known()
+                self._catalogue = self._read_catalogue()
             return self._store
 
     def _claim(self, store: Store, *, rebuild: bool) -> None:
@@ -253,7 +253,7 @@ class KnowledgeBase:
         elif found != fingerprint:
             raise IndexMismatchError(difference(found, fingerprint))
 
-    def _known(self) -> CollectionIndex:
+    def _read_catalogue(self) -> CollectionIndex:
         kept = read_collection_index(self._store.read_meta() if self._store else {}, self._dense)
         known = {each.name: each for each in kept.collections}
         stated = (
@@ -262,7 +262,7 @@ class KnowledgeBase:
         )
         return kept.with_changes(stated, self._dense)
 
-    def _described(self, name: str) -> Collection:
+    def _collection_of(self, name: str) -> Collection:
         """Collection as known to this process, else as its preset has it."""
         known = {each.name: each for each in self.catalogue.collections}
         return known.get(name) or preset(name)

@@ -227,7 +227,7 @@ class ToolIndex:
         for record in self.store.scroll(allowed, ("spec",), after=first):
             yield read_tool(record.payload)
 
-    def misnamed(self) -> Iterator[str]:
+    def settings_warnings(self) -> Iterator[str]:
         """Warning about `gate.fallback`, if that tool is unknown or disabled and tools exist."""
         general = self.settings.gate.fallback
         if general is None or next(iter(self.store.scroll(fields=("id",))), None) is None:

@@ -212,9 +212,7 @@ def approve(
         list[str] | None,
         typer.Option(help="A digest that you saw; may be repeated. Without any you are asked."),
     ] = None,
-    show: Annotated[
-        bool, typer.Option("--list", help="Show what is held; change nothing.")
-    ] = False,
+    show: Annotated[bool, typer.Option("--list", help="Show held tools; change none.")] = False,
     reject: Annotated[
         bool, typer.Option("--reject", help="Forget them instead; they are judged again.")
     ] = False,
@@ -246,9 +244,8 @@ def approve(
     if service is not None and lock is not None:
         raise typer.BadParameter("a service has no such file; name a --store", param_hint="--lock")
     if service is None:
-        judging = _in_store(
-            _approval_store(store, settings), namespace or DEFAULT_NAMESPACE, settings
-        )
+        place = _approval_store(store, settings)
+        judging = _in_store(place, namespace or DEFAULT_NAMESPACE, settings)
     else:
         judging = _by_service(service, namespace or settings.namespace, settings)
     with judging as (held, release, forget):

@@ -225,9 +225,9 @@ def _check_settings(crib: Crib, settings: Settings, health: Health) -> None:
             f"tools.servers allows {name!r}, of which the index holds no tool{hint}",
             f"index the tools of {name}, or correct tools.servers",
         )
-    for what in crib.tools.misnamed():
+    for what in crib.tools.settings_warnings():
         health.problem(what, "index that tool, or name another in gate.fallback")
-    for what in crib.knowledge.misnamed():
+    for what in crib.knowledge.settings_warnings():
         mend = "toolcrib index-docs PATH... --collection NAME, or correct knowledge.map"
         health.problem(what, mend)
     own = settings.context

@@ -1,4 +1,4 @@
-"""Audit of tools: what all rules find in one specification, and what only shows between several."""
+"""Audit of tools: applies all rules to one specification, and compares several specifications."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def _in_words(texts: list[ToolText], topic: str) -> Iterator[tuple[ToolText, Sig
     joined = SEPARATOR.join(
         words_of(text.text) if text.is_name else text.text.replace(SEPARATOR, " ") for text in texts
     )
-    for number, sign in _read(joined, topic, [text.is_name for text in texts]):
+    for number, sign in _word_signs(joined, topic, [text.is_name for text in texts]):
         yield texts[number], sign
 
 
-def _read(joined: str, topic: str, names: list[bool]) -> Iterator[tuple[int, Sign]]:
-    """Read texts as they are, and with letters of other scripts turned into those of English."""
+def _word_signs(joined: str, topic: str, names: list[bool]) -> Iterator[tuple[int, Sign]]:
+    """Find phrases in texts, and in the texts with look-alike letters made English."""
     clear = f"{SEPARATOR}{normalise(joined)}{SEPARATOR}"
     for shown in dict.fromkeys((fold(clear), clear)):
         low = shown.lower()
@@ -164,7 +164,7 @@ ITS_BUSINESS = re.compile(
 
 
 def _in_parameters(spec: ToolSpec, texts: list[ToolText]) -> Iterator[tuple[ToolText, Sign]]:
-    """Parameters that ask for what is within the model, in tools that have no business there."""
+    """Find parameters for a model's prompt or conversation, in tools that do not need either."""
     about = f"{words_of(spec.server)} {words_of(spec.name)} {spec.category} {spec.description}"
     if ITS_BUSINESS.search(about.lower()):
         return
@@ -182,7 +182,7 @@ def _in_parameters(spec: ToolSpec, texts: list[ToolText]) -> Iterator[tuple[Tool
 
 def _in_code(text: str, topic: str) -> Iterator[Sign]:
     for kind, said in decoded(text):
-        for _, sign in _read(said.replace(SEPARATOR, " "), topic, [False]):
+        for _, sign in _word_signs(said.replace(SEPARATOR, " "), topic, [False]):
             if sign.severity != "info":
                 why = f"{sign.why}; it is written in {kind}, so that nobody sees it"
                 yield Sign(f"encoded/{sign.rule}", "block", sign.excerpt, why)
@@ -192,7 +192,7 @@ def _out_of_sight(text: str, topic: str) -> Iterator[Sign]:
     for piece in unseen(text):
         said = piece.text.replace(SEPARATOR, " ")
         directs = _DIRECTS.search(normalise(said).lower()) is not None or any(
-            sign.severity != "info" for _, sign in _read(said, topic, [False])
+            sign.severity != "info" for _, sign in _word_signs(said, topic, [False])
         )
         shown = visible(text[max(0, piece.start - 20) : piece.start + 160])
         if piece.kind == "element" or directs:

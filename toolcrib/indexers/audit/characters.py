@@ -94,7 +94,7 @@ def _is_mixed(word: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _script(letter: str) -> str:
-    """The script of a letter among those that look alike, else nothing."""
+    """Script of a letter, if it is one of the confusable scripts, else an empty text."""
     name = unicodedata.name(unicodedata.normalize("NFKC", letter)[0], "")
     return next((script for script in _SCRIPTS if name.startswith(script)), "")
 

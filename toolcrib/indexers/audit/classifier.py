@@ -64,9 +64,9 @@ all of them."""
 class Statement:
     """One sentence of a specification; `place` is as in a finding.
 
-    `parameter` is the name of the parameter whose description it begins: what is asked for shows
-    only with it. A parameter that nobody described has a sentence of no words. `before` and
-    `after` stand next to it.
+    `parameter` is the name of the parameter whose description the sentence begins, as the wanted
+    data shows only with the name. A parameter without a description has an empty sentence.
+    `before` and `after` are the neighbouring sentences.
     """
 
     place: str

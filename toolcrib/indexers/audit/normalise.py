@@ -1,4 +1,4 @@
-"""Normalising: texts as a model understands them, what disguises words taken away or decoded."""
+"""Normalising: turns a text into the words that a model reads; removes or decodes disguises."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\-.]+")
 def normalise(texts: str) -> str:
     """Texts without hidden characters, markup, entities and odd shapes of letters.
 
-    Letters of other scripts stay what they are. Words written letter by letter are joined;
+    Letters of other scripts stay. Words written letter by letter are joined;
     blanks become one space, line ends stay.
     """
     if "&" in texts and _ENTITY.search(texts):

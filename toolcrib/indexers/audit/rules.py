@@ -1,4 +1,4 @@
-r"""Rules about words: what phrases they look for, read once, and where they match.
+r"""Rules about words: reads their phrases once, and finds matches in texts.
 
 A phrase is written in a small language, and compiled to a regular expression:
 

@@ -1,7 +1,7 @@
-"""Context by a language model: the same fields and labels, read off the whole turn.
+"""Context by a language model: labels the same fields, from the whole turn.
 
-What the other detectors told stands where the model fails; entities, the language and personal
-data stay theirs in any case.
+If the model fails, the labels of the other detectors stay; entities, the language and personal
+data always come from those detectors.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class ContextReader:
     def read(
         self, turn: Turn, known: Context, room_s: float = float("inf")
     ) -> tuple[Context, tuple[str, ...]]:
-        """The context of a turn, and what it lacks; takes no longer than `room_s`.
+        """Context of a turn, and its shortcomings; takes no longer than `room_s`.
 
-        `known` is what was told without the model; where that fails, it is what is returned,
-        lacking `context-llm`, or `context-llm-late`. Where a field of the answer is missing or
-        wrong, it is what that field falls back to, lacking `context-llm:FIELD`.
+        `known` is the context without the model. If the model fails, `known` is returned with
+        `context-llm` or `context-llm-late`. A field that the answer lacks or has wrong falls back
+        to that of `known`, with `context-llm:FIELD`.
         """
-        messages = (self._prompt, Message(content=_told(turn)))
+        messages = (self._prompt, Message(content=_turn_text(turn)))
         answer, lacking = self._model.told("context", messages, self._shape, room_s)
         if answer is None:
             return known, lacking
@@ -91,8 +91,8 @@ def _field(name: str, chosen: LabelSet) -> str:
     return "\n".join(lines)
 
 
-def _told(turn: Turn) -> str:
-    """All that is known of a turn, shortened."""
+def _turn_text(turn: Turn) -> str:
+    """Text of a turn for the model: history, attachments, metadata and message, shortened."""
     parts = [f"{each.role}: {each.content[:MESSAGE_CHARS]}" for each in turn.history[-HISTORY:]]
     blocks = {"Said before": "\n".join(parts)}
     files = [f"{each.name} {each.mime}".strip() for each in turn.attachments[:ATTACHMENTS]]
@@ -105,9 +105,9 @@ def _told(turn: Turn) -> str:
 
 
 def _context(known: Context, said: Mapping[str, Any]) -> Context:
-    """The context with the model's labels; what is personal data stays so.
+    """Context with the model's labels; personal data stays personal data.
 
-    A field that the model did not tell is what it was.
+    A field without a label of the model keeps its label.
     """
     labels = {name: said.get(name, getattr(known, name)) for name in CONTEXT_FIELDS}
     if labels["smalltalk"] is not None:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from toolcrib.extras import require_extra
 from toolcrib.records import Entity
-from toolcrib.router.context.phrases import PhraseIndex, listed
+from toolcrib.router.context.phrases import PhraseIndex, word_list
 from toolcrib.router.context.pii import NORTH_AMERICA, personal_entities, secrets
 from toolcrib.text import TextWords, split_words
 
@@ -109,8 +109,8 @@ def _exists(parts: tuple[int, int, int]) -> bool:
 
 _DIGITS = "0123456789"
 
-_SCHEMES = "|".join(listed("schemes"))
-_TOP_LEVELS = "|".join(listed("top_levels"))
+_SCHEMES = "|".join(word_list("schemes"))
+_TOP_LEVELS = "|".join(word_list("top_levels"))
 """Those that are no ending of a file's name as well, as `.py` and `.sh` are."""
 _IN_URL = r"[^\s<>\"`{}|\\^]"
 _URL = re.compile(
@@ -131,7 +131,7 @@ _MONEY = re.compile(
 
 _NUMBERS = r"\d{1,5}(?:\.\d{1,6}){0,4}"
 _SUFFIX = r"(?i:[-.+]?(?:alpha|beta|rc|a|b|dev|post|snapshot|preview|lts)[-.]?\d{0,4})?"
-_RELEASED = "|".join(listed("products"))
+_RELEASED = "|".join(word_list("products"))
 _VERSION = re.compile(
     r"(?<!\w)(?:"
     rf"(?<![.-])[vV]{_NUMBERS}{_SUFFIX}(?!\w|\.\d)"
@@ -144,8 +144,8 @@ _VERSION = re.compile(
 )
 """With a `v`, behind the word or a name, or of three parts."""
 
-_EXTENSIONS = "|".join(listed("extensions"))
-_FRAMEWORKS = "|".join(listed("frameworks"))
+_EXTENSIONS = "|".join(word_list("extensions"))
+_FRAMEWORKS = "|".join(word_list("frameworks"))
 _NO_FILE = rf"(?!(?i:{_FRAMEWORKS})\.js\b|console\.log\b)"
 _PART = r"[\w.@+$*{}~:-]{1,80}"
 _PATH = re.compile(
@@ -159,7 +159,7 @@ _PATH = re.compile(
 )
 """With a slash before it, or with the ending of a file; `Node.js` is none."""
 
-_BRANDS = frozenset(listed("brands"))
+_BRANDS = frozenset(word_list("brands"))
 """Names with a hump that are of a product, and not of something in code."""
 
 _WORD = r"[A-Za-z_]\w{0,60}"
@@ -198,7 +198,7 @@ _ERROR = re.compile(
 """Names of exceptions, errno and signals, HTTP and exit codes, and the classic sentences."""
 
 _NAME = r"[A-Za-z0-9][\w.-]{0,60}[A-Za-z0-9]"
-_KIND = "|".join(listed("kinds_of_repositories"))
+_KIND = "|".join(word_list("kinds_of_repositories"))
 _SHAPED = rf"(?!(?:[A-Za-z]+-)+(?:{_KIND})\b)(?=[A-Za-z]*+[-_.\d])[A-Za-z][\w.-]{{1,60}}(?<![.-])"
 """A name that is no plain word: `checkout-web`, `infra_v2`; not `third-party`."""
 
@@ -227,8 +227,8 @@ _COMMIT = re.compile(
 )
 """Behind a word that says so; letters and digits behind one that may, or all forty."""
 
-_ENDINGS = "|".join(listed("service_endings"))
-_NO_SERVICE = "|".join(listed("no_services"))
+_ENDINGS = "|".join(word_list("service_endings"))
+_NO_SERVICE = "|".join(word_list("no_services"))
 _SERVICE = re.compile(
     rf"(?<![\w./@:-])(?!(?:{_NO_SERVICE})(?![\w-]))"
     rf"[a-z][a-z0-9]{{1,30}}(?:-[a-z0-9]{{1,30}}){{0,4}}-(?:{_ENDINGS})(?![\w/@:(-]|\.\w)"
@@ -249,9 +249,11 @@ _PATTERNS = (
 """Type, pattern, and the signs of which the text must hold one for the pattern to be tried."""
 
 
-_AS_WRITTEN = frozenset((*listed("brands"), *listed("products_as_written")))
-_PRODUCTS = PhraseIndex((name, "product") for name in (*_AS_WRITTEN, *listed("products_any_case")))
-_ANY_CASE = frozenset(listed("products_any_case"))
+_AS_WRITTEN = frozenset((*word_list("brands"), *word_list("products_as_written")))
+_PRODUCTS = PhraseIndex(
+    (name, "product") for name in (*_AS_WRITTEN, *word_list("products_any_case"))
+)
+_ANY_CASE = frozenset(word_list("products_any_case"))
 
 
 def products(text: str, words: TextWords) -> Iterator[Entity]:
@@ -272,13 +274,13 @@ def pattern_entities(text: str) -> Iterator[Entity]:
             group: str | int = found.lastgroup or 0
             span = found[group]
             if kind in {"url", "path"}:
-                span = _without_the_sentences(span)
+                span = _without_punctuation(span)
             if span not in _BRANDS:
                 yield Entity(kind, span, found.start(group), found.start(group) + len(span))
 
 
-def _without_the_sentences(span: str) -> str:
-    """The span without punctuation and a closing bracket that belong to what is around it."""
+def _without_punctuation(span: str) -> str:
+    """Span without punctuation and a closing bracket that belong to the sentence around it."""
     span = span.rstrip(".,;:!?'*")
     while span.endswith(")") and span.count("(") < span.count(")"):
         span = span[:-1].rstrip(".,;:!?'*")
@@ -361,7 +363,7 @@ class EntityFinder:
         head = head_of(text)
         words = split_words(head)
         found = itertools.chain(
-            self._given(head, words),
+            self._phrase_entities(head, words),
             products(head, words),
             secrets(head),
             personal_entities(head, self._region),
@@ -376,7 +378,7 @@ class EntityFinder:
                 kept.append(entity)
         return tuple(sorted(kept, key=lambda entity: entity.start))
 
-    def _given(self, text: str, words: TextWords) -> Iterator[Entity]:
+    def _phrase_entities(self, text: str, words: TextWords) -> Iterator[Entity]:
         for index in (self._gazetteers, self._names):
             for match in index.find(words):
                 start, end = words.spans[match.first][0], words.spans[match.last - 1][1]

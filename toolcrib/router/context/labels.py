@@ -1,4 +1,4 @@
-"""Labels: what a field of the context can be, and how people say it."""
+"""Labels: values of the context's fields, with example utterances."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Label(BaseModel):
 
 
 class LabelSet(BaseModel):
-    """All values of a field, in their order, and `outside`: what is none of them."""
+    """All labels of a field, in their order; `outside` are utterances that fit no label."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -94,7 +94,7 @@ def label_sets(files: Mapping[str, str | Path]) -> dict[str, LabelSet]:
 def map_labels(
     files: Mapping[str, str | Path], cues: str | Path | None = None
 ) -> dict[str, list[str]]:
-    """The domains and intents that a turn can have, and their aliases: what maps may speak of.
+    """Domains and intents that a turn can have, with their aliases, for checks of maps.
 
     Raises:
         SettingsError: a file of labels or of cues cannot be used.
@@ -130,9 +130,9 @@ def _file(field: str) -> Path:
 
 @cache
 def _preset(field: str) -> LabelSet:
-    """The shipped labels, with the texts of `said.jsonl`, which are labelled in all fields."""
+    """Shipped labels of a field, with the texts of `said.jsonl`, labelled in all fields."""
     own = read_label_set(_file(field), field)
-    told = [(str(turn["text"]), turn[field]) for turn in _said() if field in turn]
+    told = [(str(turn["text"]), turn[field]) for turn in _labelled_turns() if field in turn]
     labels = {
         name: label.model_copy(
             update={"utterances": (*label.utterances, *(t for t, given in told if given == name))}
@@ -144,6 +144,6 @@ def _preset(field: str) -> LabelSet:
 
 
 @cache
-def _said() -> list[dict[str, str | None]]:
+def _labelled_turns() -> list[dict[str, str | None]]:
     lines = (_PRESETS / "said.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]

@@ -1,7 +1,4 @@
-"""Phrases of a text, found by hash.
-
-They are found by their hash: a hundred thousand cost a turn what ten do.
-"""
+"""Phrases of a text, found by hash: a hundred thousand cost a turn as much as ten."""
 
 from __future__ import annotations
 
@@ -20,15 +17,15 @@ MAX_WORDS = 12
 
 
 @cache
-def lists() -> dict[str, Any]:
+def word_lists() -> dict[str, Any]:
     """Words and patterns of entities, from `presets/entities.yaml`."""
     text = (Path(__file__).with_name("presets") / "entities.yaml").read_text(encoding="utf-8")
     return yaml.safe_load(text)
 
 
-def listed(name: str) -> list[str]:
-    """One of the lists of `lists`."""
-    return lists()[name]
+def word_list(name: str) -> list[str]:
+    """List of this name, of `word_lists`."""
+    return word_lists()[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Personal data and secrets of a turn, and how sensitive it is by what it holds and says."""
+"""Personal data and secrets of a turn, and its sensitivity by entities and phrases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from toolcrib.records import Entity
 from toolcrib.records.scope import SENSITIVITIES, Sensitivity
-from toolcrib.router.context.phrases import Match, listed, lists
+from toolcrib.router.context.phrases import Match, word_list, word_lists
 
 MAX_KEY_CHARS = 2_000
 """Of a run without white space so much is looked at; no key is longer."""
@@ -24,7 +24,7 @@ _RUN = re.compile(r"(?<!\S)\S{12,}")
 _REST = re.compile(r"[\w+/=~-]*(?:\.[\w+/=~-]+)*")
 """What belongs to a key beyond the part that makes it known, as a token's signature does."""
 
-_FORMATS = re.compile("|".join(listed("secret_formats")))
+_FORMATS = re.compile("|".join(word_list("secret_formats")))
 
 _IN_URL = re.compile(r"://[^\s:/@]{1,64}:([^\s@/]{1,128})@")
 
@@ -133,7 +133,7 @@ _MAESTRO_LENGTHS = range(12, 20)
 _IBAN = re.compile(
     r"(?<!\w)[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?(?!\w)", re.IGNORECASE
 )
-_IBAN_LENGTHS: dict[str, int] = lists()["iban_lengths"]
+_IBAN_LENGTHS: dict[str, int] = word_lists()["iban_lengths"]
 _SSN = re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")
 _SSN_NAMED = re.compile(
     r"\b(?:ssn|social security)[^\d\n]{0,20}(\d{3}[ -]?\d{2}[ -]?\d{4})(?![\w-])", re.IGNORECASE
@@ -170,8 +170,8 @@ _AMERICAN = re.compile(r"\(?[2-9]\d{2}\)?[ .-]{0,2}[2-9]\d{2}[ .-]?\d{4}")
 _MIN_INTERNATIONAL_DIGITS, _MIN_UNGROUPED_DIGITS = 9, 11
 _MIN_PHONE_DIGITS, _MAX_PHONE_DIGITS = 7, 15
 
-_STREET = "|".join(listed("streets"))
-_STREET_ENDING = "|".join(listed("street_endings"))
+_STREET = "|".join(word_list("streets"))
+_STREET_ENDING = "|".join(word_list("street_endings"))
 _NAME = r"[^\W\d_][\w'.-]{0,20}"
 _CAPITAL = r"(?-i:(?![a-z]))"
 _ADDRESS = re.compile(
