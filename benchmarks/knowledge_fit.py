@@ -19,7 +19,7 @@ from knowledge import SETS, Asked, Seen, first_hop, look, open_set, questions, r
 from scipy.optimize import minimize
 
 from toolcrib import Crib
-from toolcrib.retrieval.calibration import softmax
+from toolcrib.numerics import exclusive_probabilities
 from toolcrib.router import knowledge
 from toolcrib.settings import load_settings
 
@@ -69,7 +69,7 @@ def fit(data: Path) -> None:
                 + weights[1] * each.similarity[name]
                 for name in each.votes
             }
-            shares = softmax(odds)
+            shares = exclusive_probabilities(odds)
             right = sum(shares.get(name, 0.0) for name in each.asked.collections)
             total -= weight * math.log(right)
         return total

@@ -28,10 +28,8 @@ from toolcrib.retrieval.calibration import (
     features,
     lexical_calibration,
     load_calibration,
-    logistic,
     read_calibration,
     save_calibration,
-    softmax,
     usable_calibration,
 )
 from toolcrib.retrieval.fusion import FusionWeights, convex
@@ -388,20 +386,3 @@ def test_its_word_joins_the_score_and_examples_count_in_full() -> None:
     plain = LegScores(dense=0.3, examples=0.8)
     fused = convex({"taught": taught, "plain": plain}, weights)
     assert fused == pytest.approx({"taught": 0.8 - 0.1, "plain": 0.3 + 0.4 * 0.5})
-
-
-ODDS = st.floats(-1e6, 1e6)
-
-
-@given(ODDS, ODDS)
-def test_the_logistic_rises_between_0_and_1_and_is_even_at_0(one, other):
-    low, high = sorted((one, other))
-    assert 0 < logistic(low) <= logistic(high) <= 1
-    assert logistic(0.0) == 0.5
-
-
-@given(st.dictionaries(st.text(max_size=3), ODDS, min_size=1))
-def test_shares_add_up_to_one_and_keep_the_order_of_the_odds(odds):
-    shares = softmax(odds)
-    assert sum(shares.values()) == pytest.approx(1)
-    assert shares[max(odds, key=odds.get)] == max(shares.values())

@@ -37,7 +37,8 @@ from toolcrib.evaluation.evidence import (
 )
 from toolcrib.evaluation.gate_measures import Bools, gate_measures
 from toolcrib.extras import import_extra
-from toolcrib.retrieval.answerability import QUERY_FEATURES, Answerability, Floats, sure
+from toolcrib.numerics import Floats, sigmoid
+from toolcrib.retrieval.answerability import QUERY_FEATURES, Answerability
 from toolcrib.retrieval.calibration import (
     AcceptanceCurve,
     Calibration,
@@ -239,7 +240,7 @@ def _answerability_way(
 ) -> _Way:
     unseen = _cross_validated(
         fit,
-        lambda one, model: np.atleast_1d(sure(one.about @ model[0] + model[1])),
+        lambda one, model: np.atleast_1d(sigmoid(one.about @ model[0] + model[1])),
         evidence,
         folds,
     )

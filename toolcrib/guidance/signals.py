@@ -7,7 +7,6 @@ regression over these counts. Nothing here grows: a step is compared with those 
 from __future__ import annotations
 
 import csv
-import math
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -31,6 +30,7 @@ from toolcrib.guidance.detectors import (
     find_loop,
     unmoved,
 )
+from toolcrib.numerics import sigmoid
 from toolcrib.router.alternates import EFFECT_OF
 
 __all__ = ["WEIGHTS", "Signals"]
@@ -171,7 +171,7 @@ class Signals:
         if self.values[CERTAIN]:
             stands.add("doom_loop")
         self._standing = stands
-        return {name: max(0.5, 1 / (1 + math.exp(-scores[name]))) for name in stands}
+        return {name: max(0.5, sigmoid(scores[name])) for name in stands}
 
     def _hear(self, event: PromptExecuted) -> None:
         """Take in what was said: whether it is a question, and whether something is to be done."""

@@ -10,12 +10,12 @@ import math
 from collections.abc import Collection
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from toolcrib.numerics import Floats, sigmoid
 from toolcrib.retrieval.fusion import Candidates, LegScores
 
-__all__ = ["QUERY_FEATURES", "Answerability", "query_features", "sure"]
+__all__ = ["QUERY_FEATURES", "Answerability", "query_features"]
 
 QUERY_FEATURES = ("top_meaning", "meaning_lead", "fused_lead", "top_lexical", "top_term")
 
@@ -28,10 +28,6 @@ of fewer tools be doubted as often as those of more (benchmarks/small_registries
 
 LEXICAL_SCALE, MOST_A_TERM = 100.0, 20.0
 """The BM25 score at which `top_lexical` is 0.63, and what a word of the query adds at most."""
-
-_FAR = 30.0
-
-Floats = NDArray[np.float64]
 
 
 def query_features(found: Candidates) -> Floats:
@@ -78,9 +74,4 @@ class Answerability(BaseModel):
 
     def probability(self, known: Floats) -> float:
         """How likely any tool answers, in (0, 1); `known`: float64 [features]."""
-        return float(sure(known @ np.asarray(self.weights) + self.offset))
-
-
-def sure(logits: Floats) -> Floats:
-    """The logistic function; beyond `_FAR` it would say 0 or 1, which no data bears out."""
-    return 1 / (1 + np.exp(-np.clip(logits, -_FAR, _FAR)))
+        return sigmoid(float(known @ np.asarray(self.weights) + self.offset))

@@ -11,22 +11,21 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.errors import CalibrationError
+from toolcrib.numerics import Floats, sigmoid
 from toolcrib.records.validation import in_words
 from toolcrib.retrieval.answerability import (
     LEXICAL_SCALE,
     MOST_A_TERM,
     Answerability,
-    Floats,
-    sure,
 )
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.legs import Head
@@ -46,11 +45,9 @@ __all__ = [
     "features",
     "lexical_calibration",
     "load_calibration",
-    "logistic",
     "probabilities",
     "read_calibration",
     "save_calibration",
-    "softmax",
     "usable_calibration",
 ]
 
@@ -122,7 +119,7 @@ def probabilities(known: Floats, weights: Floats, offset: float) -> Floats:
 
     It never rises along the ranking: what stands lower is no more likely.
     """
-    return np.minimum.accumulate(sure(known @ weights + offset))
+    return np.minimum.accumulate(sigmoid(known @ weights + offset))
 
 
 def _share(scores: Floats, temperature: float) -> Floats:
@@ -342,22 +339,3 @@ def _require_match(calibration: Calibration, identity: Mapping[str, Any]) -> Non
         raise CalibrationError(
             f"the calibration was made with {differing}; run `toolcrib calibrate` again"
         )
-
-
-FAR = 60.0
-"""Beyond this the exponential says 0 or 1, and further out it overflows."""
-
-_Key = TypeVar("_Key", bound=Hashable)
-
-
-def logistic(odds: float) -> float:
-    """The probability that has these log-odds."""
-    return 1 / (1 + math.exp(-max(-FAR, min(FAR, odds))))
-
-
-def softmax(odds: Mapping[_Key, float]) -> dict[_Key, float]:
-    """The probabilities of things that exclude each other; they add up to 1."""
-    top = max(odds.values())
-    raised = {key: math.exp(value - top) for key, value in odds.items()}
-    total = sum(raised.values())
-    return {key: value / total for key, value in raised.items()}

@@ -15,12 +15,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.encoders.base import FloatArray
+from toolcrib.numerics import Floats, fit_logistic, log_softmax, sigmoid, softmax
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.store.base import Store
 from toolcrib.store.filters import Equals, Filter, all_of
@@ -28,8 +29,6 @@ from toolcrib.store.payload import ENRICHED_FIELD
 
 __all__ = ["ExampleHead", "ExampleHeads", "Taught", "few", "fit"]
 
-Floats = NDArray[np.float64]
-_Numbers: TypeAlias = NDArray[Any]
 """Of either precision."""
 
 MIN_EXAMPLES, MIN_TOOLS = 30, 2
@@ -94,8 +93,7 @@ class ExampleHead:
         if known:
             places, points = zip(*known, strict=True)
             odds[list(places)] = self.odds(query, points)
-        told = odds - odds.max()
-        told -= np.log(np.exp(told).sum())
+        told = log_softmax(odds)
         return {
             point: scores._replace(odds=each, head=share)
             for (point, scores), each, share in zip(
@@ -117,7 +115,7 @@ class ExampleHead:
     def probability(self, odds: float) -> float:
         """How likely the first tool is right, by its log-odds."""
         slope, offset = self.trust
-        return float(1 / (1 + np.exp(-np.clip(slope * odds + offset, -30, 30))))
+        return sigmoid(slope * odds + offset)
 
 
 FEW_WEIGHTS, FEW_TRUST = (5.0, 15.0), (0.58, -2.65)
@@ -262,7 +260,7 @@ def _correct(examples: FloatArray, owners: NDArray[np.int64], start: FloatArray)
     inverse = np.linalg.inv(examples.T @ examples + penalty)
     corrections = pace = np.zeros((examples.shape[1], start.shape[1]), dtype=np.float32)
     for _ in range(STEPS):
-        missing = wanted - _shares(start + examples @ corrections)
+        missing = wanted - softmax(start + examples @ corrections)
         pace = STEP * (inverse @ (examples.T @ missing)) + MOMENTUM * pace
         corrections = corrections + pace
     return np.ascontiguousarray(corrections.T, dtype=np.float32)
@@ -287,7 +285,7 @@ def _weigh(known: Sequence[FloatArray], own: NDArray[np.int64]) -> Floats:
     return np.zeros(len(known))
 
 
-def _newton(stacked: _Numbers, right: _Numbers) -> Floats:
+def _newton(stacked: NDArray[Any], right: NDArray[Any]) -> Floats:
     """The weights, float64 [f], under which `right` [n, f] is likeliest of `stacked` [n, c, f]."""
     features: int = stacked.shape[-1]
     weights: Floats = np.zeros(features, dtype=np.float64)
@@ -304,16 +302,16 @@ def _newton(stacked: _Numbers, right: _Numbers) -> Floats:
     return weights
 
 
-def _loss(stacked: _Numbers, right: _Numbers, weights: Floats) -> tuple[float, Floats]:
+def _loss(stacked: NDArray[Any], right: NDArray[Any], weights: Floats) -> tuple[float, Floats]:
     """The mean log loss of weights, penalised, and Newton's step from them."""
-    odds: _Numbers = np.einsum("ncf,f->nc", stacked, weights)
-    shares = _shares(odds)
-    means: _Numbers = np.einsum("nc,ncf->nf", shares, stacked)
-    squares: _Numbers = np.einsum("nc,ncf,ncg->fg", shares, stacked, stacked)
+    odds: NDArray[Any] = np.einsum("ncf,f->nc", stacked, weights)
+    shares = softmax(odds)
+    means: NDArray[Any] = np.einsum("nc,ncf->nf", shares, stacked)
+    squares: NDArray[Any] = np.einsum("nc,ncf,ncg->fg", shares, stacked, stacked)
     curve: Floats = (squares - means.T @ means) / len(right) + RIDGE * np.eye(len(weights))
     slope: Floats = (right - means).mean(axis=0) - RIDGE * weights
-    top: _Numbers = odds.max(axis=1)
-    totals: _Numbers = top + np.log(np.exp(odds - top[:, np.newaxis]).sum(axis=1))
+    top: NDArray[Any] = odds.max(axis=1)
+    totals: NDArray[Any] = top + np.log(np.exp(odds - top[:, np.newaxis]).sum(axis=1))
     loss = float(np.mean(totals - right @ weights)) + RIDGE * float(weights @ weights) / 2
     return loss, np.linalg.solve(curve, slope).astype(np.float64)
 
@@ -331,22 +329,9 @@ def _trust(odds: Floats, own: NDArray[np.int64]) -> tuple[float, float]:
     weights = np.repeat([1 - UNANSWERABLE, UNANSWERABLE], len(own))
     centre, scale = tops.mean(), tops.std() or 1.0
     inputs = np.stack([(tops - centre) / scale, np.ones_like(tops)], axis=1)
-    found = np.zeros(2)
-    for _ in range(ROUNDS):
-        likely = 1 / (1 + np.exp(-np.clip(inputs @ found, -30, 30)))
-        slope = inputs.T @ (weights * (labels - likely)) - RIDGE * found
-        spread = weights * likely * (1 - likely)
-        step = np.linalg.solve((inputs.T * spread) @ inputs + RIDGE * np.eye(2), slope)
-        found = found + step
-        if np.abs(step).max() < SETTLED:
-            break
+    found = fit_logistic(inputs, labels, ridge=RIDGE, sample_weights=weights)
     rate = max(float(found[0]), 0.0) / scale
     return rate, float(found[1]) - rate * float(centre)
-
-
-def _shares(odds: _Numbers) -> _Numbers:
-    raised = np.exp(odds - odds.max(axis=1, keepdims=True))
-    return raised / raised.sum(axis=1, keepdims=True)
 
 
 def _unit(rows: FloatArray) -> FloatArray:

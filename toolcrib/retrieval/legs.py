@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from toolcrib.encoders.base import FloatArray, SparseVector, from_text, to_text
 from toolcrib.errors import QueryError
+from toolcrib.numerics import log_softmax
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.store.base import LegQuery, Scored, Store, point_id
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of, validate
@@ -110,9 +111,7 @@ class Head(BaseModel):
             return {}
         places = list(rows.values())
         logits = self._matrix[places] @ query + self._offsets[places]
-        logits -= logits.max()
-        logits -= np.log(np.exp(logits).sum())
-        return dict(zip(rows, logits.tolist(), strict=True))
+        return dict(zip(rows, log_softmax(logits).tolist(), strict=True))
 
     @cached_property
     def _matrix(self) -> NDArray[np.float32]:

@@ -21,8 +21,8 @@ from toolcrib.errors import (
     LanguageModelLateError,
 )
 from toolcrib.language_models import LanguageModel
+from toolcrib.numerics import sigmoid
 from toolcrib.records import Message, ToolHit
-from toolcrib.retrieval.calibration import logistic
 from toolcrib.retrieval.fusion import by_score
 from toolcrib.retrieval.passages import RankedPassage
 
@@ -78,7 +78,7 @@ class Reranked:
 class _SecondLook:
     """Blends a reranker's scores into those of the first stage.
 
-    The new score is `(1 - weight) * first + weight * logistic(second)`, where what was not
+    The new score is `(1 - weight) * first + weight * sigmoid(second)`, where what was not
     looked at has a second score of nothing, so that it cannot overtake.
     """
 
@@ -119,7 +119,7 @@ class _SecondLook:
 
     def _blended(self, firsts: Sequence[float], seconds: Sequence[float]) -> list[float]:
         weight = self.settings.weight
-        looked = [weight * logistic(second) for second in seconds]
+        looked = [weight * sigmoid(second) for second in seconds]
         rest = [0.0] * (len(firsts) - len(seconds))
         return [
             (1 - weight) * first + more

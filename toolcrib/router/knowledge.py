@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
+from toolcrib.numerics import exclusive_probabilities, sigmoid
 from toolcrib.records import Collection, CollectionHit, Context, KnowledgeResult, PassageHit
 from toolcrib.records.definitions import estimated_tokens
-from toolcrib.retrieval.calibration import logistic, softmax
 from toolcrib.retrieval.fusion import names_by_score
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
@@ -80,7 +80,7 @@ def collection_probabilities(
 ) -> dict[str, float]:
     """How likely each collection is the right one, if any is; priorities are log-odds."""
     of_share, of_similarity = SHARE
-    return softmax(
+    return exclusive_probabilities(
         {
             name: of_share * math.log(shares[name] + SHARE_FLOOR)
             + of_similarity * similarity[name]
@@ -92,7 +92,7 @@ def collection_probabilities(
 
 def _fit(weights: Sequence[float], *known: float) -> float:
     """How likely any collection fits."""
-    return logistic(
+    return sigmoid(
         sum(weight * value for weight, value in zip(weights, (*known, 1.0), strict=True))
     )
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from toolcrib.numerics import exclusive_probabilities
 from toolcrib.records import Context, FindResult, KnowledgeResult, Route, RouteKind
-from toolcrib.retrieval.calibration import softmax
 
 __all__ = ["CLAUSES", "GROUNDS", "REASONS", "WEIGHTS", "Reason", "RouteEvidence", "choose_route"]
 
@@ -222,7 +222,7 @@ def _likely(evidence: RouteEvidence) -> dict[RouteKind, float]:
     )
     if len(there) == 1:
         there = _routes(tools=evidence.saw_tools, knowledge=evidence.saw_passages)
-    return softmax(
+    return exclusive_probabilities(
         {
             kind: sum(weight * value for weight, value in zip(WEIGHTS[kind], known, strict=True))
             + sum(weight * value for weight, value in zip(CLAUSES[kind], apart, strict=True))

@@ -30,6 +30,7 @@ from toolcrib.evaluation.lint.texts import (
     parameters_of,
     purpose_of,
 )
+from toolcrib.numerics import sigmoid
 from toolcrib.records import ToolSpec
 from toolcrib.retrieval.legs import has_words
 from toolcrib.settings import Settings
@@ -199,7 +200,7 @@ def score_of(asked: Sequence[Asked], findings: Iterable[LintFinding] = ()) -> fl
     bias, *weights = WEIGHTS
     logit = bias + sum(w * term for w, term in zip(weights, logit_terms(asked), strict=True))
     kept = math.prod(1 - COSTS[finding.severity] for finding in findings)
-    return 100 * kept / (1 + math.exp(-logit))
+    return 100 * kept * sigmoid(logit)
 
 
 # -- the report ------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from functools import partial
 from hashlib import blake2b
 
 from toolcrib.encoders.base import FloatArray
+from toolcrib.numerics import exclusive_probabilities
 from toolcrib.records import AgentDecision, KnowledgeResult, Turn
-from toolcrib.retrieval.calibration import softmax
 from toolcrib.router.agents.cache import DecisionCache
 from toolcrib.router.agents.classifier import AgentClassifier, Classified
 from toolcrib.router.agents.evidence import AgentEvidence, EvidenceReader
@@ -225,7 +225,7 @@ def by_heuristics(evidence: AgentEvidence, targets: Targets) -> AgentDecision:
     Of equals the first, except that a turn of which nothing is known goes to the fallback.
     """
     weights = weigh(evidence, targets)
-    likely: Mapping[str, float] = softmax(weights)
+    likely: Mapping[str, float] = exclusive_probabilities(weights)
     best = max(weights, key=lambda name: (round(weights[name], 9), name == targets.fallback))
     spoke = [
         each.says

@@ -16,6 +16,7 @@ from pydantic import BaseModel, StrictBool
 
 from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray
 from toolcrib.errors import EncoderError, LanguageModelError
+from toolcrib.numerics import Floats, sigmoid
 from toolcrib.records import Message, Turn
 from toolcrib.records.choices import CapabilitySelection, FailedCapability
 from toolcrib.retrieval.examples import few
@@ -248,11 +249,11 @@ class CapabilitySelector:
             queries = dense.encode_clauses(text)
         else:
             queries = dense.encode_query(text)[np.newaxis]
-        logits = np.max([self._logits(query) for query in queries], axis=0)
-        likely = 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
+        logits: Floats = np.max([self._logits(query) for query in queries], axis=0)
+        likely = sigmoid(logits)
         return {each.name: float(p) for each, p in zip(self._asked, likely, strict=True)}
 
-    def _logits(self, query: FloatArray) -> Any:
+    def _logits(self, query: FloatArray) -> Floats:
         assert self._head is not None
         odds = self._head.odds(query, range(len(self._asked)))
         for place, (needed, against) in enumerate(zip(self._rows, self._against, strict=True)):

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
+from toolcrib.numerics import fit_logistic, sigmoid, softmax
 
 __all__ = [
     "OUTSIDE",
@@ -52,7 +53,6 @@ ALONE = 16.0
 PENALTY = 5.0
 STEPS = 150
 FOLDS = 5
-SETTLED = 1e-8
 LEAST_SHARE = 1e-6
 POWERS = 30
 MARGIN = 1.1
@@ -105,11 +105,11 @@ class Classifier:
         inputs = _inputs(vector[None, :], None if extra is None else extra[None, :])[0]
         logits = inputs @ self.weights + self.offsets
         known = len(self.labels)
-        shares = _softmax(logits[None, :])[0]
+        shares = softmax(logits[None, :])[0]
         chosen = int(shares[:known].argmax())
         near = self.neighbours @ vector
         evidence = _evidence(logits[None, :], near[None, :], self.owners, known)
-        sure = float(_logistic(evidence @ self.trust[:-1] + self.trust[-1])[0])
+        sure = sigmoid(float((evidence @ self.trust[:-1])[0] + self.trust[-1]))
         believed = sure >= self.thresholds[chosen]
         label = self.labels[chosen] if believed else None
         return Prediction(label, sure, tuple(shares[:known].tolist()))
@@ -133,8 +133,9 @@ def fit_classifier(
     is_open = bool((owners == OUTSIDE).any()) or known >= MANY_LABELS
     weights, offsets = _head(inputs, owners, known)
     evidence, chosen, right = _unseen(inputs, vectors, owners, known, is_open, seed)
-    trust = _regression(evidence, right)
-    sure = _logistic(evidence @ trust[:-1] + trust[-1])
+    with_offset: NDArray[np.float64] = np.column_stack([evidence, np.ones(len(evidence))])
+    trust = fit_logistic(with_offset, right, ridge=1.0)
+    sure = sigmoid(with_offset @ trust)
     thresholds = _thresholds(sure, chosen, right, known) if is_open else np.zeros(known)
     kept = _spread(owners, known) if is_open else np.empty(0, dtype=np.int64)
     return Classifier(
@@ -160,7 +161,7 @@ def _head(inputs: FloatArray, owners: Labels, known: int) -> tuple[FloatArray, F
     weights = np.zeros((rows.shape[1], classes), dtype=np.float32)
     ahead, momentum = weights, 1.0
     for _ in range(STEPS):
-        slope = rows.T @ (_softmax(rows @ ahead) - wanted) / count + PENALTY / count * ahead
+        slope = rows.T @ (softmax(rows @ ahead) - wanted) / count + PENALTY / count * ahead
         moved = (ahead - slope / curvature).astype(np.float32)
         grown = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
         ahead = (moved + (momentum - 1) / grown * (moved - weights)).astype(np.float32)
@@ -227,7 +228,7 @@ def _evidence(
     logits: FloatArray, near: FloatArray, owners: Labels, known: int
 ) -> NDArray[np.float64]:
     """Of each text: best logit, its log-share, cosines of the nearest and of the chosen's own."""
-    shares = _softmax(logits)
+    shares = softmax(logits)
     chosen = logits[:, :known].argmax(axis=1)
     rows = np.arange(len(logits))
     told = [logits[rows, chosen], np.log(np.maximum(shares[rows, chosen], LEAST_SHARE))]
@@ -249,22 +250,6 @@ def _spread(owners: Labels, known: int) -> Labels:
         step = np.linspace(0, len(own) - 1, min(len(own), MOST_KEPT))
         found.append(own[step.astype(np.int64)])
     return np.concatenate(found)
-
-
-def _regression(evidence: NDArray[np.float64], right: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Logistic regression of `right` on the evidence, by Newton's method; the offset is last."""
-    rows = np.column_stack([evidence, np.ones(len(evidence))])
-    weights = np.zeros(rows.shape[1])
-    penalty = np.eye(rows.shape[1])
-    for _ in range(50):
-        sure = _logistic(rows @ weights)
-        slope = rows.T @ (sure - right) + penalty @ weights
-        curvature = (rows * (sure * (1 - sure))[:, None]).T @ rows + penalty
-        step = np.linalg.solve(curvature, slope)
-        weights -= step
-        if float(np.abs(step).max()) < SETTLED:
-            break
-    return weights
 
 
 def _thresholds(
@@ -295,15 +280,6 @@ def _best(sure: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
     if cut == len(values):
         return float(values[-1])
     return float((values[cut - 1] + values[cut]) / 2)
-
-
-def _softmax(logits: FloatArray) -> FloatArray:
-    raised = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return raised / raised.sum(axis=1, keepdims=True)
-
-
-def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return 1 / (1 + np.exp(-np.clip(values, -30, 30)))
 
 
 # -- many fields at once ---------------------------------------------------------------------------
@@ -355,7 +331,7 @@ class TurnClassifier:
         vector = np.mean([self._encoder.encode_query(each) for each in ends], axis=0)
         parts = np.split(vector * STRETCH @ self._weights + self._bias, self._ends)
         return {
-            name: _likeliest(labels, _softmax(part[None, :])[0])
+            name: _likeliest(labels, softmax(part[None, :])[0])
             for (name, labels), part in zip(self._classes.items(), parts, strict=True)
         }
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import LanguageModelError
+from toolcrib.numerics import softmax
 from toolcrib.records import Message, Turn
 from toolcrib.records.choices import Classification
 from toolcrib.retrieval.examples import few
@@ -148,7 +149,7 @@ class QuestionClassifier:
             return Classification(
                 self.question.otherwise, matched=False, confidence=1 - fits, degraded=(MODEL,)
             )
-        share = 1 / float(np.exp(odds - odds[best]).sum())
+        share = float(softmax(odds)[best])
         return Classification(self._ids[best], matched=True, confidence=share, degraded=(MODEL,))
 
 
