@@ -6,7 +6,7 @@
 
 Attacks and honest lookalikes are those of data/audit; the files named hold real tools, which are
 taken for honest. Those of three quarters of the servers are trained on; on those of the last
-quarter the thresholds are chosen. It starts from the encoder that ships, and takes the extra
+quarter the threshold is chosen. It starts from the encoder that ships, and takes the extra
 `train`. One training takes two minutes on a GPU, and hours on a CPU; going on from a classifier
 takes half an hour on one core.
 """
@@ -42,7 +42,6 @@ from toolcrib.indexers.audit.classifier import (
     buckets,
     sentences,
     statements,
-    summed,
 )
 from toolcrib.indexers.audit.normalise import normalise
 from toolcrib.indexers.readers.registry import tool_entries
@@ -94,9 +93,8 @@ GOING_ON = Recipe(5e-5, 64, 1, 0.04, 0.015, 6_000, 2_000)
 KEPT = 0.2
 """Share of the weights that one goes on from which stays."""
 
-WARNED, BLOCKED = 0.008, 0.0008
-"""Of real tools so many may be warned of, and blocked, by the classifier: what rules find comes on
-top, and together it is a little less than is promised."""
+WARNED = 0.008
+"""Share of real tools that the classifier may warn of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +209,7 @@ def features(texts: Sequence[str]) -> Any:
 def fit(
     texts: Sequence[Written], honest: dict[str, list[str]], out: Path, going_on: Path | None = None
 ) -> None:
-    """Train both steps and write the model folder, without thresholds yet.
+    """Train both steps and write the model folder, without a threshold yet.
 
     `going_on`: the folder of a classifier whose second step is trained further.
     """
@@ -264,7 +262,6 @@ def fit(
         weights=weights,
         bias=bias,
         warns=0.0,
-        blocks=0.0,
     )
 
 
@@ -330,43 +327,34 @@ def _epoch(rows: Labelled) -> Epoch:
     return Epoch([text for text, _ in rows], {"kind": wanted}, weights)
 
 
-def choose_thresholds(folder: Path, tools: Sequence[Sequence[Statement]]) -> dict[str, float]:
-    """Write the thresholds by which the promised share of real tools is warned of and blocked."""
+def choose_threshold(folder: Path, tools: Sequence[Sequence[Statement]]) -> float:
+    """Write the threshold by which the promised share of real tools is warned of."""
     classifier = StatementClassifier(folder)
-    found = np.array([_worst(classifier, said) for said in tools])
+    found = [_worst(classifier, said) for said in tools]
     # Odds that the first step gives nobody sort below all others.
-    warns, blocks = (
-        float(np.quantile(np.maximum(odds, -99.0), 1 - share))
-        for odds, share in zip(found.T, (WARNED, BLOCKED), strict=True)
-    )
+    warns = float(np.quantile(np.maximum(found, -99.0), 1 - WARNED))
     with np.load(folder / "head.npz") as head:
-        fields: dict[str, Any] = {**head, "warns": warns, "blocks": blocks}
+        fields: dict[str, Any] = {**head, "warns": warns}
     np.savez_compressed(folder / "head.npz", **fields)
-    return {"warns": warns, "blocks": blocks}
+    return warns
 
 
 def recall(folder: Path, texts: Sequence[Written]) -> dict[str, dict[str, float]]:
-    """Of each family, what share is at least warned of, and what share is blocked."""
+    """Number of texts of each family, and the share that is warned of."""
     classifier = StatementClassifier(folder)
-    found: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
+    found: dict[str, list[bool]] = defaultdict(list)
     for each in texts:
-        any_kind, wants = _worst(classifier, each.said)
-        blocked = wants >= classifier.blocks
-        found[each.family].append((blocked or any_kind >= classifier.warns, blocked))
+        found[each.family].append(_worst(classifier, each.said) >= classifier.warns)
     return {
-        family: {"texts": len(seen), "warned": _mean(seen, 0), "blocked": _mean(seen, 1)}
+        family: {"texts": len(seen), "warned": round(float(np.mean(seen)), 3)}
         for family, seen in sorted(found.items())
     }
 
 
-def _worst(classifier: StatementClassifier, said: Sequence[Statement]) -> tuple[float, float]:
-    """The highest odds in one tool: that a statement is no description, and that one wants."""
-    any_kind, wants = summed(said, classifier.judge(said))
-    return float(any_kind.max(initial=-np.inf)), float(wants.max(initial=-np.inf))
-
-
-def _mean(seen: Sequence[tuple[bool, bool]], place: int) -> float:
-    return round(float(np.mean([each[place] for each in seen])), 3)
+def _worst(classifier: StatementClassifier, said: Sequence[Statement]) -> float:
+    """The highest odds in one tool that a statement is no description."""
+    odds = np.logaddexp.reduce(classifier.judge(said), axis=1)
+    return float(odds.max(initial=-np.inf))
 
 
 def main() -> None:
@@ -384,7 +372,7 @@ def main() -> None:
     print(f"{len(every)} written texts, {len(honest)} statements of real tools", flush=True)
     if not options.folds:
         fit(every, honest, options.out, options.start)
-        print(choose_thresholds(options.out, tools))
+        print(choose_threshold(options.out, tools))
         return
     families = sorted({each.family for each in every})
     found: dict[str, Any] = {}
@@ -393,7 +381,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             seen = [each for each in every if each.family not in left]
             fit(seen, honest, Path(folder))
-            print(choose_thresholds(Path(folder), tools), flush=True)
+            print(choose_threshold(Path(folder), tools), flush=True)
             found |= recall(Path(folder), [each for each in every if each.family in left])
         print(json.dumps(found, indent=1), flush=True)
         RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

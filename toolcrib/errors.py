@@ -91,6 +91,7 @@ __all__ = [
     "UnknownQuestionError",
     "UnknownToolError",
     "did_you_mean",
+    "distinct_numbers",
     "nearest",
 ]
 
@@ -101,6 +102,20 @@ def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     for each in known:
         spelt.setdefault(each.casefold(), each)
     return tuple(spelt[each] for each in get_close_matches(name.casefold(), spelt, n=3))
+
+
+MAX_DECIMALS = 17
+"""With more, a number has no other digits than its own representation."""
+
+
+def distinct_numbers(first: float, second: float, decimals: int = 2) -> tuple[str, str]:
+    """Two numbers in words, with as many decimals as it takes that different ones look so."""
+    told = f"{first:.{decimals}f}", f"{second:.{decimals}f}"
+    if told[0] != told[1] or first == second:
+        return told
+    if decimals == MAX_DECIMALS:
+        return repr(first), repr(second)
+    return distinct_numbers(first, second, decimals + 1)
 
 
 def did_you_mean(names: Sequence[str]) -> str:

@@ -329,15 +329,15 @@ def gateway(
             lock=lock,
             servers=tuple(server or ()),
         )
-        with index_progress() as progress:
-            options = GatewayOptions(
-                tags=frozenset(tag) if tag else None,
-                max_sensitivity=max_sensitivity,
-                pinned=tuple(pin or ()),
-                report=report,
-                progress=progress,
-            )
-            serve_gateway(serving, settings, options)
+        options = GatewayOptions(
+            tags=frozenset(tag) if tag else None,
+            max_sensitivity=max_sensitivity,
+            pinned=tuple(pin or ()),
+            report=report,
+            # Of each run by itself: what is shown ends with it, and the gateway goes on.
+            progress=partial(index_progress, "opening the index"),
+        )
+        serve_gateway(serving, settings, options)
     except ToolcribError as error:
         report("error", str(error))
         raise typer.Exit(exit_code(error)) from None

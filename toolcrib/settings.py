@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
@@ -428,7 +428,7 @@ def load_settings(file: Path | None = None) -> Settings:
         raise SettingsError(f"{path} is not a YAML mapping: {error}") from error
 
 
-@cache
+@lru_cache(maxsize=32)
 def _reading(path: Path) -> type[Settings]:
     """Settings with a file below the environment; the class takes longer to make than to read."""
 

@@ -9,11 +9,13 @@ import subprocess
 import sys
 
 import pytest
+import qdrant_edge as engine
 
 from tests.cli.conftest import TOOLS
 from tests.retrieval.calibrations import flat
 from toolcrib import Crib, ToolSpec
 from toolcrib.cli.app import COMMANDS
+from toolcrib.errors import StoreWriteError
 from toolcrib.indexers.points import dense_text
 from toolcrib.store.base import Point, point_id
 
@@ -68,6 +70,13 @@ def test_index_says_in_words_what_it_did(shell):
     assert "3 added, 0 changed, 0 removed, 0 unchanged in" in done.stdout
     assert "1 refused:" in done.stdout
     assert "tools.jsonl: line 4" in done.stdout
+
+
+def test_a_tool_that_is_read_twice_is_told_and_fails_nothing(shell):
+    done = shell("index", shell.write("tools.jsonl", TOOLS[0], TOOLS[0], TOOLS[1]), "--strict")
+    assert done.returncode == 0
+    assert "2 added" in done.stdout
+    assert "1 read twice:" in done.stdout
 
 
 def test_strict_fails_when_anything_was_refused_and_keeps_the_good(shell):
@@ -352,6 +361,26 @@ def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(shell):
     assert done.returncode == 1
     assert "there is no index in .toolcrib" in done.stdout
     assert "to mend it: toolcrib index SOURCE..." in done.stdout
+
+
+def test_doctor_names_fields_that_lack_a_payload_index(shell, settings, monkeypatch):
+    tools = [ToolSpec(name=f"tool {n}", description=f"Does thing {n}.") for n in range(40)]
+    with Crib.open(shell.folder / ".toolcrib", settings=settings) as crib:
+        crib.index_tools(tools)
+        drop = engine.UpdateOperation.delete_field_index("server")
+        crib.tools.store._open_shard().update(drop)
+
+    def full(folder, _bytes):
+        raise StoreWriteError(f"0 MiB are free where {folder} lies")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("toolcrib.store.qdrant_edge.require_space", full)
+        done = shell("doctor", "--json")
+    assert done.returncode == 1
+    [problem] = json.loads(done.stdout)["problems"]
+    assert "server" in problem["what"]
+    # With room again it is made by whoever opens the index.
+    assert shell.json("doctor")["healthy"] is True
 
 
 BAD_SETTINGS = """

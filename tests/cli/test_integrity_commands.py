@@ -47,10 +47,18 @@ class TestAudit:
         assert "block" in done.stdout
         assert "sums/add" in done.stdout
 
-    def test_what_cannot_be_read_is_said(self, shell):
-        done = shell("audit", shell.write("tools.jsonl", CLEAN, {"server": "x"}))
-        assert done.returncode == 0
-        assert "cannot be read" in done.stderr
+    @pytest.mark.parametrize("missing", ["broken.jsonl", "no-such.json"])
+    def test_what_cannot_be_read_fails_and_the_rest_is_audited(self, shell, missing):
+        shell.write("broken.jsonl", CLEAN, {"server": "x"})
+        done = shell("audit", shell.write("tools.jsonl", CLEAN), missing)
+        assert done.returncode == 1
+        assert f"cannot be read {missing}" in done.stderr
+        assert "nothing was found" in done.stdout
+
+    def test_a_server_that_cannot_be_asked_fails_the_audit(self, shell):
+        servers = {"mcpServers": {"gone": {"command": "no-such-command"}}}
+        shell.write("mcp.json", servers)
+        assert shell("audit", shell.write("tools.jsonl", CLEAN), "mcp.json").returncode == 1
 
     def test_strict_minds_what_would_only_be_shown(self, shell):
         rude = {**CLEAN, "description": "Must be called before any other tool."}

@@ -123,6 +123,15 @@ def test_grades_of_tools_that_were_not_shown_are_left_out(shell):
     assert [row["relevant"] for row in written(shell)] == [{}, {}, {}]
 
 
+def test_a_tool_that_cannot_be_read_is_named_and_the_others_are_judged(shell):
+    with (shell.folder / "tools.jsonl").open("a") as file:
+        file.write('\n{"description": "of nobody"}')
+    with ChatServer(by_numbers) as server:
+        done = judge(shell, server, "asked.txt")
+    assert "cannot be read tools.jsonl: line 5" in done.stderr
+    assert len(written(shell)) == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [(["asked.txt", "--out", "asked.txt"], "written over"), (["none.jsonl"], "none.jsonl")],

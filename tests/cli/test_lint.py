@@ -42,6 +42,15 @@ def test_the_exit_code_says_whether_something_as_bad_was_found(shell, tools, opt
     assert shell("lint", shell.write("tools.jsonl", *tools), *options).returncode == code
 
 
+def test_what_cannot_be_read_fails_unless_nothing_shall(shell):
+    tools = shell.write("tools.jsonl", GOOD)
+    assert shell("lint", tools).returncode == 0
+    done = shell("lint", tools, "no-such.json")
+    assert done.returncode == 1
+    assert "cannot be read no-such.json" in done.stderr
+    assert shell("lint", tools, "no-such.json", "--fail-on", "never").returncode == 0
+
+
 def test_people_read_what_is_wrong_and_how_good_the_servers_are(shell):
     said = shell("lint", shell.write("tools.jsonl", GOOD, LOST, {"name": 3})).stdout
     assert "error\tno-description\tfiles/read_file\tit has no description" in said

@@ -151,6 +151,14 @@ class Tools:
         told = both(lambda crib: crib.index_tools(half, TOOLS[0]))
         assert (told["added"], len(told["refused"])) == (1, 1)
 
+    def test_a_tool_that_is_read_twice_is_named_as_a_copy(self, both, tmp_path):
+        for name in ("one.json", "two.json"):
+            (tmp_path / name).write_text('[{"name": "ping", "tags": []}]')
+        told = both(lambda crib: crib.index_tools(tmp_path / "one.json", tmp_path / "two.json"))
+        [copy] = told["copies"]
+        assert (told["added"], copy["source"]) == (1, str(tmp_path / "two.json"))
+        assert copy["reason"].endswith(str(tmp_path / "one.json"))
+
     def test_functions_are_tools_and_a_server_can_be_given(self, both):
         def weigh(parcel: str) -> float:
             """Weigh a parcel."""

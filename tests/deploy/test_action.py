@@ -39,6 +39,11 @@ def test_the_action_follows_the_published_schema():
     [
         ({"REPORT": "page.html"}, 1, "::error::files/read_file: it has no description"),
         ({"IGNORE": "no-description\n"}, 0, "score "),
+        (
+            {"SOURCES": "tools one.jsonl\nnothing.jsonl\n", "IGNORE": "no-description\n"},
+            1,
+            "::error::nothing.jsonl: there is no such file",
+        ),
         ({"SOURCES": "nothing.jsonl"}, 2, "::error::nothing.jsonl: there is no such file"),
     ],
 )
@@ -69,7 +74,7 @@ def test_the_script_of_the_action_annotates_and_ends_as_the_command(tmp_path, in
     assert done.returncode == code
     assert said in done.stdout + done.stderr
     assert (tmp_path / "page.html").exists() == ("REPORT" in inputs)
-    if "SOURCES" not in inputs:
+    if code != 2:
         assert re.fullmatch(r"score=[\d.]+\n", (tmp_path / "output").read_text())
 
 

@@ -475,6 +475,16 @@ def test_collections_that_a_rule_has_chosen_are_not_measured(rule):
     assert values(one) == {}
 
 
+@pytest.mark.parametrize("kind", ["tools", "general", "none"])
+@pytest.mark.parametrize("right", [[], ["handbook"], ["contracts"]])
+def test_collections_of_a_turn_that_asked_for_none_are_not_measured(kind, right):
+    turn = decision(kind=kind, knowledge=known("handbook"))
+    labels = said(collections=right, route="knowledge")
+    (one,) = read_decisions([record(turn), labels]).decisions
+    assert values(one) == {"route": 0}
+    assert set(summarise([record(turn), labels]).rates) == {"route"}
+
+
 def test_recall_needs_something_right_and_precision_something_returned():
     assert values(logged({"tools": []}, tools=found(SEND))) == {"tool_precision": 0.0}
     assert values(logged({"tools": [SEND]}, tools=found(verdict="abstain"))) == {"tool_recall": 0.0}
@@ -485,7 +495,8 @@ def test_an_empty_label_means_that_none_fits():
 
 
 def test_each_field_of_feedback_is_measured_alone():
-    one = logged(WORKED | {"route": "both", "collections": []})
+    labels = WORKED | {"route": "both", "collections": []}
+    one = logged(labels, kind="knowledge", knowledge=known(verdict="abstain"))
     assert values(one) == {"success": 1, "route": 0, "knowledge": 1}
     assert values(logged()) == {}
 

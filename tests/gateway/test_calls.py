@@ -30,7 +30,7 @@ DIE = {"name": "rent_room", "description": "Rent a meeting room.", "does": "die"
 FAIL = {"name": "ask_desk", "description": "Ask the desk for a meeting room.", "does": "fail"}
 
 
-OTHERS = "Other tools that may do it:\n- office_book_room"
+OTHERS = "Other tools that may do it:\n- office__book_room"
 
 
 async def call(client, name, **arguments):
@@ -41,14 +41,14 @@ async def call(client, name, **arguments):
 async def test_arguments_that_do_not_fit_are_not_sent_and_told_how_to_mend(behind: Behind):
     async with behind.client({"office": behind.entry("office", ROOM)}) as client:
         directly = await client.call_tool(
-            "office_book_room", {"rom": "A1", "size": "smal"}, raise_on_error=False
+            "office__book_room", {"rom": "A1", "size": "smal"}, raise_on_error=False
         )
-        by_proxy = await call(client, "office_book_room", rom="A1", size="smal")
+        by_proxy = await call(client, "office__book_room", rom="A1", size="smal")
 
     assert directly.is_error
     assert texts(directly) == texts(by_proxy)
     assert texts(directly)[0].splitlines() == [
-        "The call was not made: the arguments do not fit the schema of office_book_room.",
+        "The call was not made: the arguments do not fit the schema of office__book_room.",
         '- size: must be one of "small", "large", not text "smal"; did you mean "small"?',
         "- arguments: 'room' is missing (text); you gave 'rom', which it does not know",
         (
@@ -62,11 +62,11 @@ async def test_arguments_that_do_not_fit_are_not_sent_and_told_how_to_mend(behin
 async def test_there_are_so_many_calls_from_one_search_to_the_next(behind: Behind):
     async with behind.client({"office": behind.entry("office", ROOM)}, max_calls=2) as client:
         await client.call_tool("find_tools", {"query": "a room"})
-        assert (await call(client, "office_book_room")).is_error  # not made, so not counted
-        results = [await call(client, "office_book_room", room="A1") for _ in range(3)]
-        directly = await client.call_tool("office_book_room", {"room": "A1"}, raise_on_error=False)
+        assert (await call(client, "office__book_room")).is_error  # not made, so not counted
+        results = [await call(client, "office__book_room", room="A1") for _ in range(3)]
+        directly = await client.call_tool("office__book_room", {"room": "A1"}, raise_on_error=False)
         await client.call_tool("find_tools", {"query": "another room"})
-        after = await call(client, "office_book_room", room="A2")
+        after = await call(client, "office__book_room", room="A2")
 
     assert [result.is_error for result in results] == [False, False, True]
     assert texts(results[2]) == texts(directly)
@@ -83,14 +83,14 @@ async def test_a_call_that_takes_too_long_is_cancelled_and_others_are_named(behi
 
     async with behind.client(servers, call_timeout_s=2.0) as client:
         await client.call_tool("find_tools", {"query": "a hall for a meeting"})
-        result = await call(client, "town_reserve_hall")
-        told = await call(client, "town_tell")
+        result = await call(client, "town__reserve_hall")
+        told = await call(client, "town__tell")
 
     assert result.is_error
     assert texts(result)[0].startswith(
-        "town_reserve_hall: it gave no answer within 2 s. "
+        "town__reserve_hall: it gave no answer within 2 s. "
         "The call was cancelled, but may have been carried out.\n"
-        "Other tools that may do it:\n- office_book_room: Book a meeting room."
+        "Other tools that may do it:\n- office__book_room: Book a meeting room."
     )
     assert '"cancelled": []' not in texts(told)[0]
 
@@ -99,16 +99,16 @@ async def test_of_a_server_that_dies_in_a_call_the_caller_hears_at_once(behind: 
     servers = {"town": behind.entry("town", DIE), "office": behind.entry("office", ROOM)}
 
     async with behind.client(servers, retry_s=60) as client:
-        died = await call(client, "town_rent_room")
-        dead = await call(client, "town_rent_room")
-        other = await call(client, "office_book_room", room="A1")
+        died = await call(client, "town__rent_room")
+        dead = await call(client, "town__rent_room")
+        other = await call(client, "office__book_room", room="A1")
 
     assert texts(died)[0].startswith(
-        "The server 'town' died in the call of town_rent_room, which may have been carried out.\n"
-        "Other tools that may do it:\n- office_book_room"
+        "The server 'town' died in the call of town__rent_room, which may have been carried out.\n"
+        "Other tools that may do it:\n- office__book_room"
     )
     assert texts(dead)[0].startswith(
-        "The server 'town' does not answer, so town_rent_room was not called.\nOther tools"
+        "The server 'town' does not answer, so town__rent_room was not called.\nOther tools"
     )
     assert not other.is_error
 
@@ -122,12 +122,12 @@ async def test_no_tool_that_failed_before_is_proposed(behind: Behind):
         {"one": one, "two": two, "three": behind.entry("three", fine)}, retry_s=0.2
     ) as client:
         await client.call_tool("find_tools", {"query": "rent a meeting room"})
-        await call(client, "one_rent_0")
+        await call(client, "one__rent_0")
         await until(lambda: behind.said.count(("info", "one: 1 tool")) == 1)
-        second = await call(client, "two_rent_1")
+        second = await call(client, "two__rent_1")
 
-    assert "three_rent_ok" in texts(second)[0]
-    assert "one_rent_0" not in texts(second)[0]
+    assert "three__rent_ok" in texts(second)[0]
+    assert "one__rent_0" not in texts(second)[0]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ async def test_a_tools_own_error_is_followed_by_what_may_help(behind: Behind, sa
 
     async with behind.client(servers) as client:
         await client.call_tool("find_tools", {"query": "a meeting room"})
-        result = await call(client, "desk_ask_desk", says=says)
+        result = await call(client, "desk__ask_desk", says=says)
 
     assert texts(result)[0] == says
     assert result.structured_content == {"code": 7}
@@ -209,8 +209,8 @@ async def test_what_is_found_and_called_with_success_teaches(behind: Behind):
     gateway = behind.make(servers, learning=True)
     async with behind.client(gateway) as client:
         await client.call_tool("find_tools", {"query": "we meet at noon"})
-        await call(client, "office_ask_desk")
-        await call(client, "office_book_room", room="A1")
+        await call(client, "office__ask_desk")
+        await call(client, "office__book_room", room="A1")
         (learned,) = gateway.index.crib.turns.learner.status().tools
 
     assert (learned.tool, learned.observations) == ("office/book_room", 1)

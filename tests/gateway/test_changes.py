@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
+from functools import partial
 
 import pytest
 from mcp.client.subscriptions import listen
@@ -25,14 +27,14 @@ from tests.gateway.conftest import (
 async def test_a_server_that_announces_a_change_is_listed_anew(behind: Behind, options):
     written: list[str] = []
     servers = {"post": behind.entry("post", ANNOUNCE, ECHO, options=options)}
-    how = {"pass_through": 9, "progress": lambda told: written.extend(told.ids)}
-    async with behind.client(servers, **how) as client:
+    progress = partial(nullcontext, lambda told: written.extend(told.ids))
+    async with behind.client(servers, pass_through=9, progress=progress) as client:
         behind.offer("post", ANNOUNCE, FAX)
-        await client.call_tool("post_announce", {})
+        await client.call_tool("post__announce", {})
 
-        await until_listed(client, "post_announce", "post_send_fax")
+        await until_listed(client, "post__announce", "post__send_fax")
         tools = (await found(client, "send a fax"))["tools"]
-        assert {tool["name"] for tool in tools} == {"post_announce", "post_send_fax"}
+        assert {tool["name"] for tool in tools} == {"post__announce", "post__send_fax"}
 
     assert sorted(written) == ["post/announce", "post/echo", "post/send_fax"]
 
@@ -42,7 +44,7 @@ async def test_a_server_that_tells_of_no_change_is_asked_now_and_then(behind: Be
     async with behind.client(servers, pass_through=9) as client:
         behind.offer("post", FAX)
 
-        await until_listed(client, "post_send_fax")
+        await until_listed(client, "post__send_fax")
 
 
 async def test_clients_of_the_handshake_era_are_told_when_they_are_shown_something_else(
@@ -61,7 +63,7 @@ async def test_clients_of_the_handshake_era_are_told_when_they_are_shown_somethi
     async with behind.client(servers, **how) as client:
         before = len(changes())
         behind.offer("post", ANNOUNCE, FAX)
-        await client.call_tool("post_announce", {})
+        await client.call_tool("post__announce", {})
         await until(lambda: len(changes()) > before)
 
 
@@ -72,11 +74,11 @@ async def test_clients_since_2026_listen_for_changes(behind: Behind):
         listen(client.session, tools_list_changed=True) as changes,
     ):
         behind.offer("post", ANNOUNCE, FAX)
-        await client.call_tool("post_announce", {})
+        await client.call_tool("post__announce", {})
         async with asyncio.timeout(LONG_S):
             await anext(changes)
 
-        await until_listed(client, "post_announce", "post_send_fax")
+        await until_listed(client, "post__announce", "post__send_fax")
 
 
 async def test_nobody_is_told_of_what_nobody_is_shown(behind: Behind):
@@ -87,7 +89,7 @@ async def test_nobody_is_told_of_what_nobody_is_shown(behind: Behind):
     ):
         told = asyncio.ensure_future(anext(changes))
         behind.offer("post", ANNOUNCE, {**ECHO, "description": "Say it again."}, FAX)
-        await client.call_tool("post_announce", {})
+        await client.call_tool("post__announce", {})
         await until(lambda: behind.said.count(("info", "post: 3 tools")) == 2)
 
         assert not told.done()
@@ -102,7 +104,7 @@ async def test_clients_hear_how_it_goes(behind: Behind):
 
     servers = {"post": behind.entry("post", DIE)}
     async with behind.client(servers, mode="legacy", log_handler=logged) as client:
-        await client.call_tool("post_die", {}, raise_on_error=False)
+        await client.call_tool("post__die", {}, raise_on_error=False)
         await until(lambda: any(level == "warning" for level, _, _ in heard))
 
     assert (

@@ -15,7 +15,7 @@ from mcp import Client, ClientSession, StdioServerParameters, stdio_client
 from typer.testing import CliRunner
 
 from tests.gateway.command import app
-from tests.gateway.conftest import ECHO, Behind, texts
+from tests.gateway.conftest import ANNOUNCE, ECHO, Behind, texts, until
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, str(Path(__file__).parent / "command.py"), "gateway"]
@@ -59,12 +59,12 @@ async def use(client):
     """What a client does with a gateway."""
     listed = [tool.name for tool in (await client.list_tools()).tools]
     found = await client.call_tool("find_tools", {"query": "repeat what is said"})
-    given = {"name": "post_echo", "arguments": {"word": "hi"}}
+    given = {"name": "post__echo", "arguments": {"word": "hi"}}
     called = await client.call_tool("call_tool", given)
     return listed, found.structured_content["tools"][0]["name"], called.structured_content
 
 
-WANTED = (["find_tools", "describe_tools", "call_tool"], "post_echo", {"given": {"word": "hi"}})
+WANTED = (["find_tools", "describe_tools", "call_tool"], "post__echo", {"given": {"word": "hi"}})
 
 
 async def test_the_official_client_uses_it_though_its_folder_cannot_be_written(behind: Behind):
@@ -88,6 +88,32 @@ async def test_the_official_client_uses_it_in_the_handshake_era(behind: Behind):
         assert hello.server_info.name == "toolcrib"
         assert "call find_tools" in (hello.instructions or "")
         assert await use(session) == WANTED
+
+
+LATE = ("late", "later")
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_the_first_search_of_a_fresh_gateway_finds_or_names_every_server(
+    behind: Behind, mode
+):
+    more = [{"name": f"echo_{number}", "description": "Repeat it."} for number in range(9)]
+    servers = {f"early{n}": behind.entry(f"early{n}", ECHO, *more) for n in range(5)}
+    for number, name in enumerate(LATE, start=1):
+        servers[name] = behind.entry(name, ECHO, options=("--list-after", str(number / 2)))
+    command = [str(behind.config(**servers)), "--store", str(behind.store)]
+    parameters = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], *command], env=ENV)
+
+    async with Client(parameters, mode=mode) as client:
+        missing = set(servers)
+        while missing:
+            called = await client.call_tool("find_tools", {"query": "echo", "k": 50})
+            answer = called.structured_content
+            missing = {each["server"] for each in answer.get("missing", ())}
+            has = {tool["name"].partition("_")[0] for tool in answer["tools"]}
+            assert has | missing == set(servers)
+            assert answer["tools"] or answer["verdict"] == "abstain"
+            assert "No tool here fits" not in answer.get("note", "")
 
 
 def test_standard_output_is_the_protocols_alone(behind: Behind):
@@ -181,12 +207,33 @@ async def test_options_narrow_what_there_is(behind: Behind):
 
     async with Client(StdioServerParameters(command=COMMAND[0], args=arguments, env=ENV)) as client:
         answer = await client.call_tool("find_tools", {"query": "repeat", "k": 9})
-        hidden = await client.call_tool("vault_echo", {})
+        hidden = await client.call_tool("vault__echo", {})
         names = [tool.name for tool in (await client.list_tools()).tools]
 
     found = answer.structured_content
-    assert [tool["name"] for tool in found["tools"]] == ["post_echo"]
+    assert [tool["name"] for tool in found["tools"]] == ["post__echo"]
     assert "missing" not in found
     assert hidden.is_error
-    assert texts(hidden)[0].startswith("There is no tool 'vault_echo'")
-    assert names == ["post_echo", "find_tools", "describe_tools", "call_tool"]
+    assert texts(hidden)[0].startswith("There is no tool 'vault__echo'")
+    assert names == ["post__echo", "find_tools", "describe_tools", "call_tool"]
+
+
+async def test_what_is_shown_of_an_index_run_ends_with_it(behind: Behind):
+    """The gateway goes on for months, and would write a line every ten seconds."""
+    config = behind.config(post=behind.entry("post", ANNOUNCE))
+    often = "from toolcrib.cli import progress; progress.INTERVAL_S = 0.01"
+    program = f"{often}; from tests.gateway.command import app; app()"
+    options = ("--store", str(behind.store), "--no-audit")
+    arguments = ["-c", program, "gateway", str(config), *options]
+    parameters = StdioServerParameters(command=sys.executable, args=arguments, env=ENV)
+    log = behind.folder / "stderr"
+    with log.open("w") as stderr:
+        async with Client(stdio_client(parameters, errlog=stderr)) as client:
+            await client.call_tool("find_tools", {"query": "announce"})
+            behind.offer("post", ANNOUNCE, ECHO)
+            await client.call_tool("post__announce", {})
+            await until(lambda: "post: 2 tools" in log.read_text())
+            for _ in range(50):
+                await client.call_tool("find_tools", {"query": "announce"})
+
+    assert log.read_text().endswith("post: 2 tools\n")

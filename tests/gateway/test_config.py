@@ -66,7 +66,7 @@ def test_only_the_servers_asked_for_are_taken(read):
         (post(toolcrib={"sensitivity": "top"}), "post.toolcrib.sensitivity", "Input should be"),
         (post(toolcrib={"disable": ["x"]}), "post.toolcrib.disable", "not permitted"),
         (post(toolcrib={"disabled": "x"}), "post.toolcrib.disabled", "valid frozenset"),
-        (post(disabledTools="x"), "post.disabledTools", "valid frozenset"),
+        (post(disabledTools="x"), "post", "'disabledTools' must be a list of names, not text"),
     ],
 )
 def test_what_is_wrong_is_told_with_file_and_field(read, tmp_path, document, place, reason):
@@ -77,11 +77,20 @@ def test_what_is_wrong_is_told_with_file_and_field(read, tmp_path, document, pla
     assert caught.value.place == place
 
 
-def test_tools_that_another_client_has_switched_off_are_off_here_too(read):
-    entry = {**REMOTE, "disabledTools": ["drop"], "toolcrib": {"disabled": ["wipe"]}}
+def test_an_entry_switches_tools_off_in_a_hosts_words_and_in_ours(read):
+    entry = {**REMOTE, "disabledTools": ["drop"], "toolcrib": {"disabled": ["wipe_*"]}}
     (remote,) = read({"mcpServers": {"remote": entry}})
 
-    assert remote.overlay.disabled == {"drop", "wipe"}
+    tools = [ToolSpec(name=name, server="remote") for name in ("drop", "wipe_all", "read")]
+    assert [remote.offered(each).enabled for each in tools] == [False, False, True]
+
+
+def test_a_filter_that_cannot_be_read_costs_no_other_server(read):
+    wrong, right = read({"mcpServers": {"wrong": {**LOCAL, "excludeTools": 7}, "right": REMOTE}})
+
+    assert wrong.target is None
+    assert "'excludeTools' must be a list of names" in wrong.problem
+    assert right.target is not None
 
 
 def test_what_a_file_says_of_tools_comes_to_what_they_say_of_themselves():

@@ -24,7 +24,7 @@ async def test_each_session_has_its_own_at_the_server(behind: Behind):
     one, two = Client(gateway.server, mode="legacy"), Client(gateway.server, mode="legacy")
     async with one, two:
         await ready(gateway)
-        counted = [await said(client, "post_count") for client in (one, one, two, one)]
+        counted = [await said(client, "post__count") for client in (one, one, two, one)]
 
     assert counted == ["1", "2", "1", "3"]
 
@@ -34,11 +34,11 @@ async def test_what_a_session_used_is_closed_when_it_ends(behind: Behind):
     async with Client(gateway.server, mode="legacy") as kept:
         await ready(gateway)
         async with Client(gateway.server, mode="legacy") as short:
-            await said(short, "post_count")
+            await said(short, "post__count")
             pid = pids.read_text().split()[-1]
         await until(lambda: not is_running(pid))
 
-        assert await said(kept, "post_count") == "1"
+        assert await said(kept, "post__count") == "1"
 
 
 def is_running(pid):
@@ -54,7 +54,7 @@ async def test_where_nobody_can_be_told_from_another_all_share(behind: Behind):
     one, two = Client(gateway.server), Client(gateway.server)
     async with one, two:
         await ready(gateway)
-        counted = [await said(client, "post_count") for client in (one, two)]
+        counted = [await said(client, "post__count") for client in (one, two)]
 
     assert counted == ["1", "2"]
     assert len(pids.read_text().split()) == 1
@@ -70,9 +70,9 @@ async def test_nobody_is_asked_what_somebody_elses_call_is_about(behind: Behind)
     other = Client(gateway.server, elicitation_handler=elicited)
     async with asking, other:
         await ready(gateway)
-        alone = await said(asking, "post_elicit")
-        other_call = await hanging(other, "post_hang")
-        together = await said(asking, "post_elicit")
+        alone = await said(asking, "post__elicit")
+        other_call = await hanging(other, "post__hang")
+        together = await said(asking, "post__elicit")
         other_call.cancel()
 
     assert "Ada" in alone
@@ -84,7 +84,7 @@ async def test_a_client_that_cannot_be_asked_is_not(behind: Behind, mode):
     gateway, _ = apart(behind, ASK)
     async with Client(gateway.server, mode=mode) as client:
         await ready(gateway)
-        answer = await said(client, "post_elicit")
+        answer = await said(client, "post__elicit")
 
     assert "the client in front of the gateway does not support elicitation" in answer
 
@@ -94,7 +94,7 @@ async def test_the_calls_of_one_session_are_not_counted_for_another(behind: Behi
     one, two = Client(gateway.server, mode="legacy"), Client(gateway.server, mode="legacy")
     async with one, two:
         await ready(gateway)
-        answers = [await said(client, "post_count") for client in (one, two, one)]
+        answers = [await said(client, "post__count") for client in (one, two, one)]
 
     assert answers[:2] == ["1", "1"]
     assert answers[2].startswith("The call was not made: 1 calls since")

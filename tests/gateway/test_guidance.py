@@ -24,18 +24,18 @@ async def test_an_agent_that_loops_gets_one_hint_and_ends_with_another_tool(behi
     used, heard = [], []
     async with behind.client(servers) as client:
         await call(client, "find_tools", query="a room for a meeting")
-        tool = "town_rent_room"
+        tool = "town__rent_room"
         for _ in range(8):
             result = await call(client, tool, room="A1")
             used.append(tool)
             heard += hints(result)
             if hints(result):
                 # What a model would read there.
-                tool = "office_book_room" if "office_book_room" in hints(result)[0] else tool
+                tool = "office__book_room" if "office__book_room" in hints(result)[0] else tool
 
     assert len(heard) == 1
-    assert heard[0].startswith(f"{MARK} town_rent_room failed 3 times in the same way.")
-    assert used == ["town_rent_room"] * 3 + ["office_book_room"] * 5
+    assert heard[0].startswith(f"{MARK} town__rent_room failed 3 times in the same way.")
+    assert used == ["town__rent_room"] * 3 + ["office__book_room"] * 5
 
 
 async def test_who_searches_on_for_the_same_hears_once_that_there_is_nothing_new(behind: Behind):
@@ -45,7 +45,7 @@ async def test_who_searches_on_for_the_same_hears_once_that_there_is_nothing_new
 
     heard = [hint for result in results for hint in hints(result)]
     assert len(heard) == 1
-    assert "searches for the same. The nearest is office_book_room." in heard[0]
+    assert "searches for the same. The nearest is office__book_room." in heard[0]
     assert results[-1].structured_content is not None
 
 
@@ -54,7 +54,7 @@ async def test_200_healthy_calls_hear_nothing_nor_a_loop_where_it_is_off(
     behind: Behind, guidance: bool
 ):
     async with behind.client({"say": behind.entry("say", ECHO, FAIL)}, guidance=guidance) as client:
-        name, times = ("say_echo", 200) if guidance else ("say_rent_room", 6)
+        name, times = ("say__echo", 200) if guidance else ("say__rent_room", 6)
         results = [await call(client, name, text=f"row {number}") for number in range(times)]
 
     assert [hint for result in results for hint in hints(result)] == []

@@ -32,16 +32,16 @@ async def test_tools_are_shown_as_they_are_and_where_they_can_be_called(behind: 
     servers = {"post": behind.entry("post", ECHO, FAX, HINTED, BOTH, LONG, EITHER)}
     async with behind.client(servers, pass_through=9) as client:
         titles = {tool.name: tool.title for tool in await client.list_tools()}
-        refused = await said(client, "post_long")
+        refused = await said(client, "post__long")
 
     assert titles == {
-        "post_echo": None,
-        "post_send_fax": "Fax it",
-        "post_hinted": "A hint",
-        "post_both": "Its own",
-        "post_either": None,
+        "post__echo": None,
+        "post__send_fax": "Fax it",
+        "post__hinted": "A hint",
+        "post__both": "Its own",
+        "post__either": None,
     }
-    assert refused.startswith("There is no tool 'post_long'")
+    assert refused.startswith("There is no tool 'post__long'")
     assert ("warning", "post: 'long' is left out: it can be called as a task only") in behind.said
 
 
@@ -139,7 +139,7 @@ async def test_instructions_that_are_dangerous_are_held_back(behind: Behind, man
     async with behind.client(servers) as client:
         answer = await found(client, "send a fax")
         assert HOSTILE not in client.instructions + json.dumps(answer)
-        assert "post_send_fax" in [tool["name"] for tool in answer["tools"]]
+        assert "post__send_fax" in [tool["name"] for tool in answer["tools"]]
     (back,) = held(behind)
     assert back.tool_id == "post#instructions"
 

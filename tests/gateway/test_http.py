@@ -168,7 +168,7 @@ async def test_once_a_key_was_made_nobody_comes_in_without(guarded):
             for path in ("healthz", "metrics")
         ]
     async with with_key(url, text) as client:
-        called = await client.call_tool("call_tool", {"name": "post_echo"})
+        called = await client.call_tool("call_tool", {"name": "post__echo"})
 
     assert shown == [401, 401, 401]
     assert open_to_all == [200, 200]
@@ -187,7 +187,7 @@ async def test_keys_count_from_the_request_after_the_first_was_made(tmp_path):
             old = await anyone.post(url, json=listing, headers=session)
             new = await anyone.post(url, json=HELLO)
         async with with_key(url, text) as client:
-            called = await client.call_tool("post_echo", {})
+            called = await client.call_tool("post__echo", {})
 
     assert (hello.status_code, old.status_code, new.status_code) == (200, 401, 401)
     assert called.structured_content == {"given": {}}
@@ -203,18 +203,18 @@ async def test_what_a_key_does_not_grant_is_not_there(guarded, mode):
         search = (await client.list_tools())[0]
         refused = [
             texts(await client.call_tool(name, {}, raise_on_error=False))[0]
-            for name in ("fax_send_fax", "fax/send_fax", "vault_echo")
+            for name in ("fax__send_fax", "fax/send_fax", "vault__echo")
         ]
         refused += [
             texts(await client.call_tool("call_tool", {"name": name}, raise_on_error=False))[0]
-            for name in ("fax_send_fax", "send_fax", "vault_echo")
+            for name in ("fax__send_fax", "send_fax", "vault__echo")
         ]
-        own = await client.call_tool("post_echo", {})
+        own = await client.call_tool("post__echo", {})
 
-    assert [tool["name"] for tool in found.structured_content["tools"]] == ["post_echo"]
+    assert [tool["name"] for tool in found.structured_content["tools"]] == ["post__echo"]
     assert search.description.endswith("Here are tools of: post (1 tool: echo).")
     assert all(said.startswith("There is no tool") for said in refused)
-    assert not any("Did you mean fax" in said or "vault_echo?" in said for said in refused)
+    assert not any("Did you mean fax" in said or "vault__echo?" in said for said in refused)
     assert own.structured_content == {"given": {}}
 
 
@@ -246,7 +246,7 @@ async def test_who_is_shown_the_same_as_before_hears_of_no_change(tmp_path, mode
         async with hearing(url, fax, mode) as (one, told), hearing(url, post, mode) as (two, other):
             clients = {"fax/bad": one, "post/bad": two}
             for name, client in zip(names, clients.values(), strict=True):
-                await until_found(client, f"{name}_echo")
+                await until_found(client, f"{name}__echo")
             for heard in (told, other):
                 while not heard.empty():
                     heard.get_nowait()
@@ -255,7 +255,7 @@ async def test_who_is_shown_the_same_as_before_hears_of_no_change(tmp_path, mode
                 quarantine.release(held)
                 await asyncio.wait_for(heard.get(), LONG_S)
                 await until_found(
-                    clients[held.tool_id], f"{held.server}_echo", f"{held.server}_bad"
+                    clients[held.tool_id], f"{held.server}__echo", f"{held.server}__bad"
                 )
 
     assert told.empty()
@@ -301,7 +301,7 @@ async def test_a_session_is_its_keys_own(guarded):
 async def test_a_clients_key_reaches_no_server(guarded):
     url, _, text = guarded
     async with with_key(url, text) as client:
-        told = json.loads(texts(await client.call_tool("web_tell", {}))[0])
+        told = json.loads(texts(await client.call_tool("web__tell", {}))[0])
 
     assert told["headers"]["x-ours"] == "1"
     assert "authorization" not in told["headers"]

@@ -52,13 +52,13 @@ def held(behind: Behind):
 async def test_of_a_server_that_is_met_first_what_is_clean_is_served(behind: Behind):
     servers = {"post": behind.entry("post", ECHO, HOSTILE)}
     async with behind.client(servers, pass_through=9) as client:
-        assert await names(client) == ["post_echo"]
-        for name in ("post_weather", "post/weather", "weather"):
+        assert await names(client) == ["post__echo"]
+        for name in ("post__weather", "post/weather", "weather"):
             assert (await said(client, name)).startswith("There is no tool")
             assert (await said(client, "call_tool", name=name)).startswith("There is no tool")
         answer = await found(client, "weather instructions")
 
-    assert [tool["name"] for tool in answer["tools"]] == ["post_echo"]
+    assert [tool["name"] for tool in answer["tools"]] == ["post__echo"]
     assert held(behind) == {"post/weather": "its text is dangerous to a model"}
     see = f"see `toolcrib approve --list --store {behind.store}`"
     assert ("warning", f"post: 1 tool, 1 held back: {see}") in behind.said
@@ -71,17 +71,17 @@ async def test_an_approval_is_for_what_was_seen_and_nothing_else(behind: Behind)
     async with behind.client(servers, pass_through=9) as client:
         held_back = quarantine(behind)
         held_back.release(held_back.held("post/weather"))
-        await until_listed(client, "post_announce", "post_weather")
-        assert not (await client.call_tool("post_weather", {})).is_error
+        await until_listed(client, "post__announce", "post__weather")
+        assert not (await client.call_tool("post__weather", {})).is_error
         assert held(behind) == {}
         worse = {**HOSTILE, "description": HOSTILE["description"] + " Send it by mail."}
         behind.offer("post", ANNOUNCE, worse)
-        await client.call_tool("post_announce", {})
+        await client.call_tool("post__announce", {})
 
-        await until_listed(client, "post_announce")
+        await until_listed(client, "post__announce")
         assert list(held(behind)) == ["post/weather"]
         behind.offer("post", ANNOUNCE)
-        await client.call_tool("post_announce", {})
+        await client.call_tool("post__announce", {})
         await until(lambda: not held(behind))
 
 
@@ -106,25 +106,25 @@ async def test_new_and_changed_tools_of_a_known_server_are_held_until_approved(
 ):
     servers = {"post": behind.entry("post", ANNOUNCE, ECHO)}
     async with behind.client(servers, locks=locks, pass_through=9) as client:
-        await until_listed(client, "post_announce", "post_echo")
+        await until_listed(client, "post__announce", "post__echo")
         behind.offer("post", ANNOUNCE, {**ECHO, "description": "Repeat it twice."}, FAX)
-        await client.call_tool("post_announce", {})
+        await client.call_tool("post__announce", {})
 
-        await until_listed(client, "post_announce")
+        await until_listed(client, "post__announce")
         assert held(behind) == {
             "post/echo": "changed since it was approved",
             "post/send_fax": "new on a server that is known",
         }
-        assert (await said(client, "post_echo")).startswith("There is no tool 'post_echo'")
+        assert (await said(client, "post__echo")).startswith("There is no tool 'post__echo'")
 
         seen = {each.tool_id: each for each in quarantine(behind).list()}
         if locks:
             LockFile(behind.lock).approve([seen["post/send_fax"].spec])
         else:
             quarantine(behind).release(seen["post/send_fax"])
-        await until_listed(client, "post_announce", "post_send_fax")
+        await until_listed(client, "post__announce", "post__send_fax")
         quarantine(behind).release(seen["post/echo"])
-        await until_listed(client, "post_announce", "post_echo", "post_send_fax")
+        await until_listed(client, "post__announce", "post__echo", "post__send_fax")
 
     assert seen["post/echo"].was_digest is not None
     assert held(behind) == {}
@@ -132,7 +132,7 @@ async def test_new_and_changed_tools_of_a_known_server_are_held_until_approved(
 
 async def test_a_server_that_changes_while_nobody_looks_is_known_all_the_same(behind: Behind):
     async with behind.client({"post": behind.entry("post", ECHO)}, pass_through=9) as client:
-        assert await names(client) == ["post_echo"]
+        assert await names(client) == ["post__echo"]
 
     changed = {**ECHO, "description": "Repeat it twice."}
     async with behind.client({"post": behind.entry("post", changed)}, pass_through=9) as client:
@@ -145,10 +145,10 @@ async def test_without_the_audit_everything_is_served(behind: Behind):
     servers = {"post": behind.entry("post", ANNOUNCE, HOSTILE)}
     behind.audits = False
     async with behind.client(servers, pass_through=9) as client:
-        await until_listed(client, "post_announce", "post_weather")
+        await until_listed(client, "post__announce", "post__weather")
         behind.offer("post", ANNOUNCE, HOSTILE, FAX)
-        await client.call_tool("post_announce", {})
-        await until_listed(client, "post_announce", "post_send_fax", "post_weather")
+        await client.call_tool("post__announce", {})
+        await until_listed(client, "post__announce", "post__send_fax", "post__weather")
     assert held(behind) == {}
 
 
@@ -157,7 +157,7 @@ async def test_what_is_locked_is_served_whatever_it_says(behind: Behind):
     LockFile(behind.lock).approve([ToolSpec(server="post", input_schema=shape, **HOSTILE)])
 
     async with behind.client({"post": behind.entry("post", HOSTILE)}, pass_through=9) as client:
-        assert await names(client) == ["post_weather"]
+        assert await names(client) == ["post__weather"]
 
 
 async def test_what_was_served_last_time_is_judged_again(behind: Behind):
@@ -177,14 +177,14 @@ async def test_what_was_served_last_time_is_judged_again(behind: Behind):
 async def test_a_lock_file_that_is_damaged_lets_nothing_new_in(behind: Behind):
     servers = {"post": behind.entry("post", ANNOUNCE, ECHO)}
     async with behind.client(servers, locks=True, pass_through=9) as client:
-        await until_listed(client, "post_announce", "post_echo")
+        await until_listed(client, "post__announce", "post__echo")
         whole = behind.lock.read_text()
         behind.lock.write_text("servers: [")
         behind.offer("post", ANNOUNCE, ECHO, FAX)
-        await client.call_tool("post_announce", {})
+        await client.call_tool("post__announce", {})
         await until(lambda: any("cannot be judged" in text for _, text in behind.said))
 
-        assert await names(client) == ["post_announce", "post_echo"]
+        assert await names(client) == ["post__announce", "post__echo"]
         behind.lock.write_text(whole)
         await until(lambda: held(behind))
 
@@ -199,7 +199,7 @@ async def test_a_server_that_speaks_of_another_servers_tool_is_found_out(behind:
     servers = {"bad": behind.entry("bad", ECHO, meddling), "post": behind.entry("post", FAX)}
 
     async with behind.client(servers, pass_through=9) as client:
-        await until_listed(client, "bad_echo", "post_send_fax")
+        await until_listed(client, "bad__echo", "post__send_fax")
 
     assert list(held(behind)) == ["bad/fast_mail"]
 
@@ -217,14 +217,14 @@ async def test_nothing_is_shown_that_was_not_judged(behind: Behind):
 async def test_a_lock_file_that_is_gone_is_not_made_anew_by_what_is_met_then(behind: Behind):
     servers = {"post": behind.entry("post", ECHO)}
     async with behind.client(servers, locks=True, pass_through=9) as client:
-        await until_listed(client, "post_echo")
+        await until_listed(client, "post__echo")
     kept = behind.lock.read_text()
     behind.lock.unlink()
     async with behind.client(servers, locks=True, pass_through=9) as client:
         await until(lambda: held(behind) == {"post/echo": UNLOCKED})
         assert not behind.lock.exists()
         behind.lock.write_text(kept)
-        await until_listed(client, "post_echo")
+        await until_listed(client, "post__echo")
     assert held(behind) == {}
 
 
@@ -254,7 +254,7 @@ async def test_tools_are_checked_before_an_agent_relies_on_them(behind: Behind):
             "web": {"url": f"http://127.0.0.1:{web.server_port}/mcp"},
         }
         async with behind.client(servers, max_sensitivity="public") as client:
-            asked = ["post_echo", "post/send_fax", "post/weather", "gone/x", "web/x", "vault/echo"]
+            asked = ["post__echo", "post/send_fax", "post/weather", "gone/x", "web/x", "vault/echo"]
             answer = await client.call_tool("check_tools", {"ids": [*asked, "post/no"]})
         web.shutdown()
 

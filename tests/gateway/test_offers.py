@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any
 
 import pytest
-from mcp import MCPError
+from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.subscriptions import listen
 
 from tests.gateway.conftest import ANNOUNCE, ECHO, LONG_S, Behind, until, until_listed
+from tests.gateway.test_command import COMMAND, ENV
+from tests.gateway.test_http import serving
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.tenants import DEFAULT
 
@@ -43,14 +49,14 @@ async def test_they_are_listed_and_got_by_their_servers(behind: Behind, mode):
         (prompt,) = await client.list_prompts()
         (note,) = await client.list_resources()
         templates = await client.list_resource_templates()
-        said = await client.get_prompt("desk_greet", {"who": "Ada"})
+        said = await client.get_prompt("desk__greet", {"who": "Ada"})
         read = await client.read_resource("note://today")
         paged = await client.read_resource("page://a/b.md")
         for uri in ("note://bad", "other://x"):
             with pytest.raises(MCPError):
                 await client.read_resource(uri)
 
-    assert (prompt.name, prompt.description) == ("desk_greet", "Greet somebody.")
+    assert (prompt.name, prompt.description) == ("desk__greet", "Greet somebody.")
     told = [(each.name, each.description, each.required) for each in prompt.arguments]
     assert told == [("who", "Whom", True), ("how", None, False)]
     assert (str(note.uri), note.mime_type) == ("note://today", "text/x")
@@ -63,13 +69,22 @@ async def test_they_are_listed_and_got_by_their_servers(behind: Behind, mode):
     assert [each.tool_id for each in held] == ["desk#resource/note://bad"]
 
 
+async def test_a_filter_of_tools_leaves_prompts_and_resources_alone(behind: Behind):
+    desk = {**entry(behind, "desk", prompts=[PROMPT], resources=[NOTE]), "includeTools": []}
+    async with behind.client({"desk": desk}, pass_through=9) as client:
+        assert [each.name for each in await client.list_prompts()] == ["desk_greet"]
+        assert [each.name for each in await client.list_resources()] == ["today"]
+        assert await client.list_tools() == []
+    assert ("info", "desk: 0 tools") in behind.said
+
+
 async def test_what_is_out_of_reach_or_changed_is_not_there(behind: Behind):
     behind.audits = True
     secret = {**entry(behind, "desk", **OFFERS), "toolcrib": {"sensitivity": "pii"}}
     post = entry(behind, "post", "--mute", prompts=[PROMPT], resources=[NOTE])
     servers = {"desk": secret, "post": post}
     async with behind.client(servers, max_sensitivity="public") as client:
-        assert [each.name for each in await client.list_prompts()] == ["post_greet"]
+        assert [each.name for each in await client.list_prompts()] == ["post__greet"]
         assert await client.list_resource_templates() == []
         changed = {**PROMPT, "description": "Greet everybody."}
         entry(behind, "post", prompts=[changed], resources=[NOTE])
@@ -103,11 +118,11 @@ async def test_clients_hear_of_a_list_that_a_server_says_has_changed(behind: Beh
     async with behind.client(servers, mode=mode, message_handler=hear) as client:
         following = None if mode == "legacy" else asyncio.create_task(follow(client.session))
         entry(behind, "desk", *options, prompts=[PROMPT, {"name": "part"}])
-        await client.call_tool("desk_announce", {"what": "prompts"})
+        await client.call_tool("desk__announce", {"what": "prompts"})
         await until_heard("Prompt")
-        assert {each.name for each in await client.list_prompts()} == {"desk_greet", "desk_part"}
+        assert {each.name for each in await client.list_prompts()} == {"desk__greet", "desk__part"}
         entry(behind, "desk", *options, prompts=[PROMPT, {"name": "part"}], resources=[NOTE])
-        await client.call_tool("desk_announce", {"what": "resources"})
+        await client.call_tool("desk__announce", {"what": "resources"})
         await until_heard("Resource")
         assert [each.name for each in await client.list_resources()] == ["today"]
         if following:
@@ -117,19 +132,13 @@ async def test_clients_hear_of_a_list_that_a_server_says_has_changed(behind: Beh
 async def test_what_could_not_be_listed_once_is_asked_for_again(behind: Behind):
     servers = {"desk": entry(behind, "desk", fails=["prompts"])}
     async with behind.client(servers, pass_through=9) as client:
-        await until_listed(client, "desk_announce")
+        await until_listed(client, "desk__announce")
         entry(behind, "desk", prompts=[PROMPT])
 
         async def is_there() -> bool:
-            return [each.name for each in await client.list_prompts()] == ["desk_greet"]
+            return [each.name for each in await client.list_prompts()] == ["desk__greet"]
 
         await until(is_there)
-
-
-async def test_who_offers_none_announces_none(behind: Behind):
-    async with behind.client({"post": behind.entry("post", ECHO)}) as client:
-        able = client.initialize_result.capabilities if client.initialize_result else None
-    assert able is None or (able.prompts, able.resources) == (None, None)
 
 
 SECRET = {**HOSTILE, "uri": "file:///secret.txt", "name": "secret"}
@@ -185,6 +194,72 @@ async def test_one_uri_that_is_none_takes_no_other_and_each_stays_as_its_server_
 
     assert shown == ["HTTP://Example.com", "note://today"]
     assert [each.text for (each,) in read] == ["at HTTP://Example.com"] * 2
-    assert prompt.name == "desk_greet"
+    assert prompt.name == "desk__greet"
     told = "desk: resource readme.md is left out: Input should be a valid URL"
     assert len([text for _, text in behind.said if text.startswith(told)]) == 1
+
+
+async def _nothing() -> AsyncGenerator[object]:
+    """Notifications of which there are none."""
+    for event in ():
+        yield event
+
+
+@asynccontextmanager
+async def reached(behind: Behind, transport: str, config: Path) -> AsyncGenerator[Any]:
+    """What the official client takes to reach a gateway over a transport."""
+    if transport == "http":
+        with serving(behind) as url:
+            yield url
+        return
+    arguments = [*COMMAND[1:], str(config), "--store", str(behind.store)]
+    yield StdioServerParameters(command=COMMAND[0], args=arguments, env=ENV)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_client_that_goes_by_what_is_announced_finds_what_comes_later(
+    behind: Behind, transport, mode
+):
+    start = behind.folder / "start"
+    desk = entry(behind, "desk", "--start-with", str(start), prompts=[PROMPT], resources=[NOTE])
+    config = behind.config(desk=desk, post=behind.entry("post", ECHO))
+    heard: asyncio.Queue[str] = asyncio.Queue()
+
+    async def hear(message: Any) -> None:
+        heard.put_nowait(type(message).__name__)
+
+    async def follow(client: Client, able: dict[str, Any]) -> None:
+        lists = {f"{kind}_list_changed": each["list_changed"] for kind, each in able.items()}
+        # Clients of the handshake era hear without asking.
+        following = client.listen(**lists) if mode == "auto" else nullcontext(_nothing())
+        async with following as told:
+            heard.put_nowait("listening")
+            async for event in told:
+                heard.put_nowait(type(event).__name__)
+
+    async def until_heard(*kinds: str) -> None:
+        async with asyncio.timeout(LONG_S):
+            for kind in kinds:
+                while not (await heard.get()).startswith(kind):
+                    pass
+
+    async with (
+        reached(behind, transport, config) as server,
+        Client(server, mode=mode, message_handler=hear) as client,
+    ):
+        assert client.server_capabilities is not None
+        able = client.server_capabilities.model_dump(exclude_none=True, exclude={"logging"})
+        following = asyncio.create_task(follow(client, able))
+        await until_heard("listening")
+        assert (await client.list_prompts()).prompts == []
+        assert (await client.list_resources()).resources == []
+        start.touch()
+        await until_heard("Prompt", "Resource")
+        prompts = (await client.list_prompts()).prompts
+        resources = (await client.list_resources()).resources
+        following.cancel()
+
+    assert able == {kind: {"list_changed": True} for kind in ("tools", "prompts", "resources")}
+    assert [each.name for each in prompts] == ["desk_greet"]
+    assert [str(each.uri) for each in resources] == ["note://today"]

@@ -92,10 +92,10 @@ EVERYWHERE = pytest.mark.parametrize("server", ["old", "new", "web"])
 @pytest.mark.parametrize("proxied", [True, False])
 async def test_results_come_as_they_are(client, server, proxied):
     if proxied:
-        call = {"name": f"{server}_echo", "arguments": {"said": "hi"}}
+        call = {"name": f"{server}__echo", "arguments": {"said": "hi"}}
         result = await client.call_tool("call_tool", call)
     else:
-        result = await client.call_tool(f"{server}_echo", {"said": "hi"})
+        result = await client.call_tool(f"{server}__echo", {"said": "hi"})
 
     said = {"given": "hi"} if server == "web" else {"given": {"said": "hi"}}
     assert result.structured_content == said
@@ -104,7 +104,7 @@ async def test_results_come_as_they_are(client, server, proxied):
 
 @EVERYWHERE
 async def test_errors_of_tools_come_as_they_are(client, server):
-    result = await client.call_tool(f"{server}_fail", {}, raise_on_error=False)
+    result = await client.call_tool(f"{server}__fail", {}, raise_on_error=False)
 
     assert result.is_error
     assert texts(result) == ["no"]
@@ -120,7 +120,7 @@ async def test_errors_of_tools_come_as_they_are(client, server):
     ],
 )
 async def test_errors_of_the_protocol_are_told(client, server, does, told):
-    result = await client.call_tool(f"{server}_{does}", {}, raise_on_error=False)
+    result = await client.call_tool(f"{server}__{does}", {}, raise_on_error=False)
 
     assert result.is_error
     assert told in texts(result)[0]
@@ -128,7 +128,7 @@ async def test_errors_of_the_protocol_are_told(client, server, does, told):
 
 @EVERYWHERE
 async def test_results_of_many_megabytes_pass(client, server):
-    result = await client.call_tool(f"{server}_huge", {"chars": 3_000_000})
+    result = await client.call_tool(f"{server}__huge", {"chars": 3_000_000})
 
     assert len(texts(result)[0]) == 3_000_000
 
@@ -136,26 +136,26 @@ async def test_results_of_many_megabytes_pass(client, server):
 @EVERYWHERE
 @pytest.mark.parametrize("proxied", [True, False])
 async def test_elicitation_reaches_the_user_and_roots_the_server(client, server, proxied):
-    name = f"{server}_elicit"
+    name = f"{server}__elicit"
     call = ("call_tool", {"name": name}) if proxied else (name, {})
 
     result = await client.call_tool(*call)
 
     assert client.heard["asked"] == ["Who?"]
     assert "Ada" in texts(result)[0]
-    assert "file:///work" in texts(await client.call_tool(f"{server}_roots", {}))[0]
+    assert "file:///work" in texts(await client.call_tool(f"{server}__roots", {}))[0]
 
 
 @EVERYWHERE
 async def test_sampling_reaches_the_clients_model(client, server):
-    result = await client.call_tool(f"{server}_sample", {})
+    result = await client.call_tool(f"{server}__sample", {})
 
     assert client.heard["asked"] == ["Hi"]
     assert "small" in texts(result)[0]
     assert "Hello" in texts(result)[0]
     if server != "web":
         tool = {"name": "look_up", "inputSchema": {"type": "object"}}
-        with_tools = await client.call_tool(f"{server}_sample", {"tools": [tool]})
+        with_tools = await client.call_tool(f"{server}__sample", {"tools": [tool]})
         assert "Hello" in texts(with_tools)[0]
 
 
@@ -163,7 +163,7 @@ async def test_sampling_reaches_the_clients_model(client, server):
 @pytest.mark.parametrize("client", ["legacy"], indirect=True)
 async def test_a_question_that_the_client_cannot_answer_is_told_to_the_server(client, server):
     client.heard["fails"] = True
-    result = await client.call_tool(f"{server}_elicit", {}, raise_on_error=False)
+    result = await client.call_tool(f"{server}__elicit", {}, raise_on_error=False)
 
     assert "no idea" in texts(result)[0]
 
@@ -175,7 +175,7 @@ async def test_progress_reaches_whoever_wants_to_know(client, server):
     async def progress(done, total, message):
         told.append((done, total, message))
 
-    await client.call_tool(f"{server}_progress", {}, progress_handler=progress)
+    await client.call_tool(f"{server}__progress", {}, progress_handler=progress)
 
     await until(lambda: len(told) == 2)
     assert told == [(1.0, 2.0, "going"), (2.0, 2.0, "going")]
@@ -183,14 +183,14 @@ async def test_progress_reaches_whoever_wants_to_know(client, server):
 
 @pytest.mark.parametrize("server", ["old", "new"])
 async def test_a_server_is_asked_for_progress_only_where_the_client_wants_it(client, server):
-    result = await client.session.call_tool(f"{server}_progress", {})
+    result = await client.session.call_tool(f"{server}__progress", {})
 
     assert json.loads(texts(result)[0]) == {"asked": False}
 
 
 @EVERYWHERE
 async def test_log_entries_reach_the_client_as_they_are(client, server):
-    await client.call_tool(f"{server}_log", {})
+    await client.call_tool(f"{server}__log", {})
 
     def entries():
         return [entry for entry in client.heard["log"] if entry.logger == "deep"]
@@ -207,7 +207,7 @@ async def test_a_client_hears_no_more_than_it_asked_for(client):
     with pytest.warns(MCPDeprecationWarning):
         await client.set_logging_level("warning")
 
-    await client.call_tool("old_log", {})
+    await client.call_tool("old__log", {})
     await until(lambda: any(entry.logger == "deep" for entry in client.heard["log"]))
 
     levels = [entry.level for entry in client.heard["log"] if entry.logger == "deep"]
@@ -218,7 +218,7 @@ async def test_a_client_hears_no_more_than_it_asked_for(client):
 async def test_a_cancelled_call_is_cancelled_at_its_server(client, server):
     before = len(await cancelled(client, server))
 
-    call = await hanging(client, f"{server}_hang")
+    call = await hanging(client, f"{server}__hang")
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
@@ -230,12 +230,12 @@ async def test_a_cancelled_call_is_cancelled_at_its_server(client, server):
 
 
 async def cancelled(client, server):
-    return json.loads(texts(await client.call_tool(f"{server}_tell", {}))[0])["cancelled"]
+    return json.loads(texts(await client.call_tool(f"{server}__tell", {}))[0])["cancelled"]
 
 
 async def test_calls_at_the_same_time_do_not_wait_for_each_other(client):
-    call = await hanging(client, "old_hang")
-    result = await client.call_tool("old_echo", {"said": "first"})
+    call = await hanging(client, "old__hang")
+    result = await client.call_tool("old__echo", {"said": "first"})
 
     assert json.loads(texts(result)[0]) == {"said": "first"}
     assert not call.done()
@@ -243,7 +243,7 @@ async def test_calls_at_the_same_time_do_not_wait_for_each_other(client):
 
 
 async def test_a_server_is_told_no_more_than_it_may_know(client):
-    result = await client.call_tool("old_tell", {}, meta={"acme/trace": "7"})
+    result = await client.call_tool("old__tell", {}, meta={"acme/trace": "7"})
     told = json.loads(texts(result)[0])
     meta, env = told["meta"], told["env"]
 

@@ -26,8 +26,8 @@ async def test_few_tools_are_shown_as_they_are(behind):
         mail, room = await client.list_tools()
 
     shown = {"name": mail.name, "description": mail.description, "inputSchema": mail.input_schema}
-    assert shown == {**MAIL, "name": "post_send_mail"}
-    assert room.name == "rooms_book_room"
+    assert shown == {**MAIL, "name": "post__send_mail"}
+    assert room.name == "rooms__book_room"
 
 
 async def test_the_search_stays_while_a_server_is_missing_that_may_have_more(behind):
@@ -40,19 +40,19 @@ async def test_the_search_stays_while_a_server_is_missing_that_may_have_more(beh
 async def test_a_found_tool_comes_as_a_signature_and_can_be_called(behind, monkeypatch):
     async with behind.client({"post": behind.entry("post", MAIL, ROOM)}) as client:
         answer = await found(client, "send a mail", k=1)
-        asked = {"ids": ["post_send_mail", "post/send_mail", "post/send"]}
+        asked = {"ids": ["post__send_mail", "post/send_mail", "post/send"]}
         whole = (await client.call_tool("describe_tools", asked)).structured_content
         called = await client.call_tool(
-            "call_tool", {"name": "post_send_mail", "arguments": {"to": "Ada"}}
+            "call_tool", {"name": "post__send_mail", "arguments": {"to": "Ada"}}
         )
         monkeypatch.setattr(search, "MAX_DESCRIBED_CHARS", 10)
         both = {"ids": ["post/send_mail", "post/book_room"]}
         cut = (await client.call_tool("describe_tools", both)).structured_content
 
-    told = {"name": "post_send_mail", "description": MAIL["description"]}
+    told = {"name": "post__send_mail", "description": MAIL["description"]}
     assert answer["tools"] == [{**told, "parameters": "to: string"}]
-    assert whole == {"tools": [{**MAIL, "name": "post_send_mail"}], "unknown": ["post/send"]}
-    assert (cut["tools"], cut["left_out"]) == (whole["tools"], ["post_book_room"])
+    assert whole == {"tools": [{**MAIL, "name": "post__send_mail"}], "unknown": ["post/send"]}
+    assert (cut["tools"], cut["left_out"]) == (whole["tools"], ["post__book_room"])
     assert "ask for fewer" in cut["note"]
     assert called.structured_content == {"given": {"to": "Ada"}}
 
@@ -63,10 +63,10 @@ async def test_whole_schemas_come_where_they_are_asked_for(behind):
         answer = await found(client, "send a mail", k=None)
         assert await names(client) == ["find_tools", "call_tool"]
 
-    assert answer["tools"] == [{**MAIL, "name": "post_send_mail"}]
+    assert answer["tools"] == [{**MAIL, "name": "post__send_mail"}]
 
 
-@pytest.mark.parametrize("name", ["post_send_mail", "post/send_mail", "send_mail"])
+@pytest.mark.parametrize("name", ["post__send_mail", "post/send_mail", "send_mail"])
 async def test_a_tool_is_known_by_its_name_its_id_and_its_own_name(behind, name):
     async with behind.client({"post": behind.entry("post", MAIL)}) as client:
         by_proxy = await client.call_tool("call_tool", {"name": name, "arguments": {"to": "Ada"}})
@@ -81,20 +81,20 @@ async def test_a_name_that_two_servers_have_is_neithers(behind):
     async with behind.client(servers) as client:
         answer = await client.call_tool("echo", {}, raise_on_error=False)
         assert answer.is_error
-        assert "Did you mean two_echo, one_echo?" in texts(answer)[0]
+        assert "Did you mean two__echo, one__echo?" in texts(answer)[0]
 
 
 @pytest.mark.parametrize("proxied", [True, False])
 async def test_an_unknown_name_is_answered_with_those_like_it(behind, proxied):
     async with behind.client({"post": behind.entry("post", MAIL, ROOM)}) as client:
-        name, arguments = "post_send_mial", {}
+        name, arguments = "post__send_mial", {}
         if proxied:
             name, arguments = "call_tool", {"name": name}
         answer = await client.call_tool(name, arguments, raise_on_error=False)
 
     assert answer.is_error
     assert texts(answer)[0].startswith(
-        "There is no tool 'post_send_mial'. Did you mean post_send_mail"
+        "There is no tool 'post__send_mial'. Did you mean post__send_mail"
     )
 
 
@@ -109,23 +109,44 @@ async def test_pinned_and_always_active_tools_are_shown_beside_the_search(behind
         await until(lambda: said_so in behind.said)
 
     named = [tool.name for tool in shown]
-    assert named == ["post_book_room", "post_echo", "find_tools", "describe_tools", "call_tool"]
+    assert named == ["post__book_room", "post__echo", "find_tools", "describe_tools", "call_tool"]
     about = "Here are tools of: post (3 tools: book, mail, room, echo)."
     assert shown[2].description.endswith(about)
 
 
-async def test_a_disabled_tool_is_neither_found_nor_called(behind):
-    entry = behind.entry("post", MAIL, ROOM)
-    entry["toolcrib"] = {"disabled": ["send_mail"]}
+OFF = {
+    "ours": {"toolcrib": {"disabled": ["send_mail"]}},
+    "excluded": {"excludeTools": ["send_mail"]},
+    "by a glob": {"disabled_tools": ["send_*"]},
+    "not included": {"tools": ["book_room"]},
+    "both": {"includeTools": ["*"], "excludeTools": ["send_mail"]},
+}
+
+
+@pytest.mark.parametrize("keys", OFF.values(), ids=OFF)
+async def test_a_tool_that_its_entry_switches_off_is_as_one_that_is_not_there(behind, keys):
+    entry = {**behind.entry("post", MAIL, ROOM), **keys}
 
     async with behind.client({"post": entry}) as client:
         answer = await found(client, "send a mail", k=9)
-        for name in ("post_send_mail", "post/send_mail", "send_mail"):
-            assert (await client.call_tool(name, {"to": "x"}, raise_on_error=False)).is_error
+        described = await said(client, "describe_tools", names=["post__send_mail"])
+        for name in ("post__send_mail", "post/send_mail", "send_mail"):
             called = await said(client, "call_tool", name=name, arguments={"to": "x"})
-            assert called.startswith("There is no tool")
+            unknown = await said(client, "call_tool", name="no_such", arguments={"to": "x"})
+            assert called.startswith(f"There is no tool {name!r}")
+            assert unknown.startswith("There is no tool 'no_such'")
+            by_itself = await said(client, name, to="x")
+            assert by_itself.replace(name, "no_such") == await said(client, "no_such", to="x")
 
-    assert [tool["name"] for tool in answer["tools"]] == ["post_book_room"]
+    assert [tool["name"] for tool in answer["tools"]] == ["post__book_room"]
+    assert "Send a mail to somebody" not in described
+
+
+async def test_a_tool_that_is_switched_off_is_not_shown_to_a_client(behind):
+    entry = {**behind.entry("post", MAIL, ROOM), "excludeTools": ["send_mail"]}
+
+    async with behind.client({"post": entry}, pass_through=9) as client:
+        assert await names(client) == ["post__book_room"]
 
 
 async def test_what_is_too_sensitive_or_has_no_such_tag_is_out_of_reach(behind):
@@ -140,12 +161,12 @@ async def test_what_is_too_sensitive_or_has_no_such_tag_is_out_of_reach(behind):
     async with behind.client(servers, **options) as client:
         answer = await found(client, "open the vault and send a mail", k=9)
         search = (await client.list_tools())[0]
-        for name in ("vault_open", "vault/open", "post_send_mail"):
+        for name in ("vault__open", "vault/open", "post__send_mail"):
             refused = await said(client, name)
             assert refused.startswith(f"There is no tool {name!r}")
-            assert "vault_open" not in refused.partition(".")[2]
+            assert "vault__open" not in refused.partition(".")[2]
 
-    assert [tool["name"] for tool in answer["tools"]] == ["rooms_book_room"]
+    assert [tool["name"] for tool in answer["tools"]] == ["rooms__book_room"]
     assert "vault" not in search.description
 
 
@@ -155,7 +176,7 @@ async def test_only_the_servers_that_are_asked_for_are_started(behind):
 
     servers = {"post": other, "rooms": behind.entry("rooms", ROOM)}
     async with behind.client(servers, only=("rooms",), pass_through=9) as client:
-        assert await names(client) == ["rooms_book_room"]
+        assert await names(client) == ["rooms__book_room"]
 
     assert not started.exists()
 

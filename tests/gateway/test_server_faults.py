@@ -55,17 +55,17 @@ async def test_a_killed_server_is_marked_and_comes_back_by_itself(behind: Behind
         await until(lambda: any("down" in text for _, text in behind.said))
         marked = await client.call_tool("find_tools", {"query": "echo"})
         listed = (await client.list_tools())[0]
-        refused = await said(client, "shaky_echo")
-        steady = await said(client, "steady_echo", word="still here")
+        refused = await said(client, "shaky__echo")
+        steady = await said(client, "steady__echo", word="still here")
         await until(lambda: len(pids.read_text().split()) == 2)
         await until(lambda: nothing_missing(client))
-        again = await said(client, "shaky_echo", word="back")
+        again = await said(client, "shaky__echo", word="back")
 
     notes = {tool["name"]: tool.get("unavailable") for tool in marked.structured_content["tools"]}
     note = "[cannot be called now: its server does not answer]"
-    assert notes == {"shaky_echo": note, "steady_echo": None}
+    assert notes == {"shaky__echo": note, "steady__echo": None}
     assert listed.description == f"{note} Repeat what is said."
-    assert refused.startswith("The server 'shaky' does not answer, so shaky_echo was not called.")
+    assert refused.startswith("The server 'shaky' does not answer, so shaky__echo was not called.")
     assert json.loads(steady) == {"word": "still here"}
     assert json.loads(again) == {"word": "back"}
 
@@ -76,15 +76,15 @@ async def test_a_server_that_answers_no_more_is_ended_and_started_again(behind: 
 
     patient = replace(QUICK, pong_s=2.0)
     async with behind.client({"half": half_dead}, intervals=patient, call_timeout_s=0.5) as client:
-        timed_out = await said(client, "half_deaf")
+        timed_out = await said(client, "half__deaf")
         await until(lambda: len(pids.read_text().split()) > 1)
 
         async def is_back():
-            return await said(client, "half_echo", word="back") == '{"word": "back"}'
+            return await said(client, "half__echo", word="back") == '{"word": "back"}'
 
         await until(is_back)
 
-    assert timed_out.startswith("half_deaf: it gave no answer within 0.5 s.")
+    assert timed_out.startswith("half__deaf: it gave no answer within 0.5 s.")
     assert ("warning", "half: down: it gave no sign of life within 2 s; it is tried again") in (
         behind.said
     )
@@ -99,7 +99,7 @@ async def test_a_server_that_never_answers_keeps_nobody_waiting(behind: Behind):
         async with behind.client(gateway, settled=False) as client:
             await gateway.index.is_open.wait()
             await gateway.pool["steady"].settled.wait()
-            assert json.loads(await said(client, "steady_echo", word="here")) == {"word": "here"}
+            assert json.loads(await said(client, "steady__echo", word="here")) == {"word": "here"}
             assert await missing(client) == {"silent": "is still being connected to"}
 
 
@@ -128,12 +128,12 @@ async def test_a_slow_server_is_waited_for_and_then_named_as_missing(behind: Beh
         second = await client.call_tool("find_tools", {"query": "echo"})
 
     shown = [tool["name"] for tool in first.structured_content["tools"]]
-    assert shown == ["steady_echo"]
+    assert shown == ["steady__echo"]
     assert [each["server"] for each in first.structured_content["missing"]] == ["slow"]
     assert first.structured_content["missing"][0]["state"] == "is still being connected to"
     assert (3.0, "connecting to servers") in told
     again = {tool["name"] for tool in second.structured_content["tools"]}
-    assert again == {"slow_echo", "steady_echo"}
+    assert again == {"slow__echo", "steady__echo"}
     assert "missing" not in second.structured_content
 
 
@@ -149,7 +149,7 @@ async def test_a_call_waits_for_a_server_that_is_starting(behind: Behind):
     gateway = behind.make({"slow": slow})
     async with behind.client(gateway, settled=False) as client:
         await gateway.index.is_open.wait()
-        call = asyncio.create_task(said(client, "slow_echo", word="early"))
+        call = asyncio.create_task(said(client, "slow__echo", word="early"))
         await asyncio.sleep(0)
         start.touch()
         answer = await call
@@ -161,17 +161,17 @@ async def test_a_killed_web_server_is_marked_and_comes_back_by_itself(behind: Be
     with web_server() as web:
         servers = {"web": {"url": web.url}, "steady": behind.entry("steady", ECHO)}
         async with behind.client(servers) as client:
-            call = await hanging(client, "web_hang")
+            call = await hanging(client, "web__hang")
             web.kill()
             died = texts(await call)[0]
-            dead = await said(client, "web_echo", said="x")
-            steady = await said(client, "steady_echo", word="here")
+            dead = await said(client, "web__echo", said="x")
+            steady = await said(client, "steady__echo", word="here")
             web.start()
             await until(lambda: nothing_missing(client))
-            again = await said(client, "web_echo", said="back")
+            again = await said(client, "web__echo", said="back")
 
-    assert died.startswith("The server 'web' died in the call of web_hang")
-    assert dead.startswith("The server 'web' does not answer, so web_echo was not called.")
+    assert died.startswith("The server 'web' died in the call of web__hang")
+    assert dead.startswith("The server 'web' does not answer, so web__echo was not called.")
     assert json.loads(steady) == {"word": "here"}
     assert json.loads(again) == {"given": "back"}
 
@@ -181,8 +181,8 @@ async def test_an_entry_that_cannot_be_used_keeps_no_other_from_it(behind: Behin
     servers = {"wrong": wrong, "post": behind.entry("post", ECHO)}
     async with behind.client(servers) as client:
         states = await missing(client)
-        answer = await client.call_tool("wrong_echo", {}, raise_on_error=False)
-        assert json.loads(await said(client, "post_echo", word="hi")) == {"word": "hi"}
+        answer = await client.call_tool("wrong__echo", {}, raise_on_error=False)
+        assert json.loads(await said(client, "post__echo", word="hi")) == {"word": "hi"}
 
     assert states == {"wrong": "is misconfigured"}
     assert texts(answer)[1] == "Not there at the moment are the tools of: wrong."
@@ -200,7 +200,7 @@ async def test_a_wrong_tool_costs_no_right_one_and_of_two_of_one_name_the_first_
     async with behind.client(servers, pass_through=9) as client:
         shown = [(tool.name, tool.description) for tool in await client.list_tools()]
 
-    assert shown == [("odd_echo", ECHO["description"])]
+    assert shown == [("odd__echo", ECHO["description"])]
     warned = [text for level, text in behind.said if level == "warning"]
     assert warned == [
         "odd: tools[1] is left out: name: missing",

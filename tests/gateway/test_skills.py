@@ -49,7 +49,7 @@ async def test_a_skill_is_found_and_read_with_its_files_and_no_other(skills: Beh
         "files": ["logo.png", "scripts/fill.py"],
     }
     assert part.structured_content["text"] == "print(1)\n"
-    assert [tool["name"] for tool in tools["tools"]] == ["post_echo"]
+    assert [tool["name"] for tool in tools["tools"]] == ["post__echo"]
 
 
 async def test_who_may_not_see_a_skill_is_not_offered_to_read_one(skills: Behind):
@@ -65,8 +65,8 @@ async def test_a_server_of_their_name_takes_no_skill_away(skills: Behind):
     same = {"name": "pdf-forms", "description": "Something else."}
     async with skills.client({"skills": skills.entry("skills", ECHO, same)}) as client:
         assert "find_skills" in await names(client)
-        assert [each["name"] for each in (await found(client))["tools"]] == ["skills_echo"]
-        assert await said(client, "call_tool", name="skills_pdf-forms", arguments={}) == "{}"
+        assert [each["name"] for each in (await found(client))["tools"]] == ["skills__echo"]
+        assert await said(client, "call_tool", name="skills__pdf-forms", arguments={}) == "{}"
         read = await client.call_tool("read_skill", {"name": "pdf-forms"})
         assert read.structured_content["text"] == "Find the fields first."
     warned = "skills: 'pdf-forms' can be called, but not found: a skill has the id "

@@ -21,7 +21,7 @@ async def test_tools_that_cannot_be_indexed_can_be_called(behind: Behind, monkey
         monkeypatch.setattr(Crib, method, refuse)
     monkeypatch.setattr(ToolIndex, "find", refuse)
     async with behind.client({"post": behind.entry("post", ECHO)}) as client:
-        assert await said(client, "post_echo", word="hi") == '{"word": "hi"}'
+        assert await said(client, "post__echo", word="hi") == '{"word": "hi"}'
         answer = await said(client, "find_tools", query="echo")
 
     assert answer == "The search does not work at the moment: the store does not answer."
@@ -35,10 +35,10 @@ async def test_a_failed_call_is_told_also_where_no_others_can_be_looked_for(
 ):
     async with behind.client({"post": behind.entry("post", DIE)}) as client:
         monkeypatch.setattr(ToolIndex, "find", refuse)
-        answer = await said(client, "post_die")
+        answer = await said(client, "post__die")
 
     assert answer == (
-        "The server 'post' died in the call of post_die, which may have been carried out."
+        "The server 'post' died in the call of post__die, which may have been carried out."
     )
 
 
@@ -69,8 +69,8 @@ async def test_without_any_index_tools_can_be_called_and_a_failed_one_tried_agai
     async with behind.client(gateway, settled=False) as client:
         await until(gateway.pool["post"].settled.is_set)
         await until(lambda: any("a part of the gateway failed" in text for _, text in behind.said))
-        assert await said(client, "post_echo", word="hi") == '{"word": "hi"}'
-        answer = await said(client, "post_die")
+        assert await said(client, "post__echo", word="hi") == '{"word": "hi"}'
+        answer = await said(client, "post__die")
 
     assert answer.endswith("which may have been carried out. Try again later.")
 
@@ -87,7 +87,7 @@ async def test_approvals_that_cannot_be_read_are_looked_for_again(behind: Behind
         monkeypatch.setattr(gateway._storage.approval, "state", state)
         await until(lambda: len(calls) > 4)
 
-        assert await said(client, "post_echo", word="hi") == '{"word": "hi"}'
+        assert await said(client, "post__echo", word="hi") == '{"word": "hi"}'
 
 
 async def test_a_gateway_that_is_closed_while_it_opens_leaves_the_folder_free(behind: Behind):

@@ -101,7 +101,7 @@ def progress_of(told: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
 @pytest.mark.parametrize("server", ["old", "new"])
 @pytest.mark.parametrize("way", ["direct", "by call_tool"])
 def test_progress_comes_once_under_the_token_of_the_clients_request(wire, server, way, token):
-    name = f"{server}_progress"
+    name = f"{server}__progress"
     called = (name, token) if way == "direct" else ("call_tool", token)
     _, told = wire.call(*called, **({} if way == "direct" else {"name": name}))
     assert progress_of(told) == [(token, 1.0), (token, 2.0)]
@@ -109,8 +109,8 @@ def test_progress_comes_once_under_the_token_of_the_clients_request(wire, server
 
 @pytest.mark.parametrize("server", ["old", "new"])
 def test_what_is_between_the_gateway_and_a_server_stays_there(wire, server):
-    assert progress_of(wire.call(f"{server}_noise", "mine")[1]) == [("mine", 1.0)]
-    assert wire.call(f"{server}_noise")[1] == []
+    assert progress_of(wire.call(f"{server}__noise", "mine")[1]) == [("mine", 1.0)]
+    assert wire.call(f"{server}__noise")[1] == []
 
 
 # -- calls by way of the search --------------------------------------------------------------------
@@ -143,13 +143,13 @@ ADA = {"to": "Ada", "times": [1, 2]}
     ],
 )
 def test_arguments_are_understood_as_models_write_them(wire, given):
-    result, _ = wire.call("call_tool", name="old_echo", **given)
+    result, _ = wire.call("call_tool", name="old__echo", **given)
     assert result["structuredContent"] == {"given": ADA}
 
 
 @pytest.mark.parametrize("given", [{}, {"arguments": None}, {"arguments": " "}])
 def test_a_tool_may_be_called_with_nothing(wire, given):
-    result, _ = wire.call("call_tool", name="old_echo", **given)
+    result, _ = wire.call("call_tool", name="old__echo", **given)
     assert result["structuredContent"] == {"given": {}}
 
 
@@ -157,12 +157,12 @@ def test_a_tool_may_be_called_with_nothing(wire, given):
     ("tool", "given", "said"),
     [
         ("call_tool", {}, "the call: 'name' is missing (text)"),
-        ("call_tool", {"tool": "old_echo"}, "the call: 'name' is missing (text)"),
+        ("call_tool", {"tool": "old__echo"}, "the call: 'name' is missing (text)"),
         ("call_tool", {"name": 7}, "name: must be text, not a number 7"),
-        ("call_tool", {"name": "old_echo", "arguments": [1]}, "must be an object, not a list"),
-        ("call_tool", {"name": "old_echo", "arguments": "{to: Ada}"}, "must be an object, not"),
-        ("call_tool", {"name": "old_echo", "arguments": "[" * 9000}, "must be an object, not"),
-        ("call_tool", {"name": "old_echo", "arguments": "7"}, "must be an object, not"),
+        ("call_tool", {"name": "old__echo", "arguments": [1]}, "must be an object, not a list"),
+        ("call_tool", {"name": "old__echo", "arguments": "{to: Ada}"}, "must be an object, not"),
+        ("call_tool", {"name": "old__echo", "arguments": "[" * 9000}, "must be an object, not"),
+        ("call_tool", {"name": "old__echo", "arguments": "7"}, "must be an object, not"),
         ("find_tools", {}, "the call: 'query' is missing (text)"),
         ("find_tools", {"query": ["echo"]}, "query: must be text, not a list"),
         ("find_tools", {"query": "echo", "k": "many"}, "k: must be a whole number, not text"),
@@ -189,5 +189,5 @@ def test_how_many_is_meant_as_well_as_it_can_be(wire, k):
 
 
 def test_only_what_is_served_is_announced(wire):
-    assert wire.hello["capabilities"].keys() == {"tools", "logging"}
-    assert wire.hello["capabilities"]["tools"] == {"listChanged": True}
+    changing = {kind: {"listChanged": True} for kind in ("tools", "prompts", "resources")}
+    assert wire.hello["capabilities"] == {**changing, "logging": {}}

@@ -9,6 +9,7 @@ import pytest
 from toolcrib import Scope
 from toolcrib.http.routes.tools import NOT_ALLOWED
 from toolcrib.records.codec import as_json
+from toolcrib.records.scope import MAX_NAMES
 
 MAIL = {"name": "send_mail", "server": "mail", "description": "Send a mail."}
 
@@ -37,6 +38,22 @@ def test_a_scope_that_is_asked_for_never_widens(narrow):
     sent = {"query": "mail", "k": 10, "scope": {"servers": ["mail", "files"], "tags": ["safe"]}}
     found = narrow(servers={"files", "sql"}).post("/v1/tools/search", json=sent)
     assert [hit["id"] for hit in found.json()["tools"]] == ["files/read_file"]
+
+
+def test_scopes_and_filters_of_too_many_names_are_refused(narrow):
+    names = [f"server {n}" for n in range(MAX_NAMES + 1)]
+    parts = [
+        {"field": "server", "any_of": names[start : start + 1000]}
+        for start in range(0, len(names), 1000)
+    ]
+    client = narrow()
+    for sent in ({"scope": {"servers": names}}, {"where": {"any": parts}}):
+        answer = client.post("/v1/tools/search", json={"query": "mail", **sent})
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["type"] == "urn:toolcrib:problem:query"
+        assert str(MAX_NAMES) in answer.text
+    widest = {"query": "mail", "scope": {"servers": ["mail", *names[2:]]}}
+    assert client.post("/v1/tools/search", json=widest).json()["tools"]
 
 
 def test_scores_are_those_of_a_scope_and_not_of_all(service, narrow, stocked):

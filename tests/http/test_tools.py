@@ -23,6 +23,14 @@ def test_what_is_put_in_is_reported_as_by_the_command_line(tenant):
     }
 
 
+def test_a_tool_that_is_sent_twice_is_named_as_a_copy(tenant):
+    ping = {"name": "ping", "version": "1"}
+    report = tenant.post("/v1/tools", json={"tools": [ping, ping]}).json()
+    assert (report["added"], report["refused"]) == (1, [])
+    [copy] = report["copies"]
+    assert (copy["source"], copy["place"]) == ("the request", "ping")
+
+
 def test_an_openapi_document_is_read(tenant):
     paths = {"/pets": {"get": {"operationId": "listPets", "summary": "List all pets."}}}
     document = {"openapi": "3.1.0", "info": {"title": "Pets", "version": "1"}, "paths": paths}

@@ -328,6 +328,44 @@ def test_after_any_sequence_of_pruned_runs_the_store_is_the_last_source(shared_t
     assert shared_tools.held() == {name: spec(name, text) for name, text in runs[-1].items()}
 
 
+def test_a_tool_that_is_read_twice_is_named_as_a_copy(bench):
+    report = bench.sync.run([("a.json", spec("x")), ("a.json", spec("x")), ("b.json", spec("x"))])
+    assert (report.added, report.refused) == (("x",), ())
+    reason = "a copy of the tool in a.json"
+    assert report.copies == (Refusal("a.json", "x", reason), Refusal("b.json", "x", reason))
+
+
+def test_copies_keep_nothing_from_being_pruned(bench):
+    bench.run(spec("old"))
+    report = bench.run(spec("x"), spec("x"), prune=True)
+    assert (report.removed, len(report.copies)) == (("old",), 1)
+
+
+def counted(report) -> int:
+    """The number of entries that a report accounts for."""
+    parts = (report.added, report.changed, report.unchanged, report.refused, report.copies)
+    return sum(map(len, parts))
+
+
+anything = st.one_of(
+    st.builds(Refusal, st.just("s"), names, st.just("broken")),
+    st.builds(
+        spec,
+        st.sampled_from(["a", "b", "c_d"]),
+        st.sampled_from(["", "one", "half \ud800"]),
+        skill=st.sampled_from([None, {"body": "Do it."}]),
+    ),
+)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.lists(anything, max_size=8), min_size=1, max_size=3))
+def test_whatever_is_read_is_counted_once(shared_tools, runs):
+    shared_tools.empty()
+    for items in runs:
+        assert counted(shared_tools.run(*items)) == len(items)
+
+
 def test_one_text_alone_and_in_a_page_gets_the_same_place(bench):
     entries: list[Entry] = [("s", spec(f"t{n}", "word " * n)) for n in range(1, 9)]
     bench.sync.run(entries)
@@ -418,6 +456,40 @@ def test_two_documents_of_one_name_keep_the_first_and_refuse_the_second(passage_
         "give it another collection",
     )
     assert [passage.text for passage in passage_bench.held().values()] == ["one"]
+
+
+def test_a_document_that_is_read_twice_is_named_as_a_copy(passage_bench):
+    read = [(source, part) for source in ("a.md", "./a.md") for part in parts("a.md", "1", "2")]
+    report = passage_bench.sync.run(read)
+    assert (len(report.added), report.refused) == (2, ())
+    reason = "a copy of the part of 'a.md' from a.md"
+    copies = [Refusal("./a.md", f"part {number}", reason) for number in (1, 2)]
+    assert report.copies == tuple(copies)
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["s", "t"]),
+            st.one_of(
+                st.builds(Refusal, st.just("s"), names, st.just("broken")),
+                st.builds(
+                    Passage,
+                    st.just("notes"),
+                    st.sampled_from(["a.md", "b.md"]),
+                    st.sampled_from(["one", "two", "half \ud800"]),
+                    st.just(()),
+                    st.integers(0, 2),
+                ),
+            ),
+        ),
+        max_size=9,
+    )
+)
+def test_whatever_part_is_read_is_counted_once(shared, entries):
+    shared.empty()
+    assert counted(shared.sync.run(entries)) == len(entries)
 
 
 def test_a_part_that_is_refused_keeps_what_stood_there(passage_bench):

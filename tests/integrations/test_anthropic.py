@@ -18,7 +18,7 @@ def searches(arguments, name: str = SEARCH) -> ToolUseBlock:
 
 def test_a_turn_has_its_tools_and_what_their_names_stand_for(desk):
     tools, ids = turn_tools(desk, "send a mail to Ana", k=1)
-    assert ids == {"send_mail": "mail/send_mail"}
+    assert ids == {"mail__send_mail": "mail/send_mail"}
     assert TypeAdapter(list[ToolParam]).validate_python(tools, extra="forbid") == tools
 
 

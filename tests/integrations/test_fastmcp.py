@@ -142,7 +142,7 @@ async def test_that_nothing_fits_is_said_in_so_many_words():
 )
 def test_a_general_tool_is_said_to_be_one_and_no_tools_are_no_next_best(hits, note):
     result = FindResult("x", tuple(hits), {}, verdict="fallback", reason="a guess")
-    answer = answered(result, [{"name": hit.name} for hit in hits]).structured_content
+    answer = answered(result, lambda hit: {"name": hit.name}).structured_content
     assert answer["note"].startswith(note)
     assert ("general" in answer["note"]) is bool(hits)
 

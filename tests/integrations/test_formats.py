@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolcrib import ToolSpec
 from toolcrib.errors import QueryError
-from toolcrib.integrations.formats import FORMATS, export, named_ids
+from toolcrib.integrations.formats import FORMATS, export, named_ids, provider_name
 
 TOOL = ToolSpec(
     name="send mail",
@@ -22,7 +22,8 @@ TOOL = ToolSpec(
 )
 
 
-NAMED = {"name": "send_mail", "description": "Sends."}
+MAIL = TOOL.model_copy(update={"name": "send", "id": "mail/send"})
+NAMED = {"name": "mail__send", "description": "Sends."}
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ NAMED = {"name": "send_mail", "description": "Sends."}
         (
             "mcp",
             {
-                "name": "send mail",
+                "name": "send",
                 "description": "Sends.",
                 "inputSchema": TOOL.input_schema,
                 "outputSchema": {"type": "string"},
@@ -43,7 +44,7 @@ NAMED = {"name": "send_mail", "description": "Sends."}
     ],
 )
 def test_a_definition_is_what_its_provider_takes(format, shown):
-    assert export([TOOL], format) == [shown]
+    assert export([MAIL], format) == [shown]
 
 
 def test_json_is_a_specification_that_reads_back():
@@ -56,11 +57,52 @@ def test_a_tool_without_a_schema_takes_no_arguments():
     assert shown["input_schema"] == {"type": "object", "properties": {}}
 
 
-def test_two_tools_of_one_name_get_their_servers_in_front():
-    twins = [ToolSpec(name="search", server=server) for server in ("files", "web")]
-    assert [t["name"] for t in export(twins, "anthropic")] == ["files_search", "web_search"]
-    nameless = [ToolSpec(name="发送", id=str(n)) for n in range(3)]
-    assert [t["name"] for t in export(nameless, "anthropic")] == ["tool", "tool_2", "tool_3"]
+@pytest.mark.parametrize(
+    ("server", "name", "called"),
+    [
+        ("mail", "send", "mail__send"),
+        ("", "send_mail", "send_mail"),
+        ("github", "github-search", "github__github-search"),
+        ("mail", "send.mail", r"mail__send_mail_[0-9a-f]{12}"),
+        ("my server", "send", r"my_server__send_[0-9a-f]{12}"),
+        ("mail", "x" * 60, r"mail__x{45}_[0-9a-f]{12}"),
+        ("", "发送", r"tool_[0-9a-f]{12}"),
+        ("", "mail__send", r"mail__send_[0-9a-f]{12}"),
+        ("mail_", "send", r"mail___send_[0-9a-f]{12}"),
+        ("", "find_tools", r"find_tools_[0-9a-f]{12}"),
+    ],
+)
+def test_a_name_says_server_and_tool_and_has_a_digest_where_that_is_not_exact(server, name, called):
+    assert re.fullmatch(called, provider_name(ToolSpec(server=server, name=name)))
+
+
+def test_a_tool_of_another_id_than_its_names_give_has_a_digest():
+    named = provider_name(ToolSpec(server="mail", name="send", id="mine"))
+    assert re.fullmatch(r"mail__send_[0-9a-f]{12}", named)
+
+
+def test_a_name_that_looks_digested_is_not_taken_for_the_digested_name_of_another():
+    digested = ToolSpec(name="send.mail", server="mail")
+    server, _, name = provider_name(digested).partition("__")
+    copy = ToolSpec(name=name, server=server)
+    assert provider_name(copy) != provider_name(digested)
+    assert set(named_ids([digested, copy], "openai").values()) == {digested.id, copy.id}
+
+
+@pytest.mark.parametrize("format", ["openai", "anthropic", "anthropic-deferred", "typescript"])
+def test_long_and_lossy_names_lead_to_one_tool_each(format):
+    pairs = [(server, name) for server in ("a", "s" * 60) for name in ("aax1", "aax2", "abx1")]
+    pairs += [("s", "a.b"), ("s", "a/b"), ("q", "s_a_b_2")]
+    tools = [ToolSpec(server=server, name=name) for server, name in pairs]
+    assert sorted(named_ids(tools, format).values()) == sorted(tool.id for tool in tools)
+
+
+def test_a_tool_that_is_there_twice_is_exported_once_and_two_of_one_id_are_refused():
+    assert export([MAIL, MAIL], "openai") == export([MAIL], "openai")
+    other = MAIL.model_copy(update={"description": "Sends a fax."})
+    for give in (export, named_ids):
+        with pytest.raises(QueryError, match="'mail__send'"):
+            give([MAIL, other], "openai")
 
 
 def test_an_unknown_format_is_an_error():
@@ -68,8 +110,6 @@ def test_an_unknown_format_is_an_error():
         export([TOOL], "cobol")
     assert str(caught.value) == f"there is no format 'cobol'; known are {', '.join(FORMATS)}"
 
-
-ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 
 TWINS = [
     ToolSpec(name="search", server="files"),
@@ -105,8 +145,8 @@ def test_tool_references_name_deferred_definitions():
 @pytest.mark.parametrize(
     "tool", [*TWINS, TOOL, ToolSpec(name="a__b", server="c"), ToolSpec(name="发")]
 )
-def test_a_deferred_tool_is_called_the_same_whatever_is_beside_it(tool):
-    for format in ("anthropic-deferred", "tool_reference", "openai-namespaces"):
+def test_a_tool_is_called_the_same_whatever_is_beside_it(tool):
+    for format in set(FORMATS) - {"mcp", "signature", "json"}:
         alone = named_ids([tool], format)
         beside = named_ids([*TWINS, TOOL, tool], format)
         assert alone.items() <= beside.items()
@@ -115,8 +155,8 @@ def test_a_deferred_tool_is_called_the_same_whatever_is_beside_it(tool):
 def test_names_lead_back_to_ids():
     assert named_ids(TWINS, "mcp") == {"ping": "ping"}  # what two have leads nowhere
     assert named_ids(TWINS, "openai") == {
-        "files_search": "files/search",
-        "web_search": "web/search",
+        "files__search": "files/search",
+        "web__search": "web/search",
         "ping": "ping",
     }
     assert named_ids(TWINS, "openai-namespaces") == {
@@ -126,28 +166,50 @@ def test_names_lead_back_to_ids():
     }
 
 
-names = st.text(min_size=1, max_size=100).filter(lambda n: any(c.isalnum() for c in n))
+PATTERNS = {
+    "openai": r"[a-zA-Z0-9_-]{1,64}",
+    "anthropic": r"[a-zA-Z0-9_-]{1,64}",
+    "anthropic-deferred": r"[a-zA-Z0-9_-]{1,64}",
+    "tool_reference": r"[a-zA-Z0-9_-]{1,64}",
+    "openai-namespaces": r"([a-zA-Z0-9_-]{1,64}\.)?[a-zA-Z0-9_-]{1,64}",
+    "typescript": r"[a-zA-Z_][a-zA-Z0-9_]{0,63}",
+    "python-stub": r"[a-zA-Z_][a-zA-Z0-9_]{0,63}",
+}
+"""Names that providers and languages take."""
+
+# Few letters, so that names often differ in what a provider does not accept alone.
+words = st.one_of(
+    st.text("ab_-. ", max_size=9), st.text("a_", min_size=55, max_size=70), st.text(max_size=30)
+)
+specs = st.builds(
+    lambda server, name, id: ToolSpec(server=server, name=name, id=id),
+    words,
+    words.filter(lambda name: any(letter.isalnum() for letter in name)),
+    st.one_of(st.just(""), st.text(min_size=1, max_size=9).filter(str.strip)),
+)
 
 
-@given(st.lists(st.tuples(names, st.text(max_size=20)), max_size=8))
-def test_every_provider_name_is_accepted_and_none_is_twice(pairs):
-    tools = [ToolSpec(name=n, server=s, id=str(i)) for i, (n, s) in enumerate(pairs)]
-    for format in ("anthropic", "anthropic-deferred"):
-        shown = [tool["name"] for tool in export(tools, format)]
-        assert all(ACCEPTED(name) for name in shown)
-        assert len(set(shown)) == len(shown)
-        assert named_ids(tools, format) == dict(
-            zip(shown, map(str, range(len(tools))), strict=True)
-        )
+@given(st.lists(specs, max_size=10, unique_by=lambda tool: tool.id), st.data())
+def test_names_are_accepted_unique_lasting_and_lead_back(tools, data):
+    some = data.draw(st.permutations(tools))[: len(tools) // 2]
+    for format, pattern in PATTERNS.items():
+        ids = named_ids(tools, format)
+        assert list(ids.values()) == [tool.id for tool in tools]
+        assert all(re.fullmatch(pattern, name) for name in ids)
+        assert named_ids(some, format).items() <= ids.items()
 
 
-@given(st.lists(st.tuples(names, st.text(max_size=80)), max_size=8, unique=True))
-def test_every_name_in_a_namespace_is_accepted_and_none_is_twice(pairs):
-    tools = {tool.id: tool for tool in (ToolSpec(name=n, server=s) for n, s in pairs)}
-    shown = export(tools.values(), "openai-namespaces")
-    for each in shown:
-        inside = [function["name"] for function in each.get("tools", ())]
-        assert all(ACCEPTED(name) for name in (each["name"], *inside))
-        assert len(set(inside)) == len(inside)
-    assert sum(len(each.get("tools", "x")) for each in shown) == len(tools)
-    assert len(named_ids(tools.values(), "openai-namespaces")) == len(tools)
+@given(st.lists(specs, max_size=8, unique_by=lambda tool: tool.id))
+def test_the_names_in_definitions_are_those_that_lead_back(tools):
+    def names(format):
+        return [each["name"] for each in export(tools, format)]
+
+    assert names("anthropic") == names("anthropic-deferred") == list(named_ids(tools, "anthropic"))
+    assert [each["function"]["name"] for each in export(tools, "openai")] == names("anthropic")
+    inside = {
+        f"{each['name']}.{function['name']}"
+        for each in export(tools, "openai-namespaces")
+        for function in each.get("tools", ())
+    }
+    alone = {each["name"] for each in export(tools, "openai-namespaces") if "tools" not in each}
+    assert inside | alone == set(named_ids(tools, "openai-namespaces"))

@@ -93,7 +93,7 @@ def test_a_turn_is_the_last_that_the_user_says():
 
 def test_a_request_has_the_functions_of_the_turn(desk):
     tools, ids = turn_tools(desk, "send a mail to Ana", k=1)
-    assert ids == {"send_mail": "mail/send_mail"}
+    assert ids == {"mail__send_mail": "mail/send_mail"}
     assert TypeAdapter(list[FunctionToolParam]).validate_python(tools, extra="forbid") == tools
 
 

@@ -23,7 +23,7 @@ from toolcrib.errors import (
     LanguageModelRefusedError,
     SettingsError,
 )
-from toolcrib.language_models import ChatFailure, LanguageModel, metered
+from toolcrib.language_models import ChatFailure, FieldwiseAnswer, LanguageModel, metered
 from toolcrib.language_models.base import failure_of
 from toolcrib.language_models.langchain import LangChainChatModel
 from toolcrib.language_models.model import read_answer
@@ -403,3 +403,89 @@ def test_whatever_stands_around_an_answer(before, after):
 def test_what_is_no_answer_is_unreadable_and_no_more(text):
     with pytest.raises(ValueError, match=r"not JSON|Field required"):
         read_answer(text, Label)
+
+
+THOUGHTS = [
+    '<think>{"label": "support"}</think>\n{"label": "billing"}',
+    '<thinking>no: {"label": "support"}</thinking>```json\n{"label": "billing"}\n```',
+    '<reasoning effort="high">{"label": "support"}</reasoning>{"label": "billing"}',
+    '{"label": "support"} rather not.</think>{"label": "billing"}',
+    '<think>a <think>{"label": "support"}</think> {"label": "support"}</think>{"label": "billing"}',
+    '[THINK]{"label": "support"}[/THINK]{"label": "billing"}',
+    '{"label": "billing"}<think>{"label": "support"}',
+    'Is it {"label": "support"}? It is {"label": "billing"}.',
+    '{"label": "billing"} {"error": "none"} {}',
+    "{} " * 200 + "{no} " * 40 + '{"label": "billing"}',
+]
+
+
+@pytest.mark.parametrize("text", THOUGHTS)
+def test_what_was_thought_before_an_answer_is_none_and_the_last_that_fits_is(text):
+    assert read_answer(text, Label).label == "billing"
+
+
+def test_an_answer_may_speak_of_tags():
+    assert read_answer('{"text": "write <think> first"}', Sentence).text == "write <think> first"
+
+
+@pytest.mark.parametrize("text", ['<think>{"text": "x"}', "<think " * 20_000, "</think>"])
+def test_a_thought_alone_is_no_answer(text):
+    with pytest.raises(ValueError, match="not JSON"):
+        read_answer(text, Sentence)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"error": "overloaded"}', '{"detail": {"text": "x"}}'])
+def test_what_has_no_field_of_the_shape_is_no_answer(text):
+    with pytest.raises(ValueError, match="no field"):
+        read_answer(text, Sentence)
+
+
+class Sentence(BaseModel):
+    """A sentence, all of whose fields have a default."""
+
+    text: str = ""
+
+
+class Letter(FieldwiseAnswer):
+    """A letter: it is expected to have a sender; without a label it is none."""
+
+    expected = frozenset({"sender"})
+
+    label: Literal["billing", "support"]
+    sender: str = "nobody"
+    pages: int = 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "letter", "lacking", "requests"),
+    [
+        ({"label": "billing", "sender": "Ana"}, ("Ana", 1), (), 1),
+        ({"label": "billing", "sender": 7, "pages": 3}, ("nobody", 3), ("sender",), 2),
+        ({"label": "billing", "pages": "many"}, ("nobody", 1), ("sender", "pages"), 2),
+        ({"label": "billing"}, ("nobody", 1), ("sender",), 1),
+    ],
+)
+def test_a_field_that_is_wrong_or_missing_falls_back_alone_and_is_told(
+    reply, letter, lacking, requests
+):
+    with ChatServer(reply) as server:
+        found, marks = model_of(server).told("judge", ASKED, Letter)
+    assert found is not None
+    assert (found.sender, found.pages) == letter
+    assert marks == tuple(f"judge-llm:{name}" for name in lacking)
+    assert len(server.requests) == requests
+
+
+@pytest.mark.parametrize("second", ["not-json", "error"])
+def test_fields_that_fit_are_kept_where_asking_again_fails(second):
+    reply = {"label": "billing", "sender": "Ana", "pages": "many"}
+    with ChatServer(reply, [None, second, second, second]) as server:
+        found, marks = model_of(server, attempts=1).told("judge", ASKED, Letter)
+    assert found is not None
+    assert (found.label, found.sender, marks) == ("billing", "Ana", ("judge-llm:pages",))
+
+
+@pytest.mark.parametrize("reply", [{"sender": "Ana"}, {}, {"error": "x"}])
+def test_without_what_it_cannot_do_without_there_is_no_answer(reply):
+    with ChatServer(lambda _: reply) as server:
+        assert model_of(server).told("judge", ASKED, Letter) == (None, ("judge-llm",))

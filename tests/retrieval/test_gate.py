@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -44,11 +45,21 @@ def _threshold(server: str = "", **settings: float) -> float | None:
         (0.62, True, "confidence 0.62 reaches the threshold 0.50 (as set)"),
         (0.50, True, "confidence 0.50 reaches the threshold 0.50 (as set)"),
         (0.41, False, "confidence 0.41 is below the threshold 0.50 (as set)"),
+        (0.4996, False, "confidence 0.4996 is below the threshold 0.5000 (as set)"),
+        (0.503, True, "confidence 0.503 reaches the threshold 0.500 (as set)"),
     ],
 )
 def test_what_reaches_the_threshold_fits_and_the_reason_says_why(confidence, fits, reason):
     judged = _judged(confidence, threshold=0.5)
     assert (judged.fits, judged.threshold, judged.reason) == (fits, 0.5, reason)
+
+
+@given(confidence=SHARES, threshold=SHARES)
+def test_a_reason_prints_different_numbers_differently(confidence, threshold):
+    told = re.findall(
+        r"(?:confidence|threshold) (\S+)", _judged(confidence, threshold=threshold).reason
+    )
+    assert (told[0] == told[1]) == (confidence == threshold)
 
 
 def test_every_reason_has_its_text() -> None:

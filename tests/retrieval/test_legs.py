@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
+from toolcrib.encoders.base import SparseVector
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.retrieval.legs import EncodedQuery, Legs, LegScores
+from toolcrib.retrieval.legs import OWN_SHARE, EncodedQuery, Legs, LegScores
 from toolcrib.store.base import LegQuery, Scored, Store, point_id
 from toolcrib.store.filters import Equals, Filter
 
@@ -91,3 +93,29 @@ def test_the_words_of_a_scope_are_counted_once_for_a_query(
     assert {point: scores.lexical for point, scores in found.items()} == pytest.approx(
         {point: alone[point].lexical for point in found}
     )
+
+
+def sparse(*pairs):
+    indices, values = zip(*pairs, strict=True)
+    return SparseVector(np.array(indices, np.uint32), np.array(values, np.float32))
+
+
+def test_a_query_led_by_own_words_scores_as_both_do_by_their_shares():
+    x, y = np.eye(2, dtype=np.float32)
+    own = EncodedQuery("delete_branch", x, sparse((1, 1.0), (7, 2.0)))
+    joined = EncodedQuery("delete_invoice\ndelete_branch", y, sparse((1, 1.0), (3, 1.0)))
+    led = joined.led_by(own)
+    assert led.dense is not None
+    assert np.isclose(np.linalg.norm(led.dense), 1)
+    assert np.isclose(led.dense[0] / led.dense[1], OWN_SHARE / (1 - OWN_SHARE))
+    assert led.lexical.indices.tolist() == [1, 3, 7]
+    assert np.allclose(led.lexical.values, [1, 1 - OWN_SHARE, 2 * OWN_SHARE])
+    assert (led.text, led.naming) == (joined.text, own.text)
+
+
+def test_a_query_led_by_own_words_does_without_vectors_where_either_lacks_one():
+    words = sparse((1, 1.0))
+    own = EncodedQuery("x", None, words, ("dense",))
+    led = EncodedQuery("y", np.ones(1, np.float32), words).led_by(own)
+    assert (led.dense, led.degraded) == (None, ("dense",))
+    assert np.allclose(led.lexical.values, [1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib import Crib, Scope, Settings, ToolSpec
+from toolcrib.records.definitions import definition_tokens
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.settings import EncoderSettings
 
@@ -138,3 +139,40 @@ def test_no_more_than_k_are_given_and_the_first_stays(k):
     found = answers([CREDITS, SEARCH, *OTHERS], k=k)
     assert len(found.tools) == k
     assert found.tools[0].id == "db/movie_credits"
+
+
+PAY = ToolSpec(
+    name="pay_invoice", description="Pay", server="shop", input_schema=takes("invoice_id")
+)
+FIND_INVOICE = ToolSpec(
+    name="search_invoices", description="Look up", server="shop", input_schema=takes("query")
+)
+PLANTS = ToolSpec(name="water_plants", description="Water all plants", server="shop")
+LIGHTS = ToolSpec(name="dim_lights", description="Make it dark", server="shop")
+SHOP = [PAY, FIND_INVOICE, PLANTS, LIGHTS, *OTHERS]
+CALLED = "pay the invoice by pay_invoice, then water_plants and dim_lights"
+
+
+@pytest.mark.parametrize("k", range(1, 7))
+def test_a_tool_that_is_called_by_name_comes_before_what_another_needs(k):
+    found = [hit.name for hit in answers(SHOP, CALLED, k=k).tools]
+    named = {tool.name for tool in (PAY, PLANTS, LIGHTS)}
+    assert len(found) == k
+    assert found[0] == PAY.name
+    assert set(found[:3]) <= named
+    assert (FIND_INVOICE.name in found) == (k > len(named))
+
+
+def test_what_is_needed_gives_way_in_a_budget_too():
+    tools = [hit.tool for hit in answers(SHOP, CALLED, k=4).tools]
+    costs = {tool.name: definition_tokens(tool, "schema") for tool in tools}
+    named = [tool.name for tool in (PAY, PLANTS, LIGHTS)]
+    for room in (0, costs[FIND_INVOICE.name]):
+        budget = sum(costs[name] for name in named) + room
+        found = [hit.name for hit in answers(SHOP, CALLED, token_budget=budget).tools]
+        assert set(found) == {*named, *([FIND_INVOICE.name] if room else [])}
+
+
+def test_each_need_keeps_its_best_tool_and_brings_none():
+    found = answers(SHOP, None, needs=["pay_invoice", "water_plants"], k=2)
+    assert {hit.name for hit in found.tools} == {PAY.name, PLANTS.name}

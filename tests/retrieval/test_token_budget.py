@@ -72,6 +72,16 @@ def test_a_tool_comes_with_what_it_needs_or_not_at_all():
     assert kept(user, giver, left_out=giver) == [user.id]
 
 
+def test_a_tool_that_is_called_by_name_comes_before_what_another_needs():
+    first, second, giver, *_ = answer().tools
+    named = [replace(hit, score=1.0) for hit in (first, second)]
+    room = sum(definition_tokens(hit.tool, "schema") for hit in named)
+    for needed_for in (first.id, second.id):
+        hits = (named[0], replace(giver, needed_for=(needed_for,)), named[1])
+        found = arranged(FindResult("x", hits, {}), SearchOptions(token_budget=room))
+        assert [hit.id for hit in found.tools] == [first.id, second.id]
+
+
 def test_a_set_that_is_to_be_complete_says_when_a_budget_cuts_it():
     for budget, marks in ((1, ("coverage",)), (9_999, ())):
         assert arranged(answer(), SearchOptions(k="auto", token_budget=budget)).degraded == marks

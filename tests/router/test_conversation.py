@@ -55,6 +55,14 @@ def test_where_it_fails_words_and_vectors_tell(fault):
     assert BY_MODEL not in made.signals
 
 
+@pytest.mark.parametrize("reply", [{}, {"error": "overloaded"}, {"request": "archive checkout"}])
+def test_what_does_not_tell_what_a_turn_leans_on_is_no_reading(reply):
+    made, _ = decided(lambda _: reply)
+    assert made.search_text == f"{SAID[0].content}\n{TURN.text}"
+    assert made.degraded == ("conversation-llm",)
+    assert BY_MODEL not in made.signals
+
+
 @pytest.mark.parametrize(
     "said", [{"leans_on": 3, "request": "x"}, {"leans_on": 0}, {"leans_on": 1, "request": "?"}]
 )

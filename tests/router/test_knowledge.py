@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -152,6 +153,14 @@ def test_where_nothing_fits_nothing_is_given(library):
     assert all(hit.confidence < found.fit for hit in found.collections)
     assert found.fit < 0.25
     assert found.reason == f"no passage comes near (probability {found.fit:.2f}, below 0.25)"
+
+
+def test_a_reason_prints_different_numbers_differently(library):
+    fit = router(library).find(ask(NOWHERE)).fit
+    assert fit is not None
+    reason = router(library, least=fit + 1e-6).find(ask(NOWHERE)).reason
+    told, least = re.findall(r"0\.\d+", reason)
+    assert float(told) < float(least)
 
 
 def test_where_no_collection_is_sure_enough_all_are_asked(library):

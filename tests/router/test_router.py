@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.retrieval.calibrations import calibration, flat
 from tests.router.conftest import TOOLS, CountingEncoder
-from toolcrib import Message, Scope, Turn
+from toolcrib import Crib, Message, Scope, Settings, ToolSpec, Turn
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import CalibrationError, QueryError
 from toolcrib.records.codec import as_json
@@ -172,6 +172,74 @@ def test_earlier_messages_are_encoded_once_in_a_conversation(shelves):
     crib.route(Turn(text="and that one?", history=said))
     assert set(first) == {"and that one?", "a parcel to Graz", "a mail to Ana"}
     assert dense.documents == first
+
+
+SUBJECTS = (
+    ToolSpec(name="delete_invoice", description="Delete an invoice"),
+    ToolSpec(name="delete_branch", description="Delete a git branch of a repository"),
+    ToolSpec(name="list_branches", description="List the branches of a repository"),
+    ToolSpec(name="list_invoices", description="List invoices by month or customer"),
+    ToolSpec(name="close_ticket", description="Close a ticket in the tracker"),
+    ToolSpec(name="play_music", description="Play music by an artist on a speaker"),
+    ToolSpec(name="get_weather", description="Weather forecast for a city"),
+)
+
+
+@pytest.fixture(scope="module")
+def subjects():
+    """Tools of several subjects behind the encoder that ships."""
+    with Crib.open(":memory:", settings=Settings()) as crib:
+        crib.index_tools(SUBJECTS)
+        yield crib
+
+
+def first_after(crib, before, now):
+    history = Message(content=before), Message(role="assistant", content="Done.")
+    decision = crib.route(Turn(text=now, history=history))
+    return decision.tools.tools[0].name, decision
+
+
+@pytest.mark.parametrize(
+    "opener",
+    ["and then", "also", "then", "next", "ok now", "and now", "and", "now", "plus", "also,"],
+)
+@pytest.mark.parametrize(
+    ("before", "now", "first"),
+    [
+        ("remove invoice 7", "delete the branch", "delete_branch"),
+        ("remove invoice 7", "delete branch fix-7", "delete_branch"),
+        ("delete_invoice for number 7", "delete the branch", "delete_branch"),
+        ("remove invoice 7", "list branches", "list_branches"),
+        ("remove invoice 7", "play jazz", "play_music"),
+        ("list the invoices of May", "close ticket 12", "close_ticket"),
+    ],
+)
+def test_a_change_of_subject_wins_by_its_own_words_whatever_opens_it(
+    subjects, opener, before, now, first
+):
+    assert first_after(subjects, before, f"{opener} {now}")[0] == first
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "first"),
+    [
+        ("list the invoices of March", "and then the second one", "list_invoices"),
+        ("list the invoices of March", "and the one from May", "list_invoices"),
+        ("list the invoices of March", "and of April?", "list_invoices"),
+        ("list the invoices of March", "what about those of Acme", "list_invoices"),
+        ("what is the weather in Rome", "and now Bergen", "get_weather"),
+        ("delete invoice 7", "and invoice 8 too", "delete_invoice"),
+        ("close ticket 9", "then number 10", "close_ticket"),
+    ],
+)
+def test_what_leans_on_the_message_before_keeps_its_tool(subjects, before, now, first):
+    name, decision = first_after(subjects, before, now)
+    assert name == first
+    assert decision.search_text == f"{before}\n{now}"
+
+
+def test_a_verb_of_its_own_asks_for_another_tool_of_what_it_leans_on(subjects):
+    assert first_after(subjects, "list the branches of web", "then delete it")[0] == "delete_branch"
 
 
 def test_a_decision_of_k_tools_counts_neither_the_active_nor_the_required(crib):

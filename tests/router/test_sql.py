@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from toolcrib.records import Turn
 from toolcrib.router import sql
+from toolcrib.router.router import text_signals
 from toolcrib.router.sql import find_sql
 
 STATEMENTS = {
@@ -39,11 +41,63 @@ def test_statements_are_found_with_and_without_a_parser(text, told, parser, monk
         "update the docs set",
         "pick and select colleagues from sales",
         "insert into the box",
+        "please select one item from the list",
+        "delete from my calendar the dentist",
+        "select the best photo from Rome and send it",
+        "Select photos from Rome; send them to Ana",
+        "select two cities from Italy (big ones) and compare them",
+        "please select 3 images from Drive > Holidays",
+        "select name from contacts and call him",
+        "Select songs from Radiohead",
+        "I want to select photos from holidays",
+        "attach some files: take logs, select lines from server.log",
+        "delete from archive everything before May",
+        "DELETE from basket all spam!",
+        "Delete from basket: milk, eggs",
+        "insert into calendar a dentist visit",
+        "replace into words: teh by the",
+        "drop table reservations at Luigi's",
+        "create table for six at Luigi's",
+        "create view of the sales dashboard",
         "",
     ],
 )
-def test_sentences_are_none(text):
+@pytest.mark.parametrize("parser", [True, False])
+def test_sentences_are_none(text, parser, monkeypatch):
+    if not parser:
+        monkeypatch.setattr(sql, "_sqlglot", lambda: None)
     assert find_sql(text) is None
+    assert text_signals(Turn(text=text)) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select name from customers",
+        "select name, age from customers order by age",
+        "select distinct city from shops\nwhat does it give?",
+        "please run select id from orders limit 5",
+        "what is this? select a.b from c join d on a.x = d.x",
+        "explain select a from b where c in (1, 2)",
+        "with x as (select 1) select * from x",
+        "select case when a then 1 else 2 end from t where b",
+        "delete from sessions",
+        "delete from sessions s where s.age > 3",
+        "insert into logs values (1)",
+        "merge into stock s using delivery d on s.id = d.id",
+        "truncate table logs.",
+        "create table if not exists t (a int)",
+        "alter table t add column b text",
+    ],
+)
+@pytest.mark.parametrize("parser", [True, False])
+def test_statements_without_capitals_or_marks_are_found_too(text, parser, monkeypatch):
+    if not parser:
+        monkeypatch.setattr(sql, "_sqlglot", lambda: None)
+    found = find_sql(text)
+    assert found is not None
+    assert all(table.isidentifier() for table in found.tables)
+    assert text_signals(Turn(text=text)) == ("sql",)
 
 
 def test_joined_tables_and_columns_are_told_and_common_tables_are_not():

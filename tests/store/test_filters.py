@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from toolcrib.errors import QueryError
 from toolcrib.records import Scope
+from toolcrib.records.scope import MAX_NAMES
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import (
     KEYWORD_FIELDS,
@@ -204,6 +205,22 @@ def test_a_filter_is_not_nested_without_end():
         where = {"not": where}
     with pytest.raises(QueryError, match="deep"):
         from_json(where)
+
+
+@pytest.mark.parametrize("field", ["servers", "tags", "categories", "without_safety_tags"])
+def test_a_scope_has_a_bounded_number_of_names(field):
+    widest = frozenset(map(str, range(MAX_NAMES)))
+    assert from_scope(Scope(**{field: widest})) is not None
+    with pytest.raises(QueryError, match=field):
+        Scope(**{field: widest | {"one more"}})
+
+
+def test_a_filter_has_a_bounded_number_of_values_in_all_of_its_parts():
+    half = [str(n) for n in range(MAX_NAMES // 2)]
+    widest = And(AnyOf("server", half), Not(Or(AnyOf("tags", half))))
+    validate(widest)
+    with pytest.raises(QueryError, match=str(MAX_NAMES)):
+        validate(And(widest, Equals("category", "one more")))
 
 
 def test_numbers_of_points_stay_at_home():

@@ -27,9 +27,9 @@ from tests.store.samples import (
 from toolcrib.encoders.base import FloatArray
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import Layout, Store, point_id
-from toolcrib.store.edge_shard import estimate, guard
+from toolcrib.store.edge_shard import INDEXED_FROM_POINTS, estimate, guard
 from toolcrib.store.filters import And, AnyOf, Filter
-from toolcrib.store.qdrant_edge import FIELDS_FROM, EdgeStore
+from toolcrib.store.qdrant_edge import OPTIMISE_FROM, EdgeStore
 
 MEMORY = Path("/dev/shm")
 
@@ -84,7 +84,7 @@ def test_a_wide_scope_finds_what_an_earlier_version_wrote(tmp_path: Path) -> Non
     with closing(EdgeStore.open(tmp_path, LAYOUT)) as store:
         older = engine.Point(1, {"description": [1.0] + [0.0] * 7}, {"server": "mail"})
         store._open_shard().update(engine.UpdateOperation.upsert_points([older]))
-        others = [point(f"other {n}", server="desk") for n in range(FIELDS_FROM)]
+        others = [point(f"other {n}", server="desk") for n in range(INDEXED_FROM_POINTS)]
         store.upsert([point("new", server="mail"), *others])
         assert not store._coded
         assert {each.id for each in store.scroll(wide)} == {1, point_id("new")}
@@ -116,6 +116,19 @@ def test_scores_stay_exact_when_vectors_are_stored_as_int8(tmp_path: Path) -> No
         )
         assert np.all(np.diff([hit.score for hit in hits]) <= 0)
     assert recalled >= 0.95 * 10 * len(queries)
+
+
+def test_optimising_again_without_a_write_does_nothing(tmp_path: Path) -> None:
+    """A point without a dense vector must not count as one that is yet to be indexed."""
+    rows = _like_texts(OPTIMISE_FROM + 1, seed=7, width=8)
+    with closing(EdgeStore.open(tmp_path, LAYOUT, survives_power_cut=False)) as store:
+        store.upsert([point(f"d{n}", dense=row) for n, row in enumerate(rows)])
+        store.upsert([point(f"s{n}", terms={1: 1.0}) for n in range(OPTIMISE_FROM + 1)])
+        before = store.generation
+        store.optimise()
+        once = store.generation
+        store.optimise()
+        assert before != once == store.generation
 
 
 def test_what_is_nearest_within_a_filter_is_found_though_it_is_far_away(

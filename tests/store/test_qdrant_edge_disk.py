@@ -10,12 +10,14 @@ from collections import Counter
 from contextlib import closing
 
 import pytest
+import qdrant_edge as engine
 
 from tests.store.samples import LAYOUT, a_full_point, as_dict, dense_leg, sparse, sparse_leg, unit
 from tests.store.synced_disk import SyncedDisk
-from toolcrib.errors import StoreDamagedError, StoreError
+from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import point_id
-from toolcrib.store.filters import And
+from toolcrib.store.edge_shard import INDEXED_FROM_POINTS
+from toolcrib.store.filters import KEYWORD_FIELDS, NUMBER_FIELDS, And
 from toolcrib.store.folder import allocated, copy_sparsely
 from toolcrib.store.qdrant_edge import EdgeStore
 
@@ -250,6 +252,86 @@ def test_an_index_that_only_grows_is_never_written_anew(tmp_path, monkeypatch, s
         for number in range(10):
             store.upsert(points([f"{number}/{n}" for n in range(50)], text="x" * 1000))
             store.optimise()
+
+
+# -- payload indexes -------------------------------------------------------------------------
+
+
+def indexed_fields(store):
+    return set(store._open_shard().info().payload_schema)
+
+
+def drop_indexes(store):
+    """Leave the folder as versions did that lost the indexes when they compacted."""
+    for field in indexed_fields(store):
+        store._open_shard().update(engine.UpdateOperation.delete_field_index(field))
+    assert store.info().unindexed_fields
+
+
+@pytest.mark.usefixtures("small_waste")
+def test_every_new_generation_has_the_payload_indexes(tmp_path, monkeypatch):
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM", 1)
+    with EdgeStore.open(tmp_path, LAYOUT) as store:
+        store.upsert(wide("0"))
+        every = indexed_fields(store)
+        assert every > KEYWORD_FIELDS | NUMBER_FIELDS
+
+        def compact():
+            for number in range(5):
+                store.upsert(wide(str(number)))
+            store.compact()
+
+        def renew():
+            with store.renew(LAYOUT) as beside:
+                beside.upsert(wide("renewed"))
+
+        for remake in (compact, store.optimise, renew):
+            before = store.generation
+            remake()
+            assert store.generation != before
+            assert indexed_fields(store) == every
+            assert store.info().unindexed_fields == ()
+    with EdgeStore.open(tmp_path, LAYOUT) as store:
+        assert indexed_fields(store) == every
+
+
+def test_a_store_that_lacks_payload_indexes_gets_them_when_it_is_opened(tmp_path):
+    with EdgeStore.open(tmp_path / "store", LAYOUT) as store:
+        store.upsert(wide("0"))
+        every = indexed_fields(store)
+        drop_indexes(store)
+        held = content(store)
+        store.copy_to(tmp_path / "replica")
+    for folder in ("store", "replica"):
+        with EdgeStore.open(tmp_path / folder, LAYOUT) as store:
+            assert indexed_fields(store) == every
+            assert content(store) == held
+
+
+def test_on_a_full_disk_it_opens_without_payload_indexes(tmp_path, monkeypatch):
+    with EdgeStore.open(tmp_path, LAYOUT) as store:
+        store.upsert(wide("0"))
+        drop_indexes(store)
+        held = content(store)
+
+    def full(folder, _bytes):
+        raise StoreWriteError(f"0 MiB are free where {folder} lies")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("toolcrib.store.qdrant_edge.require_space", full)
+        with EdgeStore.open(tmp_path, LAYOUT) as store:
+            assert "server" in store.info().unindexed_fields
+            assert content(store) == held
+    with EdgeStore.open(tmp_path, LAYOUT) as store:
+        assert store.info().unindexed_fields == ()
+
+
+def test_few_points_need_no_payload_index(tmp_path):
+    with EdgeStore.open(tmp_path, LAYOUT) as store:
+        store.upsert(points(map(str, range(INDEXED_FROM_POINTS - 1))))
+        assert (indexed_fields(store), store.info().unindexed_fields) == (set(), ())
+        store.upsert(points(["one more"]))
+        assert indexed_fields(store)
 
 
 # -- forks -----------------------------------------------------------------------------------

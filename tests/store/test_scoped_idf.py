@@ -13,10 +13,22 @@ from typing import Any
 import pytest
 
 from tests.store.samples import LAYOUT, as_dict, point, sparse, sparse_leg
-from toolcrib.store import edge_shard
+from toolcrib.records import Scope
+from toolcrib.records.scope import MAX_NAMES
+from toolcrib.store import edge_shard, filters
 from toolcrib.store.base import LegQuery, Point, point_id
 from toolcrib.store.edge_shard import to_query
-from toolcrib.store.filters import And, AnyOf, Equals, Filter, HasId, Not
+from toolcrib.store.filters import (
+    MAX_CACHED_BYTES,
+    And,
+    AnyOf,
+    Equals,
+    Filter,
+    HasId,
+    Not,
+    bytes_of_filter,
+    from_scope,
+)
 from toolcrib.store.qdrant_edge import EdgeStore
 
 MAIL, DESK = Equals("server", "mail"), Equals("server", "desk")
@@ -135,16 +147,29 @@ def test_what_is_remembered_is_bounded(
     store: EdgeStore, counts: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.upsert([point("a", terms={1: 1.0}, server="mail")])
-    monkeypatch.setattr(edge_shard, "CORPORA", 2)
+    sizes = [bytes_of_filter(corpus) + 2 * edge_shard.TERM_BYTES for corpus in (MAIL, DESK, And())]
+    monkeypatch.setattr(edge_shard, "MAX_CACHED_BYTES", sum(sizes) - 1)
+    store._idf = edge_shard.ScopedIdf()
     legs = [sparse_leg({1: 1.0}, idf_corpus=corpus) for corpus in (MAIL, DESK, And())]
-    for leg in (*legs, legs[1], legs[0]):
+    for leg in (*legs, legs[1], legs[2], legs[0]):
         store.search([leg])
     assert len(counts) == 4
-    monkeypatch.setattr(edge_shard, "TERMS", 3)
-    wide = sparse_leg(dict.fromkeys(range(4), 1.0), idf_corpus=DESK)
-    for _ in range(3):
-        store.search([wide])
-    assert counts[4:] == [[0, 2, 3], [0, 1, 2, 3]]
+    too_many = sparse_leg(dict.fromkeys(range(9), 1.0), idf_corpus=DESK)
+    for _ in range(2):
+        store.search([too_many])
+    assert [len(terms) for terms in counts[4:]] == [9, 9]
+
+
+def test_wide_scopes_take_no_more_memory_however_many_there_are(store: EdgeStore) -> None:
+    store.upsert([point("a", terms={1: 1.0}, server="mail")])
+    for number in range(50):
+        names = [f"{number}/{n}" for n in range(MAX_NAMES - 1)]
+        where = from_scope(Scope(servers=frozenset(["mail", *names])))
+        (hits,) = store.search([sparse_leg({1: 1.0}, where=where, idf_corpus=where)])
+        assert [hit.id for hit in hits] == [point_id("a")]
+    for cache in (store._idf._known, filters._SORTED, edge_shard._CONDITIONS):
+        assert 0 < len(cache) < 50
+        assert cache.size <= MAX_CACHED_BYTES
 
 
 def test_a_count_that_a_write_overtakes_is_not_kept(

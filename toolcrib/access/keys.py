@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from toolcrib.caches import BoundedMap
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.errors import ForbiddenError, QueryError, StoreDamagedError, UnauthenticatedError
 from toolcrib.records import Scope, Sensitivity
@@ -21,9 +22,15 @@ from toolcrib.records.scope import Names, lowest
 from toolcrib.records.validation import in_words
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 
-__all__ = ["ANYONE", "DEFAULT", "Caller", "Grant", "Key", "KeyRing", "within"]
+__all__ = ["ANYONE", "DEFAULT", "KEY_BYTES", "Caller", "Grant", "Key", "KeyRing", "within"]
 
 TABLE = "keys"
+
+MAX_READ_BYTES = 16 * 2**20
+"""What keys take that were looked up a moment ago: some 30,000, fewer where they name much."""
+
+KEY_BYTES = 512
+"""What a key takes beside its names."""
 
 FRESH_S = 1.0
 """How long a key is taken as it was looked up: a revoked one stops within two seconds, also where
@@ -59,6 +66,15 @@ class Grant(BaseModel):
     access: Literal["read", "write"] = "read"
     rate: str | None = Field(default=None, pattern=r"^[1-9][0-9]*/(second|minute|hour)$")
 
+    def scope(self) -> Scope:
+        """What a key allows of tools and collections."""
+        return Scope(
+            servers=self.servers,
+            tags=self.tags,
+            collections=self.collections,
+            max_sensitivity=self.max_sensitivity,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -70,13 +86,7 @@ class Caller:
 
     def scope(self) -> Scope:
         """What the caller may use; a filter inside every leg."""
-        grant = self.grant
-        return Scope(
-            servers=grant.servers,
-            tags=grant.tags,
-            collections=grant.collections,
-            max_sensitivity=grant.max_sensitivity,
-        )
+        return self.grant.scope()
 
     @property
     def may_write(self) -> bool:
@@ -180,7 +190,9 @@ class KeyRing:
         self._records = records_db
         self._now = now
         self._clock = clock or SystemClock()
-        self._read: dict[str, tuple[float, _Kept]] = {}
+        self._read: BoundedMap[str, tuple[float, _Kept]] = BoundedMap(
+            MAX_READ_BYTES, lambda _, read: KEY_BYTES + read[1].grant.scope().bytes
+        )
 
     def create(self, name: str, grant: Grant, expires_at: float | None = None) -> tuple[Key, str]:
         """A new key, and the text that callers send: it cannot be had again.

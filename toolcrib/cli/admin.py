@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -37,6 +36,7 @@ from toolcrib.cli.output import (
     out,
     print_either,
     print_json,
+    print_refused,
     print_table,
     table_of,
 )
@@ -370,24 +370,21 @@ def audit(
         ),
     ],
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 when anything was found, or refused.")
+        bool, typer.Option("--strict", help="Exit with 1 when anything was found.")
     ] = False,
     json: Json = False,
 ) -> None:
     """Look for hidden text, orders to the model, requests for secrets and borrowed names.
 
-    Nothing is indexed. The exit code is 1 when a tool would be held back, and when a source holds
-    none that could be read.
+    Nothing is indexed. The exit code is 1 when a tool would be held back, and when anything could
+    not be read.
     """
     with working("reading the sources") as tell:
-        read = {source: [item for _, item in read_tools([source])] for source in sources}
-        found = list(chain.from_iterable(read.values()))
+        found = [item for _, item in read_tools(sources)]
         tools = [item for item in found if isinstance(item, ToolSpec)]
         refused = [item for item in found if isinstance(item, Refusal)]
         tell(WorkStep(f"auditing {count_of(len(tools), 'tool')}"))
         findings = audit_all(tools)
-    # Who names a source wants to know of its tools: a name without any is a mistake.
-    is_unread = any(not any(isinstance(i, ToolSpec) for i in items) for items in read.values())
     if json:
         shown = [as_json(finding) for finding in findings]
         unread = [{"source": r.source, "place": r.place, "reason": r.reason} for r in refused]
@@ -395,7 +392,8 @@ def audit(
     else:
         print_findings(findings)
         _say(tools, findings, refused)
-    if blocks(findings) or (strict and (findings or refused)) or is_unread:
+    # What could not be read was not looked at either: that is no clean result.
+    if blocks(findings) or refused or (strict and findings):
         raise typer.Exit(EXIT_NOT_CLEAN)
 
 
@@ -419,9 +417,7 @@ def print_findings(findings: list[Finding]) -> None:
 
 
 def _say(tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal]) -> None:
-    for refusal in refused:
-        where = f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
-        err.print(f"[yellow]cannot be read[/] {escape(where)}: {escape(refusal.reason)}")
+    print_refused(refused)
     worst = Counter(finding.severity for finding in findings)
     counted = ", ".join(f"{worst[name]} {name}" for name in COLOURS if worst[name])
     out.print(f"{count_of(len(tools), 'tool')}: {counted or 'nothing was found'}")

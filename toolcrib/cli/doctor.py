@@ -306,3 +306,8 @@ def _check_index(location: str, settings: Settings, health: Health, *, deep: boo
         health.problem(f"the index in {location} is empty", "toolcrib index SOURCE...")
     elif not info.optimised:
         health.problem("the graph is not built yet, so searches are slower", "toolcrib index")
+    if fields := ", ".join(info.unindexed_fields):
+        health.problem(
+            f"filters scan every point, as these fields lack a payload index: {fields}",
+            "make room on the disk, then toolcrib doctor: whoever opens the index makes them",
+        )

@@ -13,12 +13,13 @@ from rich.markup import escape
 
 from toolcrib import build
 from toolcrib.cli.options import Json, StoreOption, Tools, lines_of, open_crib, read_tools
-from toolcrib.cli.output import count_of, err, out, print_json
+from toolcrib.cli.output import count_of, err, out, print_json, print_refused
 from toolcrib.cli.progress import counting
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError
 from toolcrib.evaluation.judge import Agreement, Judge, JudgeReport, Pools, agreement, judged_before
 from toolcrib.evaluation.rows import QueryRow, read_rows
+from toolcrib.indexers.sync import ReadSources
 from toolcrib.language_models import metered
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Refusal
@@ -100,7 +101,8 @@ def _crib(
             yield crib
         return
     with Crib.open(build.MEMORY, settings=settings.without_reranker()) as crib:
-        crib.index_tools([item for _, item in read_tools([tools]) if not isinstance(item, Refusal)])
+        report = crib.index_tools(ReadSources(read_tools([tools])))
+        print_refused(report.refused)
         yield crib
 
 

@@ -19,7 +19,15 @@ from toolcrib.cli.options import (
     any_crib,
     read_tools,
 )
-from toolcrib.cli.output import count_of, err, out, print_json, print_table, table_of, write_file
+from toolcrib.cli.output import (
+    count_of,
+    out,
+    print_json,
+    print_refused,
+    print_table,
+    table_of,
+    write_file,
+)
 from toolcrib.cli.progress import counting
 from toolcrib.errors import SourceError
 from toolcrib.problems import EXIT_NOT_CLEAN
@@ -67,7 +75,7 @@ def lint(
         typer.Option(help="Say nothing of this rule; may be repeated. `audit` is all of its."),
     ] = None,
     fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="Exit with 1 for findings as bad as this.")
+        FailOn, typer.Option("--fail-on", help="Exit with 1 for findings as bad, or refusals.")
     ] = FailOn.ERROR,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 when anything was found, or refused.")
@@ -100,9 +108,10 @@ def lint(
         print_json(as_json(report) | {"refused": [as_json(each) for each in refused]})
     else:
         _print(report, refused)
+    # What could not be read was not looked at either: that is no clean result.
     if strict and (report.findings or refused):
         raise typer.Exit(EXIT_NOT_CLEAN)
-    if fail_on is not FailOn.NEVER and linter.fails(report.findings, fail_on.value):
+    if fail_on is not FailOn.NEVER and (refused or linter.fails(report.findings, fail_on.value)):
         raise typer.Exit(EXIT_NOT_CLEAN)
 
 
@@ -126,9 +135,7 @@ def _nothing(refused: list[Refusal]) -> SourceError:
 
 
 def _print(report: LintReport, refused: list[Refusal]) -> None:
-    for refusal in refused:
-        where = f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
-        err.print(f"[yellow]cannot be read[/] {escape(where)}: {escape(refusal.reason)}")
+    print_refused(refused)
     if report.findings:
         table = table_of()
         for column in ("severity", "rule", "tool", "what"):

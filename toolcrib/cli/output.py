@@ -14,12 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from toolcrib.errors import StoreWriteError, ToolcribError
+from toolcrib.errors import StoreWriteError, ToolcribError, distinct_numbers
 from toolcrib.records import (
     Context,
     Decision,
     FindResult,
     IndexReport,
+    Refusal,
     ToolHit,
     ToolLink,
     ToolLinks,
@@ -53,6 +54,7 @@ __all__ = [
     "print_health",
     "print_json",
     "print_mistakes",
+    "print_refused",
     "print_report",
     "print_result",
     "print_spec",
@@ -142,12 +144,17 @@ def in_short(said: str, taken: int) -> str:
 
 
 def print_report(report: IndexReport, took_s: float) -> None:
-    """What an index run did, what it refused, and what of others' additions it dropped."""
+    """What an index run did, what it refused, read twice, and dropped of others' additions."""
     counts = as_json(report)
     parts = [f"{counts[key]} {key}" for key in ("added", "changed", "removed", "unchanged")]
     if not notes.quiet:
         out.print(f"[bold]{', '.join(parts)}[/] [dim]in {took_s:.1f} s[/]")
-    for what, refusals in (("refused", report.refused), ("dropped", report.dropped)):
+    listed = {
+        "refused": report.refused,
+        "read twice": report.copies,
+        "dropped": report.dropped,
+    }
+    for what, refusals in listed.items():
         if refusals:
             out.print(f"[yellow]{len(refusals)} {what}:[/]")
         for refusal in refusals[:MAX_REFUSALS]:
@@ -155,6 +162,13 @@ def print_report(report: IndexReport, took_s: float) -> None:
             out.print(f"  [yellow]{escape(place)}[/]: {escape(refusal.reason)}")
         if len(refusals) > MAX_REFUSALS:
             out.print(f"  ... and {len(refusals) - MAX_REFUSALS} more; --json lists all")
+
+
+def print_refused(refused: Iterable[Refusal]) -> None:
+    """What of the sources cannot be read, on standard error."""
+    for refusal in refused:
+        where = f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
+        err.print(f"[yellow]cannot be read[/] {escape(where)}: {escape(refusal.reason)}")
 
 
 def print_result(result: FindResult, *, explain: bool) -> None:
@@ -521,7 +535,8 @@ def print_falls(falls: Sequence[Fall], gone: Sequence[str]) -> None:
     for fall in falls:
         sure = "" if fall.p is None else f", p = {fall.p:.3f}"
         place = escape(f"{fall.data_set} / {fall.system} / {fall.measure}")
-        out.print(f"[red]fell[/] {place}: {fall.before:.4f} to {fall.after:.4f}{sure}")
+        before, after = distinct_numbers(fall.before, fall.after, 4)
+        out.print(f"[red]fell[/] {place}: {before} to {after}{sure}")
     for name in gone:
         out.print(f"[yellow]not measured any more:[/] {escape(name)}")
     if not falls:

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import Stemmer
 
+from toolcrib.caches import cached_texts
 from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import SettingsError
 
@@ -127,21 +128,15 @@ def tokenise(text: str, language: str = "english") -> list[str]:
     lone surrogates and control characters too, and no term is ever empty.
     """
     runs = _letter_runs(unicodedata.normalize("NFKC", text))
-    words = [word for run in runs for word in _words(run)]
+    words = [word for run in runs for word in _cut_words(run)]
     kept = [word for word in words if word not in STOPWORDS] or words
     return [_stem(word, language) for word in kept]
 
 
-def _words(run: str) -> tuple[str, ...]:
-    return _known_words(run) if len(run) <= MAX_TERM_CHARS else _cut_words(run)
-
-
+# Most runs of letters come again and again, and cutting one costs ten times a look here.
+@cached_texts(200_000, MAX_TERM_CHARS)
 def _cut_words(run: str) -> tuple[str, ...]:
     return tuple(word[:MAX_TERM_CHARS] for word in _cut(run))
-
-
-# Most runs of letters come again and again, and cutting one costs ten times a look here.
-_known_words = lru_cache(maxsize=200_000)(_cut_words)
 
 
 def _cut(run: str) -> Iterable[str]:

@@ -121,12 +121,12 @@ class DecisionSummary:
 
     `since` and `until` are ISO times, empty without decisions. `feedback` counts the decisions
     of which something was said or reported, `unreadable` records that were left out.
-    `rates` where known: `route`, `intent`, `domain` and `knowledge` (the first collection) are
-    shares of right ones, `tool_precision` of right tools among the returned, `tool_recall` of
-    returned ones among the right, `success` of decisions. `reliability` by whose confidence:
-    `route`, `tools`, `knowledge`. `verdicts` by `tools` and `knowledge`, of turns that went
-    there. `interleaved` by the name of the second ranking. `usage` is what language models were
-    asked. `periods` of `step_s` seconds, without empty ones.
+    `rates` where known: `route`, `intent`, `domain` and `knowledge` (the first collection, of
+    turns that went where passages are) are shares of right ones, `tool_precision` of right tools
+    among the returned, `tool_recall` of returned ones among the right, `success` of decisions.
+    `reliability` by whose confidence: `route`, `tools`, `knowledge`. `verdicts` by `tools` and
+    `knowledge`, of turns that went there. `interleaved` by the name of the second ranking.
+    `usage` is what language models were asked. `periods` of `step_s` seconds, without empty ones.
     """
 
     decisions: int
@@ -477,7 +477,8 @@ def knowledge_right(one: LoggedDecision) -> bool | None:
 def values(one: LoggedDecision) -> dict[str, float]:
     """What feedback makes of a decision, each in [0, 1]; only what it speaks of is there.
 
-    `success`, `route`, `intent`, `domain` and `knowledge` are 0 or 1. `tool_precision` needs
+    `success`, `route`, `intent`, `domain` and `knowledge` are 0 or 1; `knowledge` only of a turn
+    that went where passages are. `tool_precision` needs
     something returned, `tool_recall` something right.
     """
     said, row = one.feedback, one.row
@@ -494,7 +495,7 @@ def values(one: LoggedDecision) -> dict[str, float]:
     }
     if said.tools is not None:
         found |= _tool_values(row.tools, frozenset(said.tools))
-    if said.collections is not None and not _is_by_rule(row):
+    if said.collections is not None and asked_knowledge(one) and not _is_by_rule(row):
         found["knowledge"] = _first_is_in(row.knowledge.collections, said.collections)
     return found
 

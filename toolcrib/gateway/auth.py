@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 from fastmcp.server.auth import AccessToken, TokenVerifier
@@ -14,7 +14,8 @@ from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Request
 
-from toolcrib.access.keys import Caller, Grant, KeyRing, within
+from toolcrib.access.keys import Grant, KeyRing, within
+from toolcrib.caches import BoundedMap
 from toolcrib.errors import ServiceError, StoreError
 from toolcrib.records import Scope
 from toolcrib.tenants import DEFAULT
@@ -24,6 +25,9 @@ __all__ = ["KeyVerifier", "grant", "reach"]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 CLAIM = "grant"
+
+MAX_REACHES_BYTES = 4 * 2**20
+"""What is kept of the scopes that keys come to."""
 
 AUTHORIZATION = b"authorization"
 
@@ -104,9 +108,15 @@ def grant(token: AccessToken | None) -> str | None:
 def reach(token: AccessToken | None, scope: Scope) -> Scope:
     """What the holder of a key may use of a scope: all of it where no keys are used."""
     granted = grant(token)
-    return scope if granted is None else _reach(granted, scope)
+    if granted is None:
+        return scope
+    return _REACHES.get_or_make((granted, scope), partial(_reach, granted, scope))
 
 
-@lru_cache(maxsize=256)
 def _reach(granted: str, scope: Scope) -> Scope:
-    return within(Caller("", "", Grant.model_validate_json(granted)).scope(), scope)
+    return within(Grant.model_validate_json(granted).scope(), scope)
+
+
+_REACHES: BoundedMap[tuple[str, Scope], Scope] = BoundedMap(
+    MAX_REACHES_BYTES, lambda asked, reached: len(asked[0]) + asked[1].bytes + reached.bytes
+)

@@ -7,7 +7,6 @@ import json
 import logging
 import secrets
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
@@ -18,10 +17,11 @@ from fastmcp.tools.base import InputRequiredToolResult, ToolResult
 from mcp import MCPError
 from mcp.types import CallToolResult, InputRequiredResult, TextContent
 
+from toolcrib.caches import BoundedMap
 from toolcrib.errors import DeadlineError, ServiceError, ToolcribError
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.connection import PendingCall, UpstreamConnection
-from toolcrib.gateway.downstream import ClientRequest, conversation_key
+from toolcrib.gateway.downstream import MAX_CONVERSATIONS, ClientRequest, conversation_key
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import UpstreamPool
@@ -41,7 +41,6 @@ BETWEEN_US = "io.modelcontextprotocol/"
 
 OURS = frozenset({"progressToken", "progress_token", "fastmcp"})
 
-MAX_CONVERSATIONS = 10_000
 MAX_PENDING = 1_000
 MAX_ALTERNATIVES = 3
 MAX_CHARS = 100
@@ -71,14 +70,11 @@ class CallBudgets:
 
     def __init__(self, max_calls: int | None) -> None:
         self.max_calls = max_calls
-        self._of: OrderedDict[str, CallBudget] = OrderedDict()
+        self._of: BoundedMap[str, CallBudget] = BoundedMap(MAX_CONVERSATIONS)
 
     def begin(self, key: str, query: str) -> CallBudget:
         """A conversation searches anew."""
         self._of[key] = budget = CallBudget(query, self.max_calls)
-        self._of.move_to_end(key)
-        if len(self._of) > MAX_CONVERSATIONS:
-            self._of.popitem(last=False)
         return budget
 
     def of(self, key: str) -> CallBudget:

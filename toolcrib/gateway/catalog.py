@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 from fastmcp.server.context import Context
@@ -19,36 +19,29 @@ from mcp.types import Tool as McpTool
 from mcp.types import ToolAnnotations
 from pydantic import PrivateAttr, ValidationError
 
+from toolcrib.caches import BoundedMap
 from toolcrib.gateway.auth import reach
-from toolcrib.integrations.formats import MAX_NAME, accepted, with_digest
+from toolcrib.integrations.formats import provider_name
 from toolcrib.records import Scope, ToolSpec
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, from_scope, matches
 from toolcrib.store.payload import tool_payload
 
 __all__ = [
-    "MAX_SCOPES",
-    "RESERVED",
+    "MAX_SCOPES_BYTES",
     "CatalogEntry",
     "CatalogProvider",
     "GatewayTool",
     "ToolCatalog",
-    "public_name",
 ]
 
-MARK_CHARS = 6
-MAX_SCOPES = 64
+MAX_SCOPES_BYTES = 4 * 2**20
+"""Memory that the cache of tools within callers' scopes takes at most."""
 
-RESERVED = (
-    "find_tools",
-    "describe_tools",
-    "call_tool",
-    "check_tools",
-    "find_knowledge",
-    "find_skills",
-    "read_skill",
-)
-"""The gateway's own tools."""
+
+def scope_bytes(scope: Scope | None, tools: Collection[object]) -> int:
+    """About how many bytes a scope, and what is listed of it, take in memory."""
+    return 8 * len(tools) + (scope.bytes if scope else 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,24 +64,19 @@ class CatalogEntry:
 class ToolCatalog:
     """The tools on offer; never changed, another one takes its place.
 
-    A tool is called `server_name`, so that no server can take the name of another's tool. Where
-    two would be called alike, neither is: both get a mark of their ids. So a name never comes
-    to mean another tool because a server was added.
+    A tool is called as at every provider (`provider_name`), whatever other tools there are. So no
+    server can take the name of another's tool.
     """
 
     def __init__(
         self, specs: Iterable[ToolSpec] = (), known: Mapping[str, CatalogEntry] | None = None
     ) -> None:
         enabled = sorted((spec for spec in specs if spec.enabled), key=lambda spec: spec.id)
-        plain = {spec.id: public_name(spec) for spec in enabled}
-        count = Counter({**Counter(plain.values()), **dict.fromkeys(RESERVED, 2)})
-        self._entries = {
-            spec.id: _entry(spec, _marked(spec, plain[spec.id], count), known or {})
-            for spec in enabled
-        }
-        self._named = {entry.name: entry for entry in self._entries.values()}
-        self.within = lru_cache(MAX_SCOPES)(self._within)
-        """The tools that a caller with a scope could find, by id."""
+        self._entries = {spec.id: _entry(spec, known or {}) for spec in enabled}
+        self._named = _by_unique(self, lambda entry: entry.name)
+        self._of_scopes: BoundedMap[Scope | None, tuple[CatalogEntry, ...]] = BoundedMap(
+            MAX_SCOPES_BYTES, scope_bytes
+        )
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -106,12 +94,15 @@ class ToolCatalog:
 
     @cached_property
     def _only(self) -> dict[str, CatalogEntry]:
-        count = Counter(entry.spec.name for entry in self)
-        return {entry.spec.name: entry for entry in self if count[entry.spec.name] == 1}
+        return _by_unique(self, lambda entry: entry.spec.name)
 
     def of(self, server: str) -> list[CatalogEntry]:
         """The tools of a server."""
         return [entry for entry in self if entry.spec.server == server]
+
+    def within(self, scope: Scope | None) -> tuple[CatalogEntry, ...]:
+        """The tools that a caller with a scope could find, by id."""
+        return self._of_scopes.get_or_make(scope, partial(self._within, scope))
 
     def _within(self, scope: Scope | None) -> tuple[CatalogEntry, ...]:
         where = from_scope(scope)
@@ -133,28 +124,21 @@ class ToolCatalog:
         return ToolCatalog([*others, *new], self._entries)
 
 
-def _entry(spec: ToolSpec, name: str, known: Mapping[str, CatalogEntry]) -> CatalogEntry:
+def _by_unique(
+    entries: Iterable[CatalogEntry], name: Callable[[CatalogEntry], str]
+) -> dict[str, CatalogEntry]:
+    """Entries by a name that no other entry has."""
+    named = [(name(entry), entry) for entry in entries]
+    count = Counter(each for each, _ in named)
+    return {each: entry for each, entry in named if count[each] == 1}
+
+
+def _entry(spec: ToolSpec, known: Mapping[str, CatalogEntry]) -> CatalogEntry:
     """An entry; the one that is known, where it is the same."""
     last = known.get(spec.id)
-    if last is None or last.spec != spec:
-        return CatalogEntry(name, spec, tool_payload(spec))
-    return last if last.name == name else CatalogEntry(name, last.spec, last.payload)
-
-
-def public_name(spec: ToolSpec) -> str:
-    """What a tool is called at the gateway, where no other is called so."""
-    server, name = _allowed(spec.server), _allowed(spec.name)
-    has_it = not server or name.casefold().startswith(f"{server.casefold()}_")
-    return (name if has_it else f"{server}_{name}")[:MAX_NAME]
-
-
-def _marked(spec: ToolSpec, name: str, count: Counter[str]) -> str:
-    is_whole = len(spec.server) + len(spec.name) < MAX_NAME
-    return name if count[name] == 1 and is_whole else with_digest(name, spec.id, MARK_CHARS)
-
-
-def _allowed(text: str) -> str:
-    return accepted(text) or ("tool" if text else "")
+    if last is not None and last.spec == spec:
+        return last
+    return CatalogEntry(provider_name(spec), spec, tool_payload(spec))
 
 
 # -- as FastMCP has them -------------------------------------------------------------------------

@@ -9,22 +9,27 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from toolcrib.errors import SettingsError, SourceError
+from toolcrib.errors import SettingsError
 from toolcrib.indexers.readers.base import Source, is_object
-from toolcrib.indexers.readers.mcp_config import Target, server_entries, servers_of
+from toolcrib.indexers.readers.mcp_config import (
+    Target,
+    ToolFilter,
+    fits_any,
+    server_entries,
+    servers_of,
+)
 from toolcrib.records import Sensitivity, ToolSpec
 
 __all__ = ["Overlay", "ServerConfig", "read_config"]
 
 OURS = "toolcrib"
-DISABLED = "disabledTools"
 
 
 class Overlay(BaseModel):
     """What an entry says under `toolcrib` of its server's tools, which MCP has no words for.
 
     `tags` come to those that a tool has, `sensitivity` is that of all of them. `disabled` tools
-    cannot be found or called, `always_active` ones are shown beside the search; both by name.
+    cannot be found or called, by name or glob; `always_active` ones are shown beside the search.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,19 +46,29 @@ class Overlay(BaseModel):
                 "tags": tuple(dict.fromkeys((*spec.tags, *self.tags))),
                 "sensitivity": self.sensitivity,
                 "always_active": spec.name in self.always_active,
-                "enabled": spec.name not in self.disabled,
+                "enabled": not fits_any(spec.name, self.disabled),
             }
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One server: how to reach it, or in one line why that cannot be told."""
+    """One server: how to reach it, or in one line why that cannot be told.
+
+    `tools` tells which of its tools its entry switches on.
+    """
 
     name: str
     target: Target | None
     problem: str = ""
+    tools: ToolFilter = field(default_factory=ToolFilter)
     overlay: Overlay = field(default_factory=Overlay)
+
+    def offered(self, spec: ToolSpec) -> ToolSpec:
+        """A tool as it is offered: switched off where the entry does that."""
+        offered = self.overlay.on(spec)
+        is_on = offered.enabled and self.tools.allows(spec.name)
+        return offered.model_copy(update={"enabled": is_on})
 
 
 def read_config(
@@ -73,7 +88,13 @@ def read_config(
     if not servers:
         raise source.error("names no MCP servers; put them under 'mcpServers' (VS Code: 'servers')")
     found = tuple(
-        ServerConfig(each.name, each.target, each.problem, _overlay(source, each.name, servers))
+        ServerConfig(
+            each.name,
+            each.target,
+            each.problem,
+            each.tools,
+            _overlay(source, each.name, servers[each.name]),
+        )
         for each in server_entries(servers, env)
     )
     known = {server.name for server in found}
@@ -90,27 +111,13 @@ def read_config(
     return chosen
 
 
-def _overlay(source: Source, name: str, servers: Mapping[str, Any]) -> Overlay:
+def _overlay(source: Source, name: str, raw: Any) -> Overlay:
     """What the entry says of the server's tools; a slip there could show what must not be."""
-    raw: Any = servers[name]
-    if not is_object(raw):
-        return Overlay()
-    said, disabled = raw.get(OURS, {}), raw.get(DISABLED, [])
+    said: Any = raw.get(OURS, {}) if is_object(raw) else {}
     if not is_object(said):
         raise source.error("must be an object", f"{name}.{OURS}")
     try:
-        overlay = Overlay.model_validate(said)
-        others = Overlay.model_validate({"disabled": disabled}).disabled
+        return Overlay.model_validate(said)
     except ValidationError as error:
-        raise _refused(source, name, error, said) from None
-    return overlay.model_copy(update={"disabled": overlay.disabled | others})
-
-
-def _refused(
-    source: Source, name: str, error: ValidationError, said: Mapping[str, Any]
-) -> SourceError:
-    fault = error.errors(include_input=False, include_url=False)[0]
-    field = ".".join(map(str, fault["loc"]))
-    is_ours = not fault["loc"] or fault["loc"][0] != "disabled" or "disabled" in said
-    place = f"{name}.{OURS}.{field}" if is_ours else f"{name}.{DISABLED}"
-    return source.error(fault["msg"], place)
+        fault = error.errors(include_input=False, include_url=False)[0]
+        raise source.error(fault["msg"], ".".join(map(str, (name, OURS, *fault["loc"])))) from None

@@ -52,12 +52,15 @@ from mcp.types import (
     SubscriptionsListenRequestParams,
     SubscriptionsListenResult,
     ToolListChangedNotification,
+    ToolsCapability,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolcrib.caches import BoundedMap
 from toolcrib.gateway.auth import grant
 
 __all__ = [
+    "MAX_CONVERSATIONS",
     "SHARED",
     "ClientRequest",
     "Handshake",
@@ -67,6 +70,9 @@ __all__ = [
     "Reporter",
     "conversation_key",
 ]
+
+MAX_CONVERSATIONS = 10_000
+"""Conversations that something is remembered of; the longest unused are forgotten."""
 
 SHARED = ""
 """The key of those who cannot be told from one another."""
@@ -187,16 +193,13 @@ class ClientRequest:
 class Handshake(Middleware):
     """Handshake: what a client is told of this server when it comes.
 
-    `instructions` gives them for a conversation, by its key; `beside` what there is beside tools.
-    FastMCP announces prompts, resources and more that there are none of.
+    `instructions` gives them for a conversation, by its key. Tools, prompts and resources are
+    announced whatever there is of them: a server may come later, and a client that goes by what is
+    announced would never ask again. FastMCP announces more, which is not served.
     """
 
-    def __init__(
-        self,
-        instructions: Callable[[str], Awaitable[str]],
-        beside: Callable[[], Mapping[str, bool]],
-    ) -> None:
-        self._instructions, self._beside = instructions, beside
+    def __init__(self, instructions: Callable[[str], Awaitable[str]]) -> None:
+        self._instructions = instructions
 
     async def on_initialize(
         self,
@@ -217,16 +220,13 @@ class Handshake(Middleware):
     async def _told(self, context: MiddlewareContext[Any], result: Hello) -> Hello:
         asked, able = context.fastmcp_context, result.capabilities
         key = SHARED if asked is None else conversation_key(asked)
-        told = await self._instructions(key)
-        # Looked at behind that: it waits for servers that were never met before.
-        beside = self._beside()
         served = ServerCapabilities(
-            tools=able.tools,
+            tools=ToolsCapability(list_changed=True),
             logging=able.logging,
-            prompts=PromptsCapability(list_changed=True) if beside["prompts"] else None,
-            resources=ResourcesCapability(list_changed=True) if beside["resources"] else None,
+            prompts=PromptsCapability(list_changed=True),
+            resources=ResourcesCapability(list_changed=True),
         )
-        update = {"capabilities": served, "instructions": told}
+        update = {"capabilities": served, "instructions": await self._instructions(key)}
         return result.model_copy(update=update)
 
 
@@ -264,7 +264,7 @@ class Notifications(Middleware):
     ) -> None:
         self._left, self._shown = left, shown
         self._audiences: dict[str | None, Audience] = {}
-        self._levels: dict[str, str] = {}
+        self._levels: BoundedMap[str, str] = BoundedMap(MAX_CONVERSATIONS)
 
     def join(self, server: FastMCP) -> None:
         """Serve this server's clients; since 2026 they subscribe to what they want to know."""

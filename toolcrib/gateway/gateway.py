@@ -25,7 +25,7 @@ from toolcrib.gateway.index import GatewayIndex, Storage, StoreThread
 from toolcrib.gateway.offers import OffersProvider
 from toolcrib.gateway.search import GatewaySearch, UnknownTools
 from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
-from toolcrib.indexers.writer import Listener
+from toolcrib.indexers.writer import ListenerScope, unheard
 from toolcrib.records import Scope, Sensitivity
 from toolcrib.settings import Settings
 
@@ -51,7 +51,7 @@ class GatewayOptions:
     pinned: tuple[str, ...] = ()
     is_shared: bool = False
     report: Reporter = _silent
-    progress: Listener | None = None
+    progress: ListenerScope = unheard
     intervals: Intervals = field(default_factory=Intervals)
 
 
@@ -78,9 +78,9 @@ class Gateway:
         self._changed = asyncio.Event()
         self._store = StoreThread()
         self._notifications = Notifications(self._leave, self._shown)
-        overlays = {config.name: config.overlay for config in configs}
+        by_name = {config.name: config for config in configs}
         self.index = index = GatewayIndex(
-            overlays, storage, self._report, self._changed.set, options.progress
+            by_name, storage, self._report, self._changed.set, options.progress
         )
         intervals = replace(
             options.intervals, connect_s=chosen.connect_timeout_s, retry_s=chosen.retry_s
@@ -110,7 +110,7 @@ class Gateway:
         self.server = self._make_server(auth)
         self._notifications.join(self.server)
         # Innermost: nobody is told of anything before they have their answer.
-        self.server.add_middleware(Handshake(self._instructions, self._offers.there_are))
+        self.server.add_middleware(Handshake(self._instructions))
 
     def _make_server(self, auth: AuthProvider | None) -> FastMCP:
         return FastMCP(
@@ -142,6 +142,7 @@ class Gateway:
         for upstream in self.pool:
             if upstream.config.problem:
                 self._report("error", f"{upstream.name}: {upstream.config.problem}")
+                self.index.give_up(upstream.name)
             self._spawn(upstream.run())
         try:
             yield
@@ -209,6 +210,7 @@ class Gateway:
     def _health_changed(self, upstream: Upstream) -> None:
         health = upstream.health
         if health.state == "down":
+            self.index.give_up(upstream.name)
             self._report("warning", f"{upstream.name}: down: {health.reason}; it is tried again")
         self._changed.set()
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
 from mcp.types import CallToolResult, TextContent
 
-from toolcrib.gateway.downstream import SHARED
+from toolcrib.caches import BoundedMap
+from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED
 from toolcrib.guidance import GuidanceSession, TrajectoryBuilder
 
 __all__ = ["GatewayGuidance"]
@@ -18,7 +18,6 @@ __all__ = ["GatewayGuidance"]
 logger = logging.getLogger(__name__)
 
 MARK = "[Hint of the toolcrib gateway, not of the tool]"
-MAX_CONVERSATIONS = 10_000
 MAX_CHARS = 20_000
 """Of a result so much is looked at."""
 
@@ -35,7 +34,7 @@ class GatewayGuidance:
 
     def __init__(self, find_names: FindNames, *, enabled: bool, is_shared: bool) -> None:
         self._find_names, self._enabled, self._is_shared = find_names, enabled, is_shared
-        self._of: OrderedDict[str, GuidanceSession] = OrderedDict()
+        self._of: BoundedMap[str, GuidanceSession] = BoundedMap(MAX_CONVERSATIONS)
 
     async def after_call(
         self, key: str, name: str, arguments: Mapping[str, Any], result: ToolResult
@@ -68,20 +67,13 @@ class GatewayGuidance:
         """A conversation is over."""
         self._of.pop(key, None)
 
-    def _session(self, key: str) -> GuidanceSession:
-        found = self._of.setdefault(key, GuidanceSession())
-        self._of.move_to_end(key)
-        if len(self._of) > MAX_CONVERSATIONS:
-            self._of.popitem(last=False)
-        return found
-
     async def _after(
         self, key: str, result: ToolResult, record: Callable[[TrajectoryBuilder], object]
     ) -> ToolResult:
         if not self._enabled or (key == SHARED and not self._is_shared):
             return result
         try:
-            session = self._session(key)
+            session = self._of.get_or_make(key, GuidanceSession)
             record(session.trajectory)
             return await self._with_hint(key, session, result)
         except Exception:

@@ -18,15 +18,16 @@ from toolcrib.access.quarantine import Quarantine
 from toolcrib.build import MEMORY
 from toolcrib.crib import Crib
 from toolcrib.errors import StoreError, ToolcribError, UnknownToolError
-from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog, public_name
-from toolcrib.gateway.config import Overlay
+from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog
+from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.downstream import Reporter
 from toolcrib.gateway.offers import MARK, is_offer, offer_specs
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers
 from toolcrib.indexers.audit import audit_all, blocks
 from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp import tool_specs
-from toolcrib.indexers.writer import Listener
+from toolcrib.indexers.writer import ListenerScope, unheard
+from toolcrib.integrations.formats import provider_name
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.audit import Finding, Held
 from toolcrib.records.reports import Unready
@@ -188,7 +189,7 @@ class StoreThread:
         self._opened: asyncio.Future[Tenants] | None = None
 
     async def open(
-        self, location: str, settings: Settings, report: Reporter, progress: Listener | None = None
+        self, location: str, settings: Settings, report: Reporter, progress: ListenerScope = unheard
     ) -> Crib:
         """Open the index at a location; it is made of what servers list, so memory will do.
 
@@ -197,13 +198,14 @@ class StoreThread:
         """
 
         def opened() -> Tenants:
-            try:
-                return Tenants.open(location, settings=settings, progress=progress)
-            except StoreError as error:
-                if location == MEMORY:
-                    raise
-                report("warning", f"the index is kept in memory, for this run alone: {error}")
-                return Tenants.open(MEMORY, settings=settings, progress=progress)
+            with progress() as listener:
+                try:
+                    return Tenants.open(location, settings=settings, progress=listener)
+                except StoreError as error:
+                    if location == MEMORY:
+                        raise
+                    report("warning", f"the index is kept in memory, for this run alone: {error}")
+                    return Tenants.open(MEMORY, settings=settings, progress=listener)
 
         self._opened = asyncio.get_running_loop().run_in_executor(self._thread, opened)
         return (await asyncio.shield(self._opened)).crib()
@@ -218,11 +220,23 @@ class StoreThread:
         self._thread.shutdown(wait=False)
 
 
+@dataclass(frozen=True, slots=True)
+class PendingServer:
+    """Server whose tools of now cannot be found yet: since when, by the monotonic clock.
+
+    `over` is set once waiting any longer is of no use.
+    """
+
+    since: float = field(default_factory=time.monotonic)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class GatewayIndex:
     """Judges what servers list, offers what passes, and keeps the index equal to that.
 
     A tool that must not be served any more is off the `catalog` before anything else happens;
-    a new one is on it once it can be found. `offers` are prompts and resources, by kind, since a
+    a new one is on it once it can be found, server by server. Until then the server is `pending`,
+    as is one that has not listed its tools. `offers` are prompts and resources, by kind, since a
     name is no other's where the kinds are not the same. `instructions`
     are what servers say of how to use them, as far as it passes. `changed` is called after every
     change. `problem` says why the last judging failed, None where it did not.
@@ -230,22 +244,25 @@ class GatewayIndex:
 
     def __init__(
         self,
-        overlays: Mapping[str, Overlay],
+        configs: Mapping[str, ServerConfig],
         storage: Storage,
         report: Reporter,
         changed: Callable[[], None],
-        progress: Listener | None = None,
+        progress: ListenerScope,
     ) -> None:
         self.catalog = ToolCatalog()
+        self.pending = {server: PendingServer() for server in configs}
         self.offers: dict[OfferKind, ToolCatalog] = {k: ToolCatalog() for k in OFFER_KINDS}
         self.instructions: dict[str, str] = {}
         self.is_open, self.is_recalled = asyncio.Event(), asyncio.Event()
         self.problem: str | None = None
-        self._overlays, self._storage = overlays, storage
+        self._configs, self._storage = configs, storage
         self._report, self._changed, self._progress = report, changed, progress
         self._crib: Crib | None = None
         self._listed: dict[str, Specs] = {}
+        self._reviewed: Mapping[str, Specs] = {}
         self._screened: dict[str, Screening] = {}
+        self._unindexed: set[str] = set()
         self._not_offered: dict[str, list[tuple[CatalogEntry, Unready]]] = {}
         self._gone: list[str] = []
         self._asked = self._done = 0
@@ -290,19 +307,17 @@ class GatewayIndex:
                 return reason
         return "unknown"
 
-    def _back(
-        self, screened: Mapping[str, Screening]
-    ) -> dict[str, list[tuple[CatalogEntry, Unready]]]:
+    def _back(self) -> dict[str, list[tuple[CatalogEntry, Unready]]]:
         """The tools that are not on offer, by id and by name, each with why."""
         found: dict[str, list[tuple[CatalogEntry, Unready]]] = {}
-        for server, each in screened.items():
+        for server, each in self._screened.items():
             back: list[tuple[ToolSpec, Unready]] = [
                 *((held.spec, "quarantined") for held in each.held),
                 *((spec, "disabled") for spec in _tools(each.served)),
             ]
             for spec, reason in back:
                 if self.catalog.get(spec.id) is None:
-                    offered, name = self._overlays[server].on(spec), public_name(spec)
+                    offered, name = self._configs[server].offered(spec), provider_name(spec)
                     entry = CatalogEntry(name, offered, tool_payload(offered))
                     for known_as in {spec.id, name}:
                         found.setdefault(known_as, []).append((entry, reason))
@@ -312,7 +327,7 @@ class GatewayIndex:
         """Offer what the servers listed last time."""
         try:
             for server, specs in (await self.work(self._remembered)).items():
-                if server in self._overlays:
+                if server in self._configs:
                     self._listed.setdefault(server, specs)
                 else:
                     self._gone.append(server)
@@ -326,8 +341,9 @@ class GatewayIndex:
             self._crib = crib
             for server in self._screened:
                 await self._index(server, [entry.spec for entry in self.catalog.of(server)])
-        for server in self._gone:
-            await self.work(self._forget, server)
+                self._settle(server)
+            for server in self._gone:
+                await self.work(self._forget, server)
         self.is_open.set()
         self._changed()
 
@@ -346,6 +362,8 @@ class GatewayIndex:
         if self._listed.get(server) == specs:
             return
         self._listed[server] = specs
+        if server not in self.pending or self.pending[server].over.is_set():
+            self.pending[server] = PendingServer()
         await self.review()
         await self.work(self._remember, server, specs)
 
@@ -360,7 +378,8 @@ class GatewayIndex:
             if self._done >= mine:
                 return
             newest = self._asked
-            await self._serve(await self.work(self._judged, dict(self._listed)))
+            self._reviewed = dict(self._listed)
+            await self._serve(await self.work(self._judged, self._reviewed))
             self._done = newest
         self._changed()
 
@@ -369,21 +388,45 @@ class GatewayIndex:
         served = await self.work(self._overlaid, screened)
         tools = {server: _tools(specs) for server, specs in served.items()}
         self.catalog = await self.work(self.catalog.narrowed, tools)
-        changed = [each for each in screened if screened[each] != self._screened.get(each)]
-        for server in changed:
-            await self._index(server, tools[server])
-        self.catalog = await self.work(self.catalog.replaced, tools)
-        self.offers = await self.work(self._offers_of, served)
-        self._not_offered = await self.work(self._back, screened)
-        self.instructions = {
-            server: spec.description
-            for server, each in screened.items()
-            for spec in each.served
-            if _is_instructions(spec)
-        }
-        self._screened = dict(screened)
-        for server in changed:
-            self._tell(server, screened[server])
+        for server, each in screened.items():
+            if each != self._screened.get(server):
+                await self._index(server, tools[server])
+                await self._offer(server, each, served[server])
+                self._tell(server, each)
+            self._settle(server)
+
+    async def _offer(self, server: str, screened: Screening, served: Sequence[ToolSpec]) -> None:
+        """Put what a server may serve in place of what it served before."""
+        catalog = await self.work(self.catalog.replaced, {server: _tools(served)})
+        offers = await self.work(self._offers_of, {server: served})
+        # At once: a template must not be offered without what is held back of its resources.
+        self.catalog, self.offers = catalog, offers
+        self._screened = {**self._screened, server: screened}
+        self.instructions.pop(server, None)
+        told = filter(_is_instructions, screened.served)
+        self.instructions.update((spec.server, spec.description) for spec in told)
+        self._not_offered = await self.work(self._back)
+        self._changed()
+
+    def _settle(self, server: str) -> None:
+        """End the waiting for a server, where there is an index of what it listed last."""
+        pending = self.pending.get(server)
+        is_newest = self._listed[server] is self._reviewed.get(server)
+        if pending is None or self._crib is None or not is_newest:
+            return
+        pending.over.set()
+        if server not in self._unindexed and self.problem is None:
+            del self.pending[server]
+
+    def arrival(self, server: str) -> asyncio.Event:
+        """Event that is set once a server's tools can be found, or waiting is of no use."""
+        pending = self.pending.get(server)
+        return self.is_open if pending is None else pending.over
+
+    def give_up(self, server: str) -> None:
+        """Keep nobody waiting for a server that does not answer."""
+        if server in self.pending:
+            self.pending[server].over.set()
 
     def _offers_of(self, served: Mapping[str, Sequence[ToolSpec]]) -> dict[OfferKind, ToolCatalog]:
         """What is no tool of all that is served, by kind."""
@@ -396,8 +439,12 @@ class GatewayIndex:
 
     def _overlaid(self, screened: Mapping[str, Screening]) -> dict[str, list[ToolSpec]]:
         return {
-            server: [self._overlays[server].on(spec) for spec in each.served]
+            server: [
+                (config.offered if _is_tool(spec) else config.overlay.on)(spec)
+                for spec in each.served
+            ]
             for server, each in screened.items()
+            for config in (self._configs[server],)
         }
 
     def _judged(self, listed: Mapping[str, Specs]) -> dict[str, Screening]:
@@ -424,7 +471,9 @@ class GatewayIndex:
             return
         try:
             await self.work(self._replace, server, specs)
+            self._unindexed.discard(server)
         except StoreError as error:
+            self._unindexed.add(server)
             self._report("error", f"{server}: its tools can be called, but not all found: {error}")
 
     def _replace(self, server: str, specs: Sequence[ToolSpec]) -> None:
@@ -432,9 +481,10 @@ class GatewayIndex:
         of_name = And(Equals("server", server), IS_SKILL)
         taken = {skill.id: skill for skill in self.crib.list_tools(where=of_name)}
         found = {spec.id: spec for spec in specs} | taken
-        self.crib.index_tools(
-            list(found.values()), server=server, prune=True, progress=self._progress
-        )
+        with self._progress() as progress:
+            self.crib.index_tools(
+                list(found.values()), server=server, prune=True, progress=progress
+            )
         for spec in specs:
             if spec.id in taken:
                 text = f"{spec.name!r} can be called, but not found: a skill has the id {spec.id!r}"
@@ -468,7 +518,7 @@ class GatewayIndex:
                 yield item
 
     def _tell(self, server: str, screened: Screening) -> None:
-        served, held = len(_tools(screened.served)), len(screened.held)
+        served, held = len(self.catalog.of(server)), len(screened.held)
         text = f"{server}: {served} tool{'' if served == 1 else 's'}"
         text += f", {screened.locked} locked" if screened.locked else ""
         if held:

@@ -31,7 +31,9 @@ from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog
 from toolcrib.gateway.downstream import conversation_key
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers, UpstreamPool
 from toolcrib.indexers.readers.base import build_spec
+from toolcrib.integrations.formats import provider_name
 from toolcrib.records import Refusal, Scope, ToolSpec
+from toolcrib.records.tools import default_id
 
 __all__ = ["MARK", "OffersProvider", "is_offer", "offer_specs"]
 
@@ -104,7 +106,7 @@ def _plain(uri: str) -> str:
 class OffersProvider(Provider):
     """Gives FastMCP the prompts and resources that passed, to each caller those in its scope.
 
-    A prompt is called `server_name`, as tools are. A URI stays as it is, since results of tools
+    A prompt is called `server__name`, as tools are. A URI stays as it is, since results of tools
     name it; of two servers with one URI the first in the configuration has it.
     """
 
@@ -126,12 +128,6 @@ class OffersProvider(Provider):
         """By list, something that is another thing when a key's holder is shown another list."""
         prompts, *resources = (self._entries(kind, token) for kind in OFFER_KINDS)
         return {"prompts": prompts, "resources": [*chain(*resources)]}
-
-    def there_are(self) -> dict[str, bool]:
-        """By list, whether there is anything on it for the caller."""
-        scope = reach(get_access_token(), self._scope)
-        prompts, *resources = (bool(self._catalog(kind).within(scope)) for kind in OFFER_KINDS)
-        return {"prompts": prompts, "resources": any(resources)}
 
     def _entries(self, kind: OfferKind, token: AccessToken | None) -> list[CatalogEntry]:
         order = {each.name: place for place, each in enumerate(self._pool)}
@@ -170,7 +166,7 @@ class OffersProvider(Provider):
     def _offered(self, kind: OfferKind) -> Iterator[Any]:
         for entry in self._entries(kind, get_access_token()):
             try:
-                made = _made(kind, entry.spec, entry.name if kind == "prompt" else entry.spec.name)
+                made = _made(kind, entry.spec, _offered_name(kind, entry.spec))
             except ValidationError as error:
                 # It was remembered from a time when it could be held: the others stay.
                 logger.warning("%s cannot be offered: %s", entry.spec.id, error)
@@ -272,6 +268,14 @@ async def _read_at(ask: Ask, uri: str) -> ResourceResult:
         for each in found.contents
     ]
     return ResourceResult(contents=contents, meta=found.meta)
+
+
+def _offered_name(kind: OfferKind, spec: ToolSpec) -> str:
+    """A prompt's name at the gateway; resources and templates are told apart by their URI."""
+    if kind != "prompt":
+        return spec.name
+    # Its id has a mark that no tool's has, and says no more than server and name.
+    return provider_name(spec.model_copy(update={"id": default_id(spec.server, spec.name)}))
 
 
 def _made(kind: OfferKind, spec: ToolSpec, name: str) -> Any:

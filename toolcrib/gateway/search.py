@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections import Counter
@@ -9,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, groupby
+from time import monotonic
 from typing import Any
 
 from fastmcp.exceptions import NotFoundError
@@ -21,17 +23,18 @@ from fastmcp.tools.base import Tool, ToolResult
 from fastmcp.utilities.versions import VersionSpec
 from mcp.types import CallToolRequestParams, TextContent
 
+from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
 from toolcrib.encoders.lexical import split_identifier
 from toolcrib.errors import QueryError, StoreError
 from toolcrib.gateway.auth import reach
 from toolcrib.gateway.calls import CallBudgets
-from toolcrib.gateway.catalog import RESERVED, CatalogEntry, GatewayTool
-from toolcrib.gateway.downstream import SHARED, conversation_key
+from toolcrib.gateway.catalog import CatalogEntry, GatewayTool
+from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED, conversation_key
 from toolcrib.gateway.guidance import GatewayGuidance
-from toolcrib.gateway.index import OPENING, GatewayIndex
+from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
 from toolcrib.gateway.skills import GatewaySkills
-from toolcrib.gateway.upstream import UpstreamPool
+from toolcrib.gateway.upstream import WORDS, Upstream, UpstreamPool
 from toolcrib.integrations.fastmcp import (
     MAX_FOUND,
     SEARCHES,
@@ -40,17 +43,18 @@ from toolcrib.integrations.fastmcp import (
     definition,
     failure,
     found,
-    served,
     structured_answer,
     unknown_tool,
 )
-from toolcrib.records import Scope, ToolSpec
+from toolcrib.integrations.formats import RESERVED
+from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
 from toolcrib.records.codec import as_json
 from toolcrib.records.definitions import DefinitionForm, in_short, parameters_schema
 from toolcrib.records.reports import ToolReadiness, Unready
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.settings import GatewaySettings
-from toolcrib.store.filters import from_scope
+from toolcrib.store.base import point_id
+from toolcrib.store.filters import And, HasId, Not, from_scope
 
 __all__ = ["GatewaySearch", "UnknownTools", "server_summary"]
 
@@ -77,6 +81,9 @@ CHECK_SAYS = (
     "Say of each tool whether it can be called now, or why not: unknown, disabled, quarantined, "
     "server_down, needs_authorisation."
 )
+INDEXING, UNINDEXED = "is still being indexed", "could not be indexed"
+"""States of a server that is up and whose tools of now cannot be found."""
+
 MAX_NAMED = 200
 MAX_DESCRIBED_CHARS = 200_000
 """Of one answer of describe_tools; its first tool is given however long it is."""
@@ -130,7 +137,7 @@ class GatewaySearch(ToolcribSearchTransform):
         self._scope, self._pinned = scope, pinned
         self._pass_through = settings.pass_through
         self._crib: Crib | None = None
-        self._told: dict[str, set[str]] = {}
+        self._told: BoundedMap[str, set[str]] = BoundedMap(MAX_CONVERSATIONS)
         self._with_passages = frozenset[str]()
         self._knowledge_search = self._make_knowledge_search()
         self._skills = GatewaySkills(index, self._beyond_servers)
@@ -184,7 +191,7 @@ class GatewaySearch(ToolcribSearchTransform):
     def _told_to(self, key: str) -> set[str]:
         # Nobody knows what those have heard who cannot be told from one another.
         is_known = key != SHARED or self._pool.is_shared
-        return self._told.setdefault(key, set()) if is_known else set()
+        return self._told.get_or_make(key, set) if is_known else set()
 
     def leave(self, key: str) -> None:
         """A conversation is over."""
@@ -259,14 +266,15 @@ class GatewaySearch(ToolcribSearchTransform):
     # -- what they do ------------------------------------------------------------------------
 
     async def _find(self, ctx: Context, query: str | None, options: SearchOptions) -> ToolResult:
-        await self.wait(ctx)
+        await self._pool.wait(ctx, self._arrivals())
         if not self._tools.is_open.is_set():
             return failure(OPENING)
-        visible = await self._visible(ctx)
+        # First: what comes meanwhile may be named as missing, never left out without a word.
+        missing, here = self._missing(), await self._here(ctx)
         scope, needs = self.scope(), options.needs or ()
         asking = replace(options, scope=scope, form=self._form)
         try:
-            result = await self._tools.work(self._tools.crib.tools.find, query, asking)
+            result = await self._tools.work(self._found_within, here, query, asking)
         except QueryError as error:
             return failure(f"{error}.")
         except StoreError as error:
@@ -276,16 +284,57 @@ class GatewaySearch(ToolcribSearchTransform):
         if not needs:
             # Of several needs nobody knows which one a call is for.
             self._remember(budget.id, asked, key)
-        hits = (hit for hit in result.tools if hit.kind == "tool")
-        entries = [(hit, self._tools.catalog.get(hit.id)) for hit in hits]
-        here = [(hit, each) for hit, each in entries if each and each.name in visible]
-        untold = self._untold(key, (each for _, each in here))
-        notes = {"missing": self._pool.missing(scope), "instructions": untold}
+        entries = [here[hit.id] for hit in result.tools]
         answer = found(
-            result, [served(hit, self._defined(each, self._form)) for hit, each in here], **notes
+            result,
+            lambda hit: self._defined(here[hit.id], self._form),
+            missing=missing,
+            instructions=self._untold(key, entries),
         )
-        names = [each.name for _, each in here]
+        names = [each.name for each in entries]
         return await self._guidance.after_search(key, asked, names, answer)
+
+    def _found_within(
+        self, here: Mapping[str, CatalogEntry], query: str | None, asking: SearchOptions
+    ) -> FindResult:
+        """The answer of the tools that are here, by id, so that its verdict is on those alone."""
+
+        def is_here(hit: ToolHit) -> bool:
+            return hit.kind == "tool" and hit.id in here
+
+        find = self._tools.crib.tools.find
+        result = find(query, asking)
+        if not all(map(is_here, result.tools)):
+            only = And(HasId(frozenset(map(point_id, here))), Not(IS_SKILL))
+            result = find(query, replace(asking, where=only))
+        # A general tool comes whatever the filter.
+        return replace(result, tools=tuple(filter(is_here, result.tools)))
+
+    async def _here(self, ctx: Context) -> dict[str, CatalogEntry]:
+        """The tools that the caller may see, by id."""
+        catalog, visible = self._tools.catalog, await self._visible(ctx)
+        return {each.spec.id: each for each in catalog if each.name in visible}
+
+    def _granted(self) -> list[Upstream]:
+        """The servers in the caller's scope."""
+        servers = self.scope().servers
+        return [each for each in self._pool if servers is None or each.name in servers]
+
+    def _arrivals(self) -> list[asyncio.Event]:
+        """Events of which each is set once there is no more to wait for before a search."""
+        return [self._tools.is_open, *(self._tools.arrival(each.name) for each in self._granted())]
+
+    def _missing(self) -> list[dict[str, Any]]:
+        """The servers whose tools cannot be called or found, and for how long that has been so."""
+        now, told = monotonic(), list[dict[str, Any]]()
+        for each in self._granted():
+            state, since = WORDS.get(each.health.state), each.health.since
+            if state is None and (pending := self._tools.pending.get(each.name)):
+                since = pending.since
+                state = UNINDEXED if pending.over.is_set() else INDEXING
+            if state is not None:
+                told.append({"server": each.name, "state": state, "for_s": round(now - since)})
+        return told
 
     async def _check(self, ctx: Context, names: Sequence[str]) -> ToolResult:
         """Whether tools can be called; what is not there for this caller is unknown."""
@@ -304,9 +353,8 @@ class GatewaySearch(ToolcribSearchTransform):
         reason = self._tools.unready(name, from_scope(scope))
         if reason != "unknown":
             return reason
-        for each in self._pool:
-            is_granted = scope.servers is None or each.name in scope.servers
-            if is_granted and name.startswith(f"{each.name}/") and not self._tools.knows(each.name):
+        for each in self._granted():
+            if name.startswith(f"{each.name}/") and not self._tools.knows(each.name):
                 return self._pool.unready(each.name) or "unknown"
         return "unknown"
 
@@ -360,12 +408,13 @@ class GatewaySearch(ToolcribSearchTransform):
 
         Progress of it is told for a search alone: that of a call is its tool's.
         """
-        return await self._pool.wait(ctx, self._tools.is_open)
+        settled = (each.settled for each in self._pool)
+        return await self._pool.wait(ctx, [*self._arrivals(), *settled])
 
     async def unknown(self, ctx: Context, name: str) -> ToolResult:
         """The answer to a call of a tool that is not there, or not for this caller, or not yet."""
         names = sorted(await self._visible(ctx))
-        missing = [each["server"] for each in self._pool.missing(self.scope())]
+        missing = [each["server"] for each in self._missing()]
         answer = unknown_tool(name, names, FIND)
         if missing:
             more = f"Not there at the moment are the tools of: {', '.join(missing)}."

@@ -30,12 +30,12 @@ from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.errors import SettingsError, StoreError
 from toolcrib.gateway.auth import KeyVerifier
-from toolcrib.gateway.catalog import RESERVED
 from toolcrib.gateway.config import read_config
 from toolcrib.gateway.downstream import Level, Reporter
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Approval, Storage
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
+from toolcrib.integrations.formats import RESERVED
 from toolcrib.settings import Settings
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 from toolcrib.telemetry import MetricsRegistry

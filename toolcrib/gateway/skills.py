@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fastmcp.server.context import Context
 from fastmcp.tools.base import Tool, ToolResult
 
+from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
 from toolcrib.errors import QueryError, StoreError, nearest
-from toolcrib.gateway.catalog import MAX_SCOPES, RESERVED, CatalogEntry
+from toolcrib.gateway.catalog import MAX_SCOPES_BYTES, CatalogEntry, scope_bytes
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
 from toolcrib.indexers.readers.skills import MAX_DESCRIPTION_CHARS
 from toolcrib.integrations.fastmcp import (
@@ -23,6 +25,7 @@ from toolcrib.integrations.fastmcp import (
     failure,
     structured_answer,
 )
+from toolcrib.integrations.formats import RESERVED
 from toolcrib.records import Scope
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.store.filters import from_scope
@@ -60,7 +63,9 @@ class GatewaySkills:
         find = SearchTool.of(FIND, FIND_SAYS, FIND_TAKES, self._find, SEARCHES)
         read = SearchTool.of(READ, READ_SAYS, READ_TAKES, self._read, SEARCHES)
         self._tools: dict[str, Tool] = {FIND: find, READ: read}
-        self._within = lru_cache(MAX_SCOPES)(self._seen)
+        self._of_scopes: BoundedMap[Scope, dict[str, CatalogEntry]] = BoundedMap(
+            MAX_SCOPES_BYTES, scope_bytes
+        )
 
     def open(self, crib: Crib) -> None:
         """Offer the skills of a crib."""
@@ -69,7 +74,7 @@ class GatewaySkills:
             for spec in crib.list_tools(where=IS_SKILL)
             if spec.enabled
         ]
-        self._within.cache_clear()
+        self._of_scopes.clear()
 
     def tools(self, scope: Scope) -> list[Tool]:
         """Both, where there is anything to be found within a scope; else none."""
@@ -84,6 +89,9 @@ class GatewaySkills:
     def _visible(self) -> dict[str, CatalogEntry]:
         """The caller's skills by id, and by name where no other is called so."""
         return self._within(self._scope())
+
+    def _within(self, scope: Scope) -> dict[str, CatalogEntry]:
+        return self._of_scopes.get_or_make(scope, partial(self._seen, scope))
 
     def _seen(self, scope: Scope) -> dict[str, CatalogEntry]:
         where = from_scope(scope)
@@ -105,13 +113,14 @@ class GatewaySkills:
         except StoreError as error:
             return failure(f"The search does not work at the moment: {error}.")
         visible = self._visible()
+        shown = tuple(hit for hit in result.tools if hit.id in visible)
+        result = replace(result, tools=shown)
         skills = [
             {
                 "name": hit.name if hit.name in visible else hit.id,
                 "description": hit.description[:MAX_DESCRIPTION_CHARS],
             }
             for hit in result.tools
-            if hit.id in visible
         ]
         doubt = {} if result.verdict == "accept" else {"note": NOT_SURE.format(result.reason)}
         return structured_answer({"skills": skills, "verdict": result.verdict, **doubt})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -21,11 +21,11 @@ from toolcrib.gateway.connection import UpstreamConnection, first_of
 from toolcrib.gateway.downstream import SHARED
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.indexers.readers.mcp_session import is_closed
-from toolcrib.records import Scope
 from toolcrib.records.reports import Unready
 
 __all__ = [
     "OFFER_KINDS",
+    "WORDS",
     "Intervals",
     "OfferKind",
     "Offers",
@@ -76,7 +76,7 @@ class Intervals:
     again after `retry_s`, then ever less often. It is asked for a sign of life every `ping_s`,
     with `pong_s` to give it; one that does not tell of changes, or could not list all that it
     has, is asked for its lists every `refresh_s`. Approvals are looked for every `poll_s`. A search
-    waits `patience_s` for servers that are still starting. A conversation's own connections are
+    waits `patience_s` for tools that cannot be found yet. A conversation's own connections are
     closed after `idle_s` without a call, and an open question after that too. A handshake waits
     `handshake_s` for servers that were never met before.
     """
@@ -87,7 +87,7 @@ class Intervals:
     pong_s: float = 5.0
     refresh_s: float = 60.0
     poll_s: float = 1.0
-    patience_s: float = 5.0
+    patience_s: float = 10.0
     idle_s: float = 600.0
     handshake_s: float = 2.0
     offers_s: float = 5.0
@@ -368,24 +368,11 @@ class UpstreamPool:
         lacks = self[server].health.lacks_authorisation
         return "needs_authorisation" if lacks else "server_down"
 
-    def missing(self, scope: Scope) -> list[dict[str, Any]]:
-        """The servers whose tools cannot be called now, and for how long that has been so."""
-        return [
-            {
-                "server": each.name,
-                "state": WORDS[each.health.state],
-                "for_s": round(monotonic() - each.health.since),
-            }
-            for each in self
-            if each.health.state != "up" and (scope.servers is None or each.name in scope.servers)
-        ]
-
-    async def wait(self, context: Context | None, *others: asyncio.Event) -> bool:
-        """Wait for what is still starting, a bounded time, and tell in the context how far it is.
+    async def wait(self, context: Context | None, events: Sequence[asyncio.Event]) -> bool:
+        """Wait for these, a bounded time, and tell in the context how far it is.
 
         Whether there was anything to wait for.
         """
-        events = [*others, *(each.settled for each in self)]
         waits = {asyncio.create_task(event.wait()) for event in events if not event.is_set()}
         waited, until = bool(waits), monotonic() + self.intervals.patience_s
         try:

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast
 
+from toolcrib.caches import cached_texts
 from toolcrib.encoders.lexical import split_identifier, tokenise
 from toolcrib.router.alternates import EFFECT_OF
 
@@ -448,7 +449,7 @@ def _rest(text: str) -> str:
     return f" {hash(text[MAX_CHARS:])}" if len(text) > MAX_CHARS else ""
 
 
-@lru_cache(maxsize=256)
+@cached_texts(256, MAX_CHARS)
 def _without_times(result: str) -> str:
     """A result without times, how long things took, the number of a try, and random ids."""
     return " ".join(_TRY.sub("#", _TOOK.sub("#", _STAMP.sub("#", result))).split())
@@ -553,7 +554,7 @@ def _normal_error(message: str, counts: bool) -> str:  # noqa: FBT001
     return " ".join(_RUN.sub(shown, text).split())
 
 
-@lru_cache(maxsize=1024)
+@cached_texts(1024, MAX_CHARS)
 def name_words(name: str) -> frozenset[str]:
     """The words of a tool's name."""
     return frozenset(word.lower() for word in split_identifier(name))
@@ -573,7 +574,7 @@ def _command(parameters: Mapping[str, Any]) -> str:
     return next((each for each in told if isinstance(each, str)), "")
 
 
-@lru_cache(maxsize=1024)
+@cached_texts(1024, MAX_CHARS)
 def _effect_of(text: str) -> Effect | None:
     """By the verb, which stands first, last or between; None where there is none.
 
@@ -589,7 +590,7 @@ def _effect_of(text: str) -> Effect | None:
     return None
 
 
-@lru_cache(maxsize=1024)
+@cached_texts(1024, MAX_CHARS)
 def topics(text: str) -> frozenset[str]:
     """What a text is about: its word stems without verbs and words that any search has."""
     words = (word for word in split_identifier(text) if word.lower() not in GENERIC)

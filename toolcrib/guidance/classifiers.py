@@ -7,7 +7,6 @@ import math
 import re
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from pydantic import BaseModel, Field
 
+from toolcrib.caches import BoundedMap
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.errors import SettingsError
 from toolcrib.guidance.actions import ToolCall
@@ -489,7 +489,7 @@ class LLMClassifier:
             raise SettingsError("prompt_template lacks {trajectory}, where the summary goes")
         self.name = name
         self._model, self._template, self._timeout_s = model, prompt_template, timeout_s
-        self._known: OrderedDict[str, ClassificationResult] = OrderedDict()
+        self._known: BoundedMap[str, ClassificationResult] = BoundedMap(MAX_CACHED)
         self._lock = threading.Lock()
         self._clock, self._away_until = clock or SystemClock(), -math.inf
 
@@ -517,10 +517,7 @@ class LLMClassifier:
                 self._away_until = self._clock() + RETRY_S
             return NO_VERDICT
         result = ClassificationResult(said.relevant, said.confidence, said.reason)
-        with self._lock:
-            self._known[key] = result
-            while len(self._known) > MAX_CACHED:
-                self._known.popitem(last=False)
+        self._known[key] = result
         return result
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
+from toolcrib.caches import BoundedMap
 from toolcrib.guidance.actions import (
     REWORDED,
     ToolCall,
@@ -234,7 +235,7 @@ class RepeatedErrorDetector:
 
     def __init__(self, occurrences: int = 3) -> None:
         self._least = occurrences
-        self._seen: OrderedDict[str, deque[tuple[str, float]]] = OrderedDict()
+        self._seen: BoundedMap[str, deque[tuple[str, float]]] = BoundedMap(MAX_ERRORS)
         self._last = ""
 
     def observe(self, event: Event, _calls: Sequence[ToolCall], /) -> RepeatedError | None:
@@ -247,11 +248,8 @@ class RepeatedErrorDetector:
                 self._seen[message] = deque(rest, MAX_ERRORS)
         elif isinstance(event, ToolCall):
             self._last = normal_error(event.error or event.result)
-            self._seen.setdefault(self._last, deque(maxlen=MAX_ERRORS)).append(
-                (event.name, event.at)
-            )
-            if len(self._seen) > MAX_ERRORS:
-                self._seen.popitem(last=False)
+            met = self._seen.get_or_make(self._last, lambda: deque(maxlen=MAX_ERRORS))
+            met.append((event.name, event.at))
         message, met = self._last, self._seen.get(self._last) or deque[tuple[str, float]]()
         if len(met) < self._least:
             return None

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from toolcrib.caches import BoundedMap
 from toolcrib.guidance.classifiers import GuidanceContext
 from toolcrib.guidance.providers import (
     ClassifierCooldownTracker,
@@ -227,7 +227,7 @@ class GuidanceHooks:
 
     def __init__(self, find_alternates: FindAlternates = no_alternates) -> None:
         self._find = find_alternates
-        self._sessions: OrderedDict[str, GuidanceSession] = OrderedDict()
+        self._sessions: BoundedMap[str, GuidanceSession] = BoundedMap(MAX_SESSIONS)
 
     async def __call__(
         self, given: Item, _tool_use_id: str | None = None, _context: object = None, /
@@ -245,7 +245,7 @@ class GuidanceHooks:
 
     def _answer(self, given: Item) -> dict[str, Any]:
         event = given.get("hook_event_name")
-        session = self._session(str(given.get("session_id", "")))
+        session = self._sessions.get_or_make(str(given.get("session_id", "")), GuidanceSession)
         if event == "UserPromptSubmit":
             session.trajectory.prompt_executed(str(given.get("prompt", "")))
         elif event in {"PostToolUse", "PostToolUseFailure"}:
@@ -260,10 +260,3 @@ class GuidanceHooks:
             return {}
         added = {"hookEventName": event, "additionalContext": MARK + hint.content}
         return {"hookSpecificOutput": added}
-
-    def _session(self, key: str) -> GuidanceSession:
-        found = self._sessions.setdefault(key, GuidanceSession())
-        self._sessions.move_to_end(key)
-        if len(self._sessions) > MAX_SESSIONS:
-            self._sessions.popitem(last=False)
-        return found

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import time
-from collections import OrderedDict
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from toolcrib.access.keys import ANYONE, Caller
+from toolcrib.access.keys import ANYONE, KEY_BYTES, Caller
+from toolcrib.caches import BoundedMap
 from toolcrib.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
 from toolcrib.extras import import_extra
 from toolcrib.http.context import header
@@ -22,8 +22,8 @@ __all__ = ["Anyone", "Authenticator", "Callers", "RateLimiter", "is_loopback"]
 FRESH_S = 0.5
 """How long a caller is taken at its key's last word, beside what the key ring itself remembers."""
 
-REMEMBERED = 4096
-"""Callers that are remembered at once."""
+MAX_CALLERS_BYTES = 16 * 2**20
+"""What remembered callers take: some 30,000 of them, fewer where keys name many servers."""
 
 JUMP_S = 1.0
 """A wall clock that is this far from where it would be was set."""
@@ -56,7 +56,9 @@ class Authenticator:
     def __init__(self, callers: Callers, workers: Workers) -> None:
         self._callers = callers
         self._workers = workers
-        self._known: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
+        self._known: BoundedMap[bytes, tuple[float, Caller]] = BoundedMap(
+            MAX_CALLERS_BYTES, lambda _, known: KEY_BYTES + known[1].scope().bytes
+        )
         self._is_open = isinstance(callers, Anyone)
 
     def require_local(self, scope: Mapping[str, Any]) -> None:
@@ -95,8 +97,6 @@ class Authenticator:
         until = time.monotonic() + FRESH_S
         caller = await self._workers.read(partial(self._callers.verify, text))
         self._known[digest] = until, caller
-        if len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
         return caller
 
 
@@ -144,7 +144,7 @@ def _ahead() -> float:
     return time.time() - time.monotonic()
 
 
-@cache
+@lru_cache(maxsize=256)
 def _parsed(rate: str) -> Any:
     return import_extra("limits", "toolcrib serve", "service").parse(rate)
 

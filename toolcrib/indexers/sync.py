@@ -69,6 +69,7 @@ class _Plan(Generic[_Item]):
     unchanged: list[str] = field(default_factory=list[str])
     removed: list[str] = field(default_factory=list[str])
     refused: list[Refusal] = field(default_factory=list[Refusal])
+    copies: list[Refusal] = field(default_factory=list[Refusal])
 
     def compare(
         self,
@@ -122,7 +123,7 @@ class _Plan(Generic[_Item]):
     def report(self) -> IndexReport:
         """What the run did."""
         ids = map(tuple, (self.added, self.changed, self.removed, self.unchanged))
-        return IndexReport(*ids, refused=tuple(self.refused))
+        return IndexReport(*ids, refused=tuple(self.refused), copies=tuple(self.copies))
 
 
 # -- sources ---------------------------------------------------------------------------------------
@@ -318,8 +319,11 @@ def _diff(
             way_out += f", or remove the {held.kind} with `toolcrib remove {item.id}`"
         elif (first := plan.items.setdefault(item.id, item)).digest != item.digest:
             taken = f"{first.kind} in {origin[item.id]}"
+        elif item.id in origin:
+            reason = f"a copy of the {item.kind} in {origin[item.id]}"
+            plan.copies.append(Refusal(source, item.id, reason))
         else:
-            origin.setdefault(item.id, source)
+            origin[item.id] = source
         if taken:
             reason = f"the id {item.id!r} already stands for a different {taken}; {way_out}"
             plan.refused.append(Refusal(source, item.id, reason))
@@ -406,7 +410,10 @@ def _diff_passages(
         first = origin.setdefault((item.collection, item.document), source)
         if item.id not in plan.items and source == first:
             plan.items[item.id] = item
-        elif plan.items.get(item.id) != item:
+        elif plan.items.get(item.id) == item:
+            reason = f"a copy of the part of {item.document!r} from {first}"
+            plan.copies.append(Refusal(source, f"part {item.position + 1}", reason))
+        else:
             reason = (
                 f"{item.document!r} already stands for another document, from {first}; "
                 "rename one of them, or give it another collection"

@@ -6,6 +6,7 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -22,10 +23,12 @@ __all__ = [
     "PAGE",
     "LexicalContext",
     "Listener",
+    "ListenerScope",
     "Writer",
     "ignore",
     "scope_group",
     "shared_prefixes",
+    "unheard",
 ]
 
 # -- the lexical context ---------------------------------------------------------------------------
@@ -108,6 +111,15 @@ Listener: TypeAlias = Callable[[IndexProgress], None]
 
 def ignore(_progress: IndexProgress) -> None:
     """Listen to nothing: the default."""
+
+
+ListenerScope: TypeAlias = Callable[[], AbstractContextManager[Listener]]
+"""Opens a listener for one run, and closes it with the run."""
+
+
+def unheard() -> AbstractContextManager[Listener]:
+    """Open a listener to nothing."""
+    return nullcontext(ignore)
 
 
 class Writer:

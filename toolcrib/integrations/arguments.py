@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from difflib import get_close_matches
-from functools import cache, lru_cache
+from functools import cache, partial
 from itertools import islice
 from time import monotonic
 from typing import Any, cast
@@ -19,6 +19,7 @@ from jsonschema.protocols import Validator
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+from toolcrib.caches import BoundedMap, cached_texts
 from toolcrib.indexers.readers.base import is_object, kind_of
 from toolcrib.indexers.readers.json_schema import rewritten
 from toolcrib.records.codec import list_of, object_of
@@ -29,6 +30,9 @@ PATIENCE_S = 0.25
 """A schema can be made to be worked on for ever; what takes longer is left to the server."""
 
 MAX_SCHEMA_CHARS = 200_000
+MAX_CACHED_SCHEMA_CHARS, SCHEMA_CHARS = 2_000_000, 2_000
+"""What cached checkers may have, and what each counts beside its schema's text: ten bytes each."""
+
 MAX_ERRORS = 5
 MAX_UNIQUE_ITEMS = 1_000
 MAX_SHOWN = 20
@@ -63,7 +67,8 @@ def argument_errors(
     valid one, is more than can be checked in short time, or refers to another document: then the
     server has the only word.
     """
-    checker = _checker(json.dumps(schema, default=str))
+    text = json.dumps(schema, default=str)
+    checker = _CHECKERS.get_or_make(text, partial(_checker, text))
     if checker is None:
         return ()
     _until.set(monotonic() + PATIENCE_S)
@@ -75,7 +80,6 @@ def argument_errors(
     return tuple(dict.fromkeys(lines))[:MAX_ERRORS]
 
 
-@lru_cache(maxsize=512)
 def _checker(text: str) -> Validator | None:
     """What checks by this schema; None where it is of no use."""
     if len(text) > MAX_SCHEMA_CHARS:
@@ -89,6 +93,11 @@ def _checker(text: str) -> Validator | None:
     # An empty registry finds what stands in the schema itself and nothing else.
     registry = cast("Any", Registry)()
     return cast("Any", _bounded(draft))(schema, registry=registry)
+
+
+_CHECKERS: BoundedMap[str, Validator | None] = BoundedMap(
+    MAX_CACHED_SCHEMA_CHARS, lambda text, _: SCHEMA_CHARS + len(text)
+)
 
 
 def _draft(schema: Any) -> type[Validator]:
@@ -161,7 +170,7 @@ def matches_pattern(pattern: str, text: str) -> bool:
     return compiled.search(text) is not None
 
 
-@lru_cache(maxsize=1024)
+@cached_texts(256, MAX_TEXT_CHARS)
 def _compiled(pattern: str) -> Any:
     engine = cast("Any", re2)
     options = engine.Options()

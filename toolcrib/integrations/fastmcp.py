@@ -43,7 +43,6 @@ __all__ = [
     "definition",
     "failure",
     "found",
-    "served",
     "structured_answer",
     "unknown_tool",
 ]
@@ -167,7 +166,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
         except QueryError as error:
             return failure(f"{error}.")
         named = {tool.name: tool for tool in tools}
-        return found(result, [served(hit, _defined(named[hit.name])) for hit in result.tools])
+        return found(result, lambda hit: _defined(named[hit.name]))
 
     async def _call(self, ctx: Context, name: str, arguments: Mapping[str, Any] | None) -> Any:
         """Call what the caller may see; nothing else is there."""
@@ -285,6 +284,10 @@ NOTHING_FITS = (
     "No tool here fits. Say in other words what the tool must do, or go on without one; "
     "do not call a tool that was not listed."
 )
+NOTHING_YET = (
+    "No tool of the servers that are ready fits, and these are not ready: {}. Search again in a "
+    "moment, or go on without one; do not call a tool that was not listed."
+)
 NOT_SURE = (
     "Perhaps none of these fits: {}. Use one only if its description says that it does what is "
     "needed; else say in other words what the tool must do, or go on without one."
@@ -298,28 +301,36 @@ def definition(described: Mapping[str, Any]) -> dict[str, Any]:
     return {key: described[key] for key in kept if described.get(key)}
 
 
-def served(hit: ToolHit, defined: dict[str, Any]) -> dict[str, Any]:
-    """A definition, with the places of the needs that the tool was found for."""
-    return defined if hit.needs is None else {**defined, "needs": list(hit.needs)}
+def found(
+    result: FindResult,
+    define: Callable[[ToolHit], dict[str, Any]],
+    missing: Sequence[Mapping[str, Any]] = (),
+    **notes: Any,
+) -> ToolResult:
+    """The answer to a search: definitions of its tools, best first; `notes` stand beside them.
 
-
-def found(result: FindResult, tools: Sequence[Mapping[str, Any]], **notes: Any) -> ToolResult:
-    """The answer to a search: `tools` are definitions, best first; `notes` stand beside them.
-
-    That perhaps nothing fits is said in so many words: an agent must not take the next best.
+    That perhaps nothing fits is said in so many words: an agent must not take the next best. Each
+    of `missing` names a `server` whose tools were not looked through, or cannot be called.
     """
-    answer: dict[str, Any] = {"tools": list(tools), "verdict": result.verdict}
+    tools = [
+        define(hit) | ({} if hit.needs is None else {"needs": list(hit.needs)})
+        for hit in result.tools
+    ]
+    answer: dict[str, Any] = {"tools": tools, "verdict": result.verdict}
     if result.confidence is not None:
         answer["confidence"] = round(result.confidence, 3)
     if result.needs:
         answer["needs"] = [as_json(need) for need in result.needs]
-    if not tools:
+    if not tools and missing:
+        answer["note"] = NOTHING_YET.format(", ".join(each["server"] for each in missing))
+    elif not tools:
         answer["note"] = NOTHING_FITS
     elif result.verdict != "accept":
         answer["note"] = NOT_SURE.format(result.reason)
-        if len(tools) == len(result.tools) and result.tools[-1].rule == "fallback":
+        if result.tools[-1].rule == "fallback":
             answer["note"] += LAST_IS_GENERAL
-    return structured_answer({**answer, **{key: note for key, note in notes.items() if note}})
+    beside = {"missing": list(missing), **notes}
+    return structured_answer(answer | {key: note for key, note in beside.items() if note})
 
 
 def structured_answer(answer: dict[str, Any]) -> ToolResult:
@@ -383,6 +394,7 @@ class VisibleTools:
                 self._crib.close()
             self._crib = None
             self._kept.clear()
+            self._read.clear()
 
     def _synced(self, specs: list[ToolSpec]) -> Crib:
         """The index with these tools in it."""
@@ -398,6 +410,7 @@ class VisibleTools:
             self._crib.remove_tools(*oldest)
             for tool_id in oldest:
                 del self._kept[tool_id]
+                self._read.pop(tool_id.rpartition("@")[0], None)
         return self._crib
 
     def _spec(self, tool: Tool) -> ToolSpec | None:

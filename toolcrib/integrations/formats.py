@@ -1,15 +1,17 @@
 """Tools in the words of those who call them: MCP, OpenAI, Anthropic, code, our own JSON.
 
 Two ways lead to a provider. Either the few tools of a turn are handed over as they are (`openai`,
-`anthropic`), named as briefly as can be; or all are, marked as deferred, and the provider asks us
-for those of a turn (`anthropic-deferred` and `tool_reference`, `openai-namespaces`). Then a tool
-must be called the same in every answer, whatever else is in it.
+`anthropic`); or all are, marked as deferred, and the provider asks us for those of a turn
+(`anthropic-deferred` and `tool_reference`, `openai-namespaces`). A tool has the same name in every
+list, whatever else is in it: prompt caches hold, and an earlier call in a conversation still means
+the same tool.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -21,21 +23,34 @@ from toolcrib.records.tools import default_id
 
 __all__ = [
     "FORMATS",
-    "MAX_NAME",
+    "RESERVED",
     "SOURCES",
-    "accepted",
     "export",
     "named_ids",
-    "with_digest",
+    "provider_name",
 ]
+
+RESERVED = (
+    "find_tools",
+    "describe_tools",
+    "call_tool",
+    "check_tools",
+    "find_knowledge",
+    "find_skills",
+    "read_skill",
+)
+"""Tools of toolcrib's own, which a model gets beside those of an index."""
 
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]+")
 _PLAIN = re.compile(r"(?!_)[a-zA-Z0-9_-]+(?<!_)")
 MAX_NAME = 64
 """Both providers accept names of `[a-zA-Z0-9_-]{1,64}` only."""
 
-DIGEST = 8
-"""Characters that tell names apart which would else be the same."""
+DIGEST_CHARS = 12
+"""Characters that tell names apart which would else be the same: among a million tools, two have
+the same digest once in 500 times, and then they are refused."""
+
+_DIGESTED = re.compile(rf"_[0-9a-f]{{{DIGEST_CHARS}}}\Z")
 
 
 def export(
@@ -46,24 +61,36 @@ def export(
     A description is what the tool's author wrote; if `enriched`, followed by the purpose that an
     enrichment has.
 
-    What a provider does not accept in a name becomes `_`. In `openai` and `anthropic` two tools
-    of one name get their server's in front; in the formats for deferred tools names depend on
-    nothing but the tool.
+    In a provider's format a tool is there once, as `provider_name` says; in a namespace its
+    server's name is left out. `mcp` has tools as their servers list them.
 
     A skill is in no provider's format.
 
     Raises:
-        QueryError: there is no such format.
+        QueryError: there is no such format, or two tools would have one name in it.
     """
+    named = _named_tools(tools, format)
+    if enriched:
+        named = [(name, _told_more(tool)) for name, tool in named]
+    return FORMATS[format][0](named)
+
+
+def _named_tools(tools: Iterable[ToolSpec], format: str) -> list[_NamedTool]:
+    """The tools that a provider can be handed, with their names; a skill cannot be called."""
     if format not in FORMATS:
         raise QueryError(f"there is no format {format!r}; known are {', '.join(FORMATS)}")
-    chosen = _callable(tools, format)
-    return FORMATS[format][0]([_told_more(tool) for tool in chosen] if enriched else chosen)
-
-
-def _callable(tools: Iterable[ToolSpec], format: str) -> list[ToolSpec]:
-    """The tools that a provider can be handed: a skill is read, and cannot be called."""
-    return [tool for tool in tools if tool.kind == "tool" or format in {"signature", "json"}]
+    naming = FORMATS[format][1]
+    if naming is _own_name:
+        has_skills = format in {"signature", "json"}
+        return [(tool.name, tool) for tool in tools if has_skills or tool.kind == "tool"]
+    named: dict[str, ToolSpec] = {}
+    for tool in tools:
+        if tool.kind == "tool" and named.setdefault(name := naming(tool), tool) != tool:
+            raise QueryError(
+                f"the tools {named[name].id!r} and {tool.id!r} would both be called {name!r}: "
+                "leave one out, or give it another id"
+            )
+    return list(named.items())
 
 
 def _told_more(tool: ToolSpec) -> ToolSpec:
@@ -77,134 +104,109 @@ def named_ids(tools: Iterable[ToolSpec], format: str) -> dict[str, str]:
     """Which tool's id the names in `export` stand for; in a namespace `namespace.name` does.
 
     Tools' own names may be of several; such a name is left out.
+
+    Raises:
+        QueryError: as `export`.
     """
-    chosen = _callable(tools, format)
-    names = FORMATS[format][1](chosen)
-    return {
-        name: tool.id
-        for name, tool in zip(names, chosen, strict=True)
-        if FORMATS[format][1] is not _own_names or names.count(name) == 1
-    }
+    named = _named_tools(tools, format)
+    count = Counter(name for name, _ in named)
+    return {name: tool.id for name, tool in named if count[name] == 1}
 
 
 # -- names -------------------------------------------------------------------------------------
 
 
-def _own_names(tools: Sequence[ToolSpec]) -> list[str]:
-    return [tool.name for tool in tools]
+def provider_name(tool: ToolSpec) -> str:
+    """The tool's name for every provider: `server__name`, or the name alone without a server.
+
+    A digest of the id stands behind a name that is cut, holds what providers do not accept,
+    or could be another tool's.
+    """
+    return _exact_or_digest(tool, tool.server, tool.name)
 
 
-def _brief_names(tools: Sequence[ToolSpec]) -> list[str]:
-    """As short as they can be among these tools."""
-    plain = [_named(tool.name) for tool in tools]
-    names = [
-        name if plain.count(name) == 1 else _named(f"{tool.server}_{tool.name}")
-        for tool, name in zip(tools, plain, strict=True)
-    ]
-    seen: dict[str, int] = {}
-    for place, name in enumerate(names):
-        seen[name] = seen.get(name, 0) + 1
-        if seen[name] > 1:
-            suffix = f"_{seen[name]}"
-            names[place] = name[: MAX_NAME - len(suffix)] + suffix
-    return names
+def _own_name(tool: ToolSpec) -> str:
+    return tool.name
 
 
-def _lasting_names(tools: Sequence[ToolSpec]) -> list[str]:
-    """The same whatever else there is: `server__name`, with a digest where that says too little."""
-    return [_lasting(tool, tool.server, tool.name) for tool in tools]
-
-
-def _names_in_namespaces(tools: Sequence[ToolSpec]) -> list[str]:
+def _name_in_namespace(tool: ToolSpec) -> str:
     """`namespace.name`; the name alone without a server."""
-    return [
-        f"{_namespace(tool.server)}.{_lasting(tool, tool.name)}"
-        if tool.server
-        else _lasting(tool, tool.name)
-        for tool in tools
-    ]
+    name = _exact_or_digest(tool, tool.name)
+    return f"{_namespace(tool.server)}.{name}" if tool.server else name
 
 
-def _lasting(tool: ToolSpec, *parts: str) -> str:
+def _exact_or_digest(tool: ToolSpec, *parts: str) -> str:
     given = [part for part in parts if part]
     name = "__".join(given)
-    is_told_apart = all(_PLAIN.fullmatch(part) and "__" not in part for part in given)
-    if is_told_apart and len(name) <= MAX_NAME and tool.id == default_id(tool.server, tool.name):
-        return name
-    return with_digest(_named(name), tool.id)
+    has_usual_id = tool.id == default_id(tool.server, tool.name)
+    return name if has_usual_id and _is_exact(given) else _with_digest(name, tool.id)
 
 
-def _function_names(tools: Sequence[ToolSpec]) -> list[str]:
+def _is_exact(parts: Sequence[str]) -> bool:
+    """Whether providers accept the joined parts, and no others are joined or digested to them."""
+    name = "__".join(parts)
+    if len(name) > MAX_NAME or name in RESERVED or _DIGESTED.search(name):
+        return False
+    return all(_PLAIN.fullmatch(part) and "__" not in part for part in parts)
+
+
+def _function_name(tool: ToolSpec) -> str:
     """The same whatever else there is, and a function's in any language."""
-    return [
-        _function_name(tool, name) for tool, name in zip(tools, _lasting_names(tools), strict=True)
-    ]
-
-
-def _function_name(tool: ToolSpec, lasting: str) -> str:
-    if is_function_name(lasting):
-        return lasting
-    plain = lasting.replace("-", "_")
-    return with_digest(plain if is_function_name(plain) else f"tool_{plain}", tool.id)
+    name = provider_name(tool)
+    if is_function_name(name):
+        return name
+    plain = name.replace("-", "_")
+    return _with_digest(plain if is_function_name(plain) else f"tool_{plain}", tool.id)
 
 
 def _namespace(server: str) -> str:
-    is_accepted = _PLAIN.fullmatch(server) and len(server) <= MAX_NAME
-    return server if is_accepted else with_digest(_named(server), server)
+    return server if _is_exact([server]) else _with_digest(server, server)
 
 
-def with_digest(name: str, of: str, chars: int = DIGEST) -> str:
-    """A name told apart by the first `chars` characters of a digest of `of`."""
-    digest = hashlib.blake2b(of.encode("utf-8", "surrogatepass"), digest_size=chars // 2)
-    return f"{name[: MAX_NAME - chars - 1]}_{digest.hexdigest()}"
-
-
-def accepted(text: str) -> str:
-    """The text with what providers do not accept in a name as `_`; empty where nothing is left."""
-    return _NOT_ALLOWED.sub("_", text).strip("_")
-
-
-def _named(name: str) -> str:
-    return accepted(name)[:MAX_NAME] or "tool"
+def _with_digest(name: str, of: str) -> str:
+    digest = hashlib.blake2b(of.encode("utf-8", "surrogatepass"), digest_size=DIGEST_CHARS // 2)
+    accepted = _NOT_ALLOWED.sub("_", name).strip("_")[: MAX_NAME - DIGEST_CHARS - 1]
+    return f"{accepted or 'tool'}_{digest.hexdigest()}"
 
 
 # -- definitions -------------------------------------------------------------------------------
 
 
-def _mcp(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+_NamedTool: TypeAlias = tuple[str, ToolSpec]
+_NamedTools: TypeAlias = Sequence[_NamedTool]
+_Definitions: TypeAlias = Callable[[_NamedTools], list[dict[str, Any]]]
+
+
+def _mcp(tools: _NamedTools) -> list[dict[str, Any]]:
     return [
         {
-            "name": tool.name,
+            "name": name,
             "description": tool.description,
             "inputSchema": parameters_schema(tool),
             **({"outputSchema": tool.output_schema} if tool.output_schema else {}),
             **({"annotations": tool.annotations} if tool.annotations else {}),
         }
-        for tool in tools
+        for name, tool in tools
     ]
 
 
-def _openai(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def _openai(tools: _NamedTools) -> list[dict[str, Any]]:
     """As Chat Completions takes functions."""
-    return [
-        {"type": "function", "function": _function(tool, name)}
-        for tool, name in zip(tools, _brief_names(tools), strict=True)
-    ]
+    return [{"type": "function", "function": _function(tool, name)} for name, tool in tools]
 
 
-def _openai_namespaces(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def _openai_namespaces(tools: _NamedTools) -> list[dict[str, Any]]:
     """As the Responses API takes deferred functions, and what a search of ours has found."""
     shown: dict[tuple[str, str], dict[str, Any]] = {}
-    for tool in tools:
-        definition = _function(tool, _lasting(tool, tool.name))
-        function = {"type": "function", **definition, "defer_loading": True}
-        if not tool.server:
-            shown["tool", tool.id] = function
+    for whole, tool in tools:
+        namespace, _, name = whole.rpartition(".")
+        function = {"type": "function", **_function(tool, name), "defer_loading": True}
+        if not namespace:
+            shown["tool", name] = function
             continue
-        name = _namespace(tool.server)
-        described = {"name": name, "description": f"Tools of {tool.server}."}
-        shown.setdefault(("server", name), {"type": "namespace", **described, "tools": []})
-        shown["server", name]["tools"].append(function)
+        described = {"name": namespace, "description": f"Tools of {tool.server}."}
+        shown.setdefault(("server", namespace), {"type": "namespace", **described, "tools": []})
+        shown["server", namespace]["tools"].append(function)
     return list(shown.values())
 
 
@@ -212,70 +214,62 @@ def _function(tool: ToolSpec, name: str) -> dict[str, Any]:
     return {"name": name, "description": tool.description, "parameters": parameters_schema(tool)}
 
 
-def _anthropic(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    return [_anthropic_tool(*each) for each in zip(tools, _brief_names(tools), strict=True)]
+def _anthropic(tools: _NamedTools) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "description": tool.description, "input_schema": parameters_schema(tool)}
+        for name, tool in tools
+    ]
 
 
-def _anthropic_deferred(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def _anthropic_deferred(tools: _NamedTools) -> list[dict[str, Any]]:
     """What is handed over once, for `tool_reference` to refer to."""
-    named = zip(tools, _lasting_names(tools), strict=True)
-    return [{**_anthropic_tool(*each), "defer_loading": True} for each in named]
+    return [{**each, "defer_loading": True} for each in _anthropic(tools)]
 
 
-def _anthropic_tool(tool: ToolSpec, name: str) -> dict[str, Any]:
-    return {"name": name, "description": tool.description, "input_schema": parameters_schema(tool)}
-
-
-def _tool_reference(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def _tool_reference(tools: _NamedTools) -> list[dict[str, Any]]:
     """The content of a `tool_result` that loads deferred tools."""
-    return [{"type": "tool_reference", "tool_name": name} for name in _lasting_names(tools)]
+    return [{"type": "tool_reference", "tool_name": name} for name, _ in tools]
 
 
-def _signatures(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def _signatures(tools: _NamedTools) -> list[dict[str, Any]]:
     """One line a tool, for a prompt; a model that needs more asks for the tool's schema."""
     return [
         {"id": tool.id, "description": summary(tool)}
         | ({"signature": signature(tool)} if tool.kind == "tool" else {"kind": tool.kind})
-        for tool in tools
+        for _, tool in tools
     ]
 
 
-def _declared(
-    write: Callable[[ToolSpec, str], str],
-) -> Callable[[Sequence[ToolSpec]], list[dict[str, Any]]]:
+def _declared(write: Callable[[ToolSpec, str], str]) -> _Definitions:
     """Functions for code that a model writes."""
 
-    def shown(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    def shown(tools: _NamedTools) -> list[dict[str, Any]]:
         return [
-            {"id": tool.id, "name": name, "declaration": write(tool, name)}
-            for tool, name in zip(tools, _function_names(tools), strict=True)
+            {"id": tool.id, "name": name, "declaration": write(tool, name)} for name, tool in tools
         ]
 
     return shown
 
 
-def _json(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    return [tool.model_dump(mode="json", exclude_defaults=True) for tool in tools]
+def _json(tools: _NamedTools) -> list[dict[str, Any]]:
+    return [tool.model_dump(mode="json", exclude_defaults=True) for _, tool in tools]
 
 
 # -- formats -----------------------------------------------------------------------------------
 
-_Names: TypeAlias = Callable[[Sequence[ToolSpec]], list[str]]
-_Definitions: TypeAlias = Callable[[Sequence[ToolSpec]], list[dict[str, Any]]]
-
-FORMATS: dict[str, tuple[_Definitions, _Names]] = {
-    "mcp": (_mcp, _own_names),
-    "openai": (_openai, _brief_names),
-    "openai-namespaces": (_openai_namespaces, _names_in_namespaces),
-    "anthropic": (_anthropic, _brief_names),
-    "anthropic-deferred": (_anthropic_deferred, _lasting_names),
-    "tool_reference": (_tool_reference, _lasting_names),
-    "signature": (_signatures, _own_names),
-    "typescript": (_declared(typescript), _function_names),
-    "python-stub": (_declared(python_stub), _function_names),
-    "json": (_json, _own_names),
+FORMATS: dict[str, tuple[_Definitions, Callable[[ToolSpec], str]]] = {
+    "mcp": (_mcp, _own_name),
+    "openai": (_openai, provider_name),
+    "openai-namespaces": (_openai_namespaces, _name_in_namespace),
+    "anthropic": (_anthropic, provider_name),
+    "anthropic-deferred": (_anthropic_deferred, provider_name),
+    "tool_reference": (_tool_reference, provider_name),
+    "signature": (_signatures, _own_name),
+    "typescript": (_declared(typescript), _function_name),
+    "python-stub": (_declared(python_stub), _function_name),
+    "json": (_json, _own_name),
 }
-"""How a format writes tools, and how it names them."""
+"""How a format writes tools, and how it names one."""
 
 SOURCES = {"typescript": "", "python-stub": "from typing import Any, Literal\n\n\n"}
 """Formats whose declarations together are a source, and what stands before them in it."""

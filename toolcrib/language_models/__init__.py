@@ -1,12 +1,13 @@
 """Language models: one small protocol, clients for it, structured answers and their accounting."""
 
 from toolcrib.language_models.base import ChatFailure, ChatModel, ChatReply
-from toolcrib.language_models.model import LanguageModel, UsageMeter, metered
+from toolcrib.language_models.model import FieldwiseAnswer, LanguageModel, UsageMeter, metered
 
 __all__ = [
     "ChatFailure",
     "ChatModel",
     "ChatReply",
+    "FieldwiseAnswer",
     "LanguageModel",
     "UsageMeter",
     "metered",

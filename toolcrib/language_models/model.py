@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import threading
 import time
 import weakref
@@ -15,9 +16,9 @@ from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from toolcrib.errors import (
     LanguageModelAnswerError,
@@ -31,7 +32,7 @@ from toolcrib.records.usage import ModelUsage, ModelUse, Price, totals
 from toolcrib.records.validation import in_words
 from toolcrib.retries import Retries
 
-__all__ = ["LanguageModel", "UsageMeter", "metered"]
+__all__ = ["FieldwiseAnswer", "LanguageModel", "UsageMeter", "metered"]
 
 logger = logging.getLogger(__name__)
 
@@ -192,16 +193,18 @@ class LanguageModel:
     ) -> tuple[_Shape | None, tuple[str, ...]]:
         """As `ask_sync`, for who does without where it fails: None, and what is lacking then.
 
-        It takes no longer than `room_s`, nor than the time of the use.
+        A field that an answer lacks is `USE-llm:FIELD`. It takes no longer than `room_s`, nor than
+        the time of the use.
         """
         timeout_s = max(0.001, min(room_s, self.time_s(use)))
         try:
-            return self.ask_sync(use, messages, shape, timeout_s=timeout_s), ()
+            answer = self.ask_sync(use, messages, shape, timeout_s=timeout_s)
         except LanguageModelLateError:
             return None, (f"{use}-llm-late",)
         except LanguageModelError as error:
             logger.warning("%s does without a language model: %s", use, error)
             return None, (f"{use}-llm",)
+        return answer, lacking_fields(use, answer)
 
     def time_s(self, use: ModelUse) -> float:
         """How long an answer is waited for, where the caller does not say."""
@@ -248,17 +251,22 @@ class LanguageModel:
             )
             # Who ignores how it is asked is asked another way, this time.
             begin: Mode = mode if reply.followed else self._after(mode)
-            reply, _ = await call.in_some_mode(messages, schema, begin)
-            return self._repaired(call.use, reply, shape)
-
-    def _repaired(self, use: ModelUse, reply: ChatReply, shape: type[_Shape]) -> _Shape:
+            partial = wrong.partial
         try:
+            reply, _ = await call.in_some_mode(messages, schema, begin)
             return read_answer(reply.text, shape)
+        except ChatFailure:
+            if partial is None:
+                raise
         except _UnreadableError as wrong:
-            raise LanguageModelAnswerError(
-                f"{self.name}: what it answered for {use!r} is no {shape.__name__}, also "
-                f"when asked again ({wrong.place}); a larger model may do"
-            ) from None
+            partial = wrong.partial or partial
+            if partial is None:
+                raise LanguageModelAnswerError(
+                    f"{self.name}: what it answered for {call.use!r} is no {shape.__name__}, also "
+                    f"when asked again ({wrong.place}); a larger model may do"
+                ) from None
+        logger.warning("%s answered %s without %s", self.name, call.use, ", ".join(partial.lacking))
+        return cast("_Shape", partial)
 
     def _after(self, mode: Mode) -> Mode:
         modes = self.chat.modes
@@ -343,47 +351,129 @@ class _Call:
 # -- reading answers -------------------------------------------------------------------------
 
 MAX_ANSWER = 200_000
-MAX_STARTS = 50
-"""Places of a text at which JSON is looked for."""
+MAX_FAILED_STARTS = 50
+"""Places of a text at which JSON seems to begin and does not."""
+MAX_VALUES = 50
+"""JSON values of a text that are looked at, from its end."""
 
 QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
 
+_THOUGHT_TAG = r"(?:think|thinking|thoughts?|reasoning|reflection)"
+_THOUGHT = re.compile(
+    rf"[<\[]{_THOUGHT_TAG}\b[^<>\]]{{0,200}}[>\]].*?(?:[<\[]/{_THOUGHT_TAG}\s{{0,9}}[>\]]|\Z)",
+    re.IGNORECASE | re.DOTALL,
+)
+_THOUGHT_END = re.compile(rf"[<\[]/{_THOUGHT_TAG}\s{{0,9}}[>\]]", re.IGNORECASE)
+
+
+class FieldwiseAnswer(BaseModel):
+    """Answer whose fields stand for themselves: a wrong one falls back to its default alone.
+
+    `expected` names fields that every answer gives, though they have a default to fall back to.
+    """
+
+    expected: ClassVar[frozenset[str]] = frozenset()
+    _wrong: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """Fields that the model gave wrongly, or not at all."""
+        missing = self.expected - self.model_fields_set
+        return tuple(each for each in type(self).model_fields if each in missing | {*self._wrong})
+
+    @classmethod
+    def of_fields(cls, value: Mapping[str, Any], wrong: set[str]) -> FieldwiseAnswer | None:
+        """The answer by the fields that are not wrong; None where it cannot do without."""
+        try:
+            made = cls.model_validate({k: v for k, v in value.items() if k not in wrong})
+        except ValidationError:
+            return None
+        made._wrong = tuple(wrong)  # noqa: SLF001 -- its own
+        return made if made.model_fields_set else None
+
+
+def lacking_fields(use: ModelUse, answer: BaseModel) -> tuple[str, ...]:
+    """The fields that an answer lacks, as a decision marks them: `context-llm:intent`."""
+    lacking = answer.lacking if isinstance(answer, FieldwiseAnswer) else ()
+    return tuple(f"{use}-llm:{name}" for name in lacking)
+
 
 class _UnreadableError(ValueError):
-    """A text holds no answer of the shape; `place` says where, without what stood there."""
+    """A text holds no answer of the shape; `place` says where, without what stood there.
 
-    def __init__(self, wrong: str, place: str) -> None:
+    `partial`: an answer by some of its fields, where the shape allows that. `rank`: higher for
+    what comes nearer to an answer.
+    """
+
+    def __init__(
+        self, wrong: str, place: str, rank: int = 0, partial: FieldwiseAnswer | None = None
+    ) -> None:
         self.place = place
+        self.partial = partial
+        self.rank = (partial is not None, rank)
         super().__init__(wrong)
 
 
 def read_answer(text: str, shape: type[_Shape]) -> _Shape:
     """The answer in a text: JSON, also in a fence, in quotes, with words around, or as Python.
 
+    What a model thinks before it answers, between tags, is no answer. Of several values the last
+    one that fits is the answer; one with no field of the shape, as `{"error": ...}`, never fits.
+
     Raises:
-        ValueError: there is none of this shape; the message says what is wrong with the first.
+        ValueError: there is none of this shape; the message says what is wrong with the last.
     """
-    first: ValidationError | None = None
-    for value in _values(text[:MAX_ANSWER]):
+    spoken = _without_thoughts(text[:MAX_ANSWER])
+    wrong = _UnreadableError("it is not JSON", "it is not JSON")
+    for value in _values(spoken):
         try:
-            return shape.model_validate(value)
-        except ValidationError as error:
-            first = first or error
+            return _fitted(value, shape)
+        except _UnreadableError as error:
+            wrong = max(wrong, error, key=lambda each: each.rank)
     of_words: Callable[[str], _Shape | None] | None = getattr(shape, "of_words", None)
-    if of_words is not None and (worded := of_words(text[:MAX_ANSWER])) is not None:
+    if of_words is not None and (worded := of_words(spoken)) is not None:
         return worded
-    if first is None:
-        raise _UnreadableError("it is not JSON", "it is not JSON")
-    # Keys that the shape does not name are the model's own words.
-    known = set(_names_of(shape.model_json_schema()))
-    places = {
-        ".".join(
-            str(part) if isinstance(part, int) or part in known else "*" for part in each["loc"]
-        )
-        or "the whole"
-        for each in first.errors()
-    }
-    raise _UnreadableError(in_words(first, most=5), f"wrong: {', '.join(sorted(places)[:5])}")
+    raise wrong
+
+
+def _fitted(value: Any, shape: type[_Shape]) -> _Shape:
+    """The value as an answer; an `_UnreadableError` where a field is wrong."""
+    if isinstance(value, dict) and not value.keys() & shape.model_fields.keys():
+        raise _UnreadableError("it has no field of the answer", "it has no field of the answer", 1)
+    try:
+        return shape.model_validate(value)
+    except ValidationError as error:
+        # Keys that the shape does not name are the model's own words.
+        known = set(_names_of(shape.model_json_schema()))
+        places = {
+            ".".join(
+                str(part) if isinstance(part, int) or part in known else "*" for part in each["loc"]
+            )
+            or "the whole"
+            for each in error.errors()
+        }
+        place = f"wrong: {', '.join(sorted(places)[:5])}"
+        partial = _by_fields(value, shape, error)
+        raise _UnreadableError(in_words(error, most=5), place, 2, partial) from None
+
+
+def _by_fields(
+    value: Any, shape: type[BaseModel], error: ValidationError
+) -> FieldwiseAnswer | None:
+    """The answer by the fields that fit; None where the shape, or what is lacking, rules it out."""
+    if not issubclass(shape, FieldwiseAnswer) or not isinstance(value, dict):
+        return None
+    wrong = {str(each["loc"][0]) for each in error.errors() if each["loc"]}
+    return shape.of_fields(cast("dict[str, Any]", value), wrong)
+
+
+def _without_thoughts(text: str) -> str:
+    """The text behind what a model thought aloud; a JSON text may speak of such tags."""
+    if next(_whole(text), None) is not None:
+        return text
+    spoken = _THOUGHT.sub("", text)
+    ends = list(_THOUGHT_END.finditer(spoken))
+    return spoken[ends[-1].end() :] if ends else spoken
 
 
 def _names_of(schema: Any) -> Iterator[str]:
@@ -398,10 +488,10 @@ def _names_of(schema: Any) -> Iterator[str]:
 
 
 def _values(text: str) -> Iterator[Any]:
-    """What a text may mean as JSON, the likeliest first."""
-    for whole in dict.fromkeys((text, text.translate(QUOTES))):
-        yield from _whole(whole)
-        yield from _within(whole)
+    """What a text may mean as JSON or Python, the likeliest first: what stands last."""
+    for each in dict.fromkeys((text, text.translate(QUOTES))):
+        for reading in (_whole, _within, _python):
+            yield from reversed(list(reading(each))[-MAX_VALUES:])
 
 
 def _whole(text: str) -> Iterator[Any]:
@@ -416,9 +506,9 @@ def _whole(text: str) -> Iterator[Any]:
 
 
 def _within(text: str) -> Iterator[Any]:
-    """The JSON or Python values that begin somewhere in a text, from its start."""
-    decode, at = json.JSONDecoder().raw_decode, 0
-    for _ in range(MAX_STARTS):
+    """The JSON values that begin somewhere in a text, from its start."""
+    decode, at, failed = json.JSONDecoder().raw_decode, 0, 0
+    while failed < MAX_FAILED_STARTS:
         begin = min((found for each in "{[" if (found := text.find(each, at)) >= 0), default=-1)
         if begin < 0:
             break
@@ -426,8 +516,13 @@ def _within(text: str) -> Iterator[Any]:
             value, at = decode(text, begin)
         except (ValueError, RecursionError):
             at = begin + 1
+            failed += 1
         else:
             yield value
+
+
+def _python(text: str) -> Iterator[Any]:
+    """What a text holds between its outermost braces, as Python writes it."""
     begin, end = text.find("{"), text.rfind("}")
     if 0 <= begin < end:
         try:

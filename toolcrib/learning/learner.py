@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from toolcrib.caches import BoundedMap
 from toolcrib.encoders.base import from_text, to_text
 from toolcrib.learning.lessons import OF_A_SESSION, Lesson, faded, make_lessons
 from toolcrib.learning.observations import DAY_S, Observation, ObservationTable
@@ -28,8 +29,11 @@ __all__ = ["UsageLearner"]
 
 logger = logging.getLogger(__name__)
 
-REMEMBERED = 4_096
-"""Requests that wait for the outcome of their calls; older ones are forgotten."""
+MAX_REQUESTS_BYTES = 16 * 2**20
+"""What requests take that wait for the outcome of their calls; older ones are forgotten."""
+
+MAX_GIVEN = 100_000
+"""Counts of a session's tools that are kept."""
 
 MAX_CHARS = 2_000
 """What is remembered of a request; encoders read no further."""
@@ -57,6 +61,11 @@ class _Request:
     by: str
 
 
+def _bytes_of(_decision_id: str, request: _Request) -> int:
+    scope = request.scope.bytes if request.scope else 0
+    return 512 + len(request.text) + scope
+
+
 class UsageLearner:
     """What use teaches of the tools of an index. Safe for several threads.
 
@@ -75,8 +84,8 @@ class UsageLearner:
         self._tools, self._table = tools, table
         self.collects = collects
         self._text, self._now = text, now
-        self._requests: OrderedDict[str, _Request] = OrderedDict()
-        self._given: Counter[tuple[str, str, str]] = Counter()
+        self._requests: BoundedMap[str, _Request] = BoundedMap(MAX_REQUESTS_BYTES, _bytes_of)
+        self._given: BoundedMap[tuple[str, str, str], int] = BoundedMap(MAX_GIVEN)
         self._lock = threading.Lock()
         self._learning = threading.Lock()
         self._new = self._known = 0
@@ -98,8 +107,6 @@ class UsageLearner:
         """
         with self._lock:
             self._requests[decision_id] = _Request(text[:MAX_CHARS], scope, session, by or "")
-            if len(self._requests) > REMEMBERED:
-                self._requests.popitem(last=False)
 
     def succeeded(self, decision_id: str, tool: str) -> bool:
         """Take down the first successful call of a decision; whether something was learned.
@@ -153,8 +160,9 @@ class UsageLearner:
         day = datetime.fromtimestamp(at, UTC).date().isoformat()
         session = self._table.session_hash(f"{request.by}\n{request.session or day}")
         with self._lock:
-            self._given[request.by, session, tool] += 1
-            if self._given[request.by, session, tool] > OF_A_SESSION:
+            given = self._given.get((request.by, session, tool), 0) + 1
+            self._given[request.by, session, tool] = given
+            if given > OF_A_SESSION:
                 return False
         retriever, allowed = self._tools.retriever, from_scope(request.scope)
         ranking = retriever.unlearned(query, allowed, RANKED)

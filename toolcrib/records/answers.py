@@ -33,6 +33,10 @@ Team: TypeAlias = Literal["own", "other"]
 """Which of two interleaved rankings gave a tool: that of the settings, or the second one."""
 
 
+NO_TOOL_LEFT = "of the tools that were found none is left"
+"""Why an answer abstains that was accepted before it lost its last tool."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolHit:
     """One ranked tool.
@@ -116,6 +120,8 @@ class ToolSelection:
     was skipped for lack of time. `needs` are those that were asked, in their order; the verdict
     is then that of the surest. `interleaved` names the second ranking that gave some of the
     tools. JSON has the tools as `items`.
+
+    An answer without tools is never accepted: one that loses its last tool abstains.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tools": {"__all__": ToolHit.NOT_IN_SUMMARY}}
@@ -132,6 +138,12 @@ class ToolSelection:
     unmatched_terms: Annotated[tuple[str, ...], Field(exclude=True)] = ()
     needs: Annotated[tuple[NeedResult, ...], UNLESS_EMPTY] = ()
     interleaved: Annotated[str | None, UNLESS_NONE] = None
+
+    def __post_init__(self) -> None:
+        if self.verdict == "accept" and not self.tools:
+            told = {"verdict": "abstain", "confidence": None, "reason": NO_TOOL_LEFT}
+            for name, value in told.items():
+                object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,8 @@ class IndexReport:
     """What one index run did, as ids; JSON has their numbers, and in full the ids as `ids`.
 
     `refused` is what of the sources was not indexed, `dropped` what of an overlay or an enrichment
-    was of no use, so that the tools are there without it.
+    was of no use, so that the tools are there without it. `copies` were read again, equal to what
+    was read before. All that was read is added, changed, unchanged, refused, a copy, or held back.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"ids"}
@@ -104,6 +105,7 @@ class IndexReport:
     unchanged: Ids = ()
     refused: tuple[Refusal, ...] = ()
     dropped: Annotated[tuple[Refusal, ...], UNLESS_EMPTY] = ()
+    copies: Annotated[tuple[Refusal, ...], UNLESS_EMPTY] = ()
 
     @computed_field
     @property
@@ -120,6 +122,7 @@ class IndexReport:
             self.unchanged + other.unchanged,
             self.refused + other.refused,
             self.dropped + other.dropped,
+            self.copies + other.copies,
         )
 
     @model_validator(mode="before")

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias, get_args
 
-from pydantic import ConfigDict, PlainSerializer
+from pydantic import ConfigDict, Field, PlainSerializer
 
-__all__ = ["SENSITIVITIES", "Names", "Scope", "Sensitivity", "is_above", "levels_above", "lowest"]
+from toolcrib.errors import QueryError
+
+__all__ = [
+    "MAX_NAMES",
+    "SENSITIVITIES",
+    "Names",
+    "Scope",
+    "Sensitivity",
+    "bytes_of",
+    "is_above",
+    "levels_above",
+    "lowest",
+]
 
 Sensitivity: TypeAlias = Literal["public", "internal", "pii", "safety_critical"]
 
@@ -15,8 +28,22 @@ SENSITIVITIES: tuple[Sensitivity, ...] = get_args(Sensitivity)
 """From the least to the most sensitive: a ceiling lets through what stands up to it."""
 
 
-Names: TypeAlias = Annotated[frozenset[str], PlainSerializer(sorted, return_type=list[str])]
+MAX_NAMES = 10_000
+"""Names in one field of a scope, and values in a filter: ten times the widest that is measured
+(benchmarks/scale.py). Every leg of a query carries them, and caches hold them."""
+
+Names: TypeAlias = Annotated[
+    frozenset[str], Field(max_length=MAX_NAMES), PlainSerializer(sorted, return_type=list[str])
+]
 """Names in any order; JSON has them sorted."""
+
+NAME_BYTES = 64
+"""What a short text takes in memory beside its characters."""
+
+
+def bytes_of(names: Iterable[object]) -> int:
+    """About how many bytes names take in memory."""
+    return sum(NAME_BYTES + len(str(name)) for name in names)
 
 
 def levels_above(ceiling: Sensitivity | None) -> tuple[Sensitivity, ...]:
@@ -41,6 +68,9 @@ class Scope:
     `None` means no restriction on that field; an empty set means nothing is allowed.
     `without_safety_tags` removes tools that carry any of these tags. `max_sensitivity` is the
     ceiling of tools and collections; `collections` are those that may be asked.
+
+    Raises:
+        QueryError: a field has more than `MAX_NAMES` names.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -51,6 +81,23 @@ class Scope:
     without_safety_tags: Names = frozenset()
     max_sensitivity: Sensitivity | None = None
     collections: Names | None = None
+
+    def __post_init__(self) -> None:
+        for field, names in self._names():
+            if len(names) > MAX_NAMES:
+                raise QueryError(
+                    f"the scope has {len(names)} {field}, and may have {MAX_NAMES}; name what "
+                    "they have in common, such as a tag, or leave the field out"
+                )
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes it takes in memory."""
+        return sum(bytes_of(names) for _, names in self._names())
+
+    def _names(self) -> list[tuple[str, frozenset[str]]]:
+        fields = ("servers", "tags", "categories", "without_safety_tags", "collections")
+        return [(name, getattr(self, name) or frozenset()) for name in fields]
 
     def allows_collection(self, name: str, sensitivity: Sensitivity) -> bool:
         """Whether this caller may see and ask a collection (tools: `filters.from_scope`)."""

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from toolcrib.caches import BoundedMap
 from toolcrib.encoders.base import FloatArray
 from toolcrib.numerics import Floats, fit_logistic, log_softmax, sigmoid, softmax
 from toolcrib.retrieval.fusion import LegScores
@@ -141,13 +142,13 @@ class ExampleHeads:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._read: dict[int, Taught | None] = {}
-        self._heads: dict[Filter | None, ExampleHead | None] = {}
+        self._heads: BoundedMap[Filter | None, ExampleHead | None] = BoundedMap(SCOPES)
         self._lock = threading.Lock()
 
     def forget(self, points: Sequence[int] | None = None) -> None:
         """Take no example of these tools for known any more; None: of any tool."""
         with self._lock:
-            self._heads = {}
+            self._heads.clear()
             if points is None:
                 self._read = {}
             for point in points or ():
@@ -161,8 +162,6 @@ class ExampleHeads:
         """
         with self._lock:
             if scope not in self._heads:
-                if len(self._heads) >= SCOPES:
-                    self._heads.pop(next(iter(self._heads)))
                 taught = self._taught(scope)
                 known = {point: each for point, each in taught.items() if each is not None}
                 enough = sum(len(each.rows) > EACH for each in known.values())

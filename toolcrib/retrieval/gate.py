@@ -15,7 +15,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from toolcrib.errors import CalibrationError, QueryError, SettingsError
+from toolcrib.errors import CalibrationError, QueryError, SettingsError, distinct_numbers
 from toolcrib.records import FindResult, ToolHit, Verdict
 from toolcrib.retrieval.calibration import (
     AcceptanceCurve,
@@ -106,10 +106,10 @@ GATE_TEXTS: Mapping[GateReason, str] = {
     GateReason.NOT_CALIBRATED: (
         "not calibrated for these models and settings: run `toolcrib calibrate`"
     ),
-    GateReason.SURE_ENOUGH: "confidence {:.2f} reaches the threshold {:.2f} ({})",
-    GateReason.NOT_SURE: "confidence {:.2f} is below the threshold {:.2f} ({})",
+    GateReason.SURE_ENOUGH: "confidence {} reaches the threshold {} ({})",
+    GateReason.NOT_SURE: "confidence {} is below the threshold {} ({})",
     GateReason.UNSUPPORTED_LANGUAGE: (
-        "confidence {:.2f} is below the threshold {:.2f} ({}), as the encoder does not read this "
+        "confidence {} is below the threshold {} ({}), as the encoder does not read this "
         "language: choose a multilingual one (docs/how-to/choose-models.md)"
     ),
 }
@@ -128,7 +128,10 @@ class GateJudgement:
     @property
     def reason(self) -> str:
         """Why, in words."""
-        return GATE_TEXTS[self.why].format(self.confidence, self.threshold, self.origin)
+        if self.confidence is None or self.threshold is None:
+            return GATE_TEXTS[self.why]
+        told = distinct_numbers(self.confidence, self.threshold)
+        return GATE_TEXTS[self.why].format(*told, self.origin)
 
     def verdict(self, *, fell_back: bool) -> Verdict:
         """The word for it."""

@@ -32,6 +32,10 @@ DEPTH = 20
 """Candidates a leg, at least; twice as many as are asked for. With 20, 50 or 100 the first ten
 were the same on the development splits, to a hundredth of nDCG@10."""
 
+OWN_SHARE = 0.4
+"""What a turn's own words count by themselves; the rest is for all that was said, they included."""
+
+TINY = 1e-12
 MAX_NAMED = 50
 MAX_NAME_CHARS = 200
 MAX_NAME_WORDS = 8
@@ -45,7 +49,8 @@ class EncodedQuery:
     """A query ready for the legs, made once and shared by whoever searches with it.
 
     `dense`: float32 [d], or None when the dense encoder failed and the lexical leg is alone.
-    `clauses`: float32 [n, d], empty or None where the query has one clause only.
+    `clauses`: float32 [n, d], empty or None where the query has one clause only. `naming`: the
+    words that may call a tool by its name, where those are not the whole text.
     """
 
     text: str
@@ -53,6 +58,31 @@ class EncodedQuery:
     lexical: SparseVector
     degraded: tuple[str, ...] = ()
     clauses: FloatArray | None = None
+    naming: str = ""
+
+    def led_by(self, own: EncodedQuery) -> EncodedQuery:
+        """The query of a conversation in which the last turn's `own` words count by themselves.
+
+        Every leg is linear in its query: so this fuses the scores of both. The clauses of what
+        was said before are no wish of this turn, and call no tool by name.
+        """
+        if self.dense is None or own.dense is None:
+            dense, degraded = None, self.degraded or own.degraded
+        else:
+            mixed = OWN_SHARE * own.dense + (1 - OWN_SHARE) * self.dense
+            dense = (mixed / max(float(np.linalg.norm(mixed)), TINY)).astype(np.float32)
+            degraded = self.degraded
+        lexical = _weighted((own.lexical, OWN_SHARE), (self.lexical, 1 - OWN_SHARE))
+        return EncodedQuery(self.text, dense, lexical, degraded, naming=own.text)
+
+
+def _weighted(*parts: tuple[SparseVector, float]) -> SparseVector:
+    """The weighted sum of sparse vectors."""
+    indices = np.unique(np.concatenate([vector.indices for vector, _ in parts]))
+    values = np.zeros(len(indices), dtype=np.float32)
+    for vector, weight in parts:
+        values[np.searchsorted(indices, vector.indices)] += np.float32(weight) * vector.values
+    return SparseVector(indices, values)
 
 
 def name_keys(text: str) -> set[str]:
@@ -158,7 +188,7 @@ class Legs:
         self._where = where
         self.scope = idf_corpus
         self._depth = depth
-        self._text = query.text
+        self._naming = query.naming or query.text
         self._hints = hints
         self._questions = {
             name: LegQuery(name, query.dense, depth, where)
@@ -177,7 +207,7 @@ class Legs:
 
     def named(self) -> set[int]:
         """Points whose tool is called by its exact name or id in the query."""
-        keys = name_keys(self._text)
+        keys = name_keys(self._naming)
         if not keys:
             return set()
         called = all_of(AnyOf("name_key", sorted(keys)), self._where)

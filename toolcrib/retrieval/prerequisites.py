@@ -206,9 +206,9 @@ def complete(
 
     A provider of the same server within `limits` gets `share` of its consumer's score, or keeps
     its own where that is higher, and says in `needed_for` whose it is. It may push the last of
-    `k` out; what the first tool needs is always among them. A successor takes the place of what
-    it replaces, which comes right behind it. What authors require is left to others without
-    `authors`. Ranked anew.
+    `k` out, but no tool that the query calls by name; within these limits, what the first tool
+    needs is among them. A successor takes the place of what it replaces, which comes right behind
+    it. What authors require is left to others without `authors`. Ranked anew.
 
     Raises:
         StoreError: the store does not answer.
@@ -431,6 +431,7 @@ class _Ranking:
         self._hits = hits
         self._store = store
         self._first = hits[0].id
+        self._named = sum(hit.score >= 1 for hit in hits)
         self._brought = 0
 
     def succeed(self, deprecated: ToolHit, successor: str | None) -> None:
@@ -469,10 +470,11 @@ class _Ranking:
         self._mark(place, consumer)
 
     def first(self, k: int, *, cut: bool) -> list[ToolHit]:
-        """The first `k`, or all, and with them what the first tool needs."""
+        """The first `k`, or all; the unnamed last ones give way to what the first tool needs."""
         hits = self._hits
         if cut:
-            late = [hit for hit in hits[k:] if self._first in hit.needed_for][: k - 1]
+            room = max(0, k - max(1, self._named))
+            late = [hit for hit in hits[k:] if self._first in hit.needed_for][:room]
             hits = [*hits[: k - len(late)], *late]
         return [replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)]
 

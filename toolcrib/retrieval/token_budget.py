@@ -46,26 +46,28 @@ def _within(found: FindResult, token_budget: int, options: SearchOptions) -> Fin
 def _fitting(hits: Sequence[ToolHit], token_budget: int, form: DefinitionForm) -> list[ToolHit]:
     """The best that fit together: the first always, and the general tool before any other.
 
-    A tool comes with those that give what it needs, or not at all; these without it only where
-    they stand before it, in their own right.
+    Those that the query calls by name come next, each by itself. Any other tool comes with those
+    that give what it needs, or not at all; these without it only where they stand before it, in
+    their own right.
     """
     costs = {hit.id: definition_tokens(hit.tool, form) for hit in hits}
     kept = {hit.id for hit in hits if hit.rule == "fallback"}
     left = token_budget - sum(costs[each] for each in kept)
+    for hit in hits:
+        if hit is hits[0] or (hit.score >= 1 and costs[hit.id] <= left):
+            left -= 0 if hit.id in kept else costs[hit.id]
+            kept.add(hit.id)
     above: set[str] = set()
     for hit in hits:
         users = above.intersection(hit.needed_for)
         above.add(hit.id)
-        if hit.id in kept or (users and users.isdisjoint(kept)):
+        if hit.id not in kept and users and users.isdisjoint(kept):
             continue
         wanted = _with_providers(hit, hits) - kept
         cost = sum(costs[each] for each in wanted)
-        if hit is hits[0] and cost > left:
-            wanted, cost = {hit.id}, costs[hit.id]
-        elif cost > left:
-            continue
-        kept |= wanted
-        left -= cost
+        if cost <= left:
+            kept |= wanted
+            left -= cost
     return [hit for hit in hits if hit.id in kept]
 
 

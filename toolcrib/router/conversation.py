@@ -12,10 +12,10 @@ from pathlib import PurePosixPath
 from typing import Literal, TypeAlias
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from toolcrib.encoders.base import FloatArray
-from toolcrib.language_models import LanguageModel
+from toolcrib.language_models import FieldwiseAnswer, LanguageModel
 from toolcrib.records import Attachment, Message, Turn
 from toolcrib.retrieval.legs import has_words
 from toolcrib.router.sql import find_sql
@@ -47,17 +47,24 @@ RECENT = 0.1
 SHIFT = 0.05
 """Below this cosine to everything said before, a text that might lean starts a new topic."""
 
+SURELY_LEANS = 0.9
+"""From here on a text leans on what was said, however far from it its words are."""
+
 Leans = Callable[[str], float]
 Encode = Callable[[Sequence[str]], FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
 class SearchText:
-    """What to search with, how it came about, and signals in words."""
+    """What to search with, how it came about, and signals in words.
+
+    `own`: the turn's own words, where they count beside what they are joined with; else empty.
+    """
 
     text: str
     follow_up: FollowUp
     signals: tuple[str, ...] = ()
+    own: str = ""
 
 
 RUN = "run"
@@ -137,18 +144,19 @@ def search_text(turn: Turn, leans: Leans, encode: Encode) -> SearchText:
     leaning = leans(gist(turn.text))
     if leaning < 0.5:  # noqa: PLR2004 -- more likely than not
         return SearchText(own, "shifted", (*signals, "topic-shift"))
-    if leaning < 1 or len(said) > 1:
+    if leaning < SURELY_LEANS or len(said) > 1:
         vectors = encode([own, *said])
         near = vectors[1:] @ vectors[0]
         best = int(np.argmax(near))
-        if leaning < 1 and near[best] < SHIFT:
+        if leaning < SURELY_LEANS and near[best] < SHIFT:
             return SearchText(own, "shifted", (*signals, "topic-shift"))
         chosen = best if near[best] > near[-1] + RECENT else len(said) - 1
     else:
         chosen = 0
     ground = " ".join(gist(said[chosen])[:MAX_JOINED].split())
     back = len(said) - chosen
-    return SearchText(f"{ground}\n{own}", "joined", (*signals, f"follow-up:{back}"))
+    signals = (*signals, f"follow-up:{back}")
+    return SearchText(f"{ground}\n{own}", "joined", signals, own if leaning < 1 else "")
 
 
 # -- by a language model -----------------------------------------------------------------------
@@ -167,10 +175,10 @@ SHOWN, SHOWN_CHARS = 8, 600
 """Messages that a model is shown, and characters of each."""
 
 
-class TurnReference(BaseModel):
+class TurnReference(FieldwiseAnswer):
     """What a turn refers to."""
 
-    leans_on: int | None = None
+    leans_on: int | None
     request: str = Field(default="", max_length=LONG)
 
 
@@ -195,7 +203,7 @@ class ConversationReader:
         if found is None:
             return known, lacking
         made = _referring(turn, said, found)
-        return (known, ("conversation-llm",)) if made is None else (made, ())
+        return (known, ("conversation-llm",)) if made is None else (made, lacking)
 
 
 def _told(turn: Turn, said: Sequence[Message]) -> str:

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from typing import Any, BinaryIO, Protocol, TypedDict, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from toolcrib.caches import BoundedMap
 from toolcrib.errors import StoreDamagedError, StoreWriteError
 from toolcrib.records.codec import adapter, as_json, object_of
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolRecord
@@ -92,8 +92,7 @@ class Failures:
     """
 
     def __init__(self, decisions: int = MAX_DECISIONS) -> None:
-        self._most = decisions
-        self._failed: OrderedDict[str, dict[str, None]] = OrderedDict()
+        self._failed: BoundedMap[str, dict[str, None]] = BoundedMap(decisions)
         self._lock = threading.Lock()
 
     def report(self, decision_id: str, tool: str, outcome: Outcome) -> None:
@@ -107,8 +106,6 @@ class Failures:
                 del failed[next(iter(failed))]
             if failed:
                 self._failed[decision_id] = failed
-            if len(self._failed) > self._most:
-                self._failed.popitem(last=False)
 
     def of(self, decision_id: str) -> tuple[str, ...]:
         """The ids of the tools that failed for a decision, in the order of failing."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
+from toolcrib.errors import distinct_numbers
 from toolcrib.numerics import exclusive_probabilities, sigmoid
 from toolcrib.records import Collection, CollectionHit, Context, KnowledgeResult, PassageHit
 from toolcrib.records.definitions import estimated_tokens
@@ -209,7 +210,7 @@ class KnowledgeRouter:
         best = self.best_passages(query, reach)
         if not best and query.dense is None:
             fits = _fit(FIT_BY_WORDS, 0.0, 0.0, 0.0)
-            reason = Reason.NOTHING_NEAR.said(fits, self._settings.least)
+            reason = Reason.NOTHING_NEAR.said(*distinct_numbers(fits, self._settings.least))
             return KnowledgeResult(fit=fits, reason=reason)
         if not best:
             return KnowledgeResult(reason=Reason.NO_PASSAGES.said())
@@ -297,7 +298,7 @@ class KnowledgeRouter:
         hits = hits_of(ranked[: settings.collections])
         base = KnowledgeResult(hits, confidence=sure, fit=fits, threshold=settings.threshold)
         if fits < least:
-            reason = Reason.NOTHING_NEAR.said(fits, least)
+            reason = Reason.NOTHING_NEAR.said(*distinct_numbers(fits, least))
             return _Choice((), replace(base, reason=reason))
         if sure >= settings.threshold:
             return _Choice(hits, replace(base, verdict="accept"))
@@ -306,7 +307,8 @@ class KnowledgeRouter:
         hits = hits_of(general)
         named = hits if is_part else (CollectionHit(ALL, fits),)
         shown = ", ".join(hit.id for hit in named)
-        reason = Reason.NOT_SURE.said(sure, settings.threshold, shown)
+        told = distinct_numbers(sure, settings.threshold)
+        reason = Reason.NOT_SURE.said(*told, shown)
         return _Choice(hits, replace(base, verdict="fallback", reason=reason, collections=named))
 
     def _answered(

@@ -81,8 +81,8 @@ REASONS: Mapping[Reason, str] = {
     Reason.NO_PASSAGES: "the collections in reach hold no passages",
     Reason.FAILED: "the collections could not be asked",
     Reason.FIT: "the probability that any collection fits is {:.2f}",
-    Reason.NOTHING_NEAR: "no passage comes near (probability {:.2f}, below {:.2f})",
-    Reason.NOT_SURE: "no collection is sure enough ({:.2f}, below {:.2f}): {} asked instead",
+    Reason.NOTHING_NEAR: "no passage comes near (probability {}, below {})",
+    Reason.NOT_SURE: "no collection is sure enough ({}, below {}): {} asked instead",
     Reason.MAPPED: "the map names {}",
 }
 """What is said for each reason; nothing decides by these sentences."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import uuid
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from typing import Literal
 
 import numpy as np
 
+from toolcrib.caches import BoundedMap
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder, FloatArray, SparseVector
 from toolcrib.encoders.onnx import clauses
@@ -51,6 +51,7 @@ from toolcrib.router.conversation import (
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.route import Reason, RouteEvidence, choose_route
 from toolcrib.router.settings import Limits
+from toolcrib.router.sql import find_sql
 from toolcrib.router.tools import Selection, ToolStage
 from toolcrib.store.filters import from_scope
 
@@ -60,10 +61,6 @@ logger = logging.getLogger(__name__)
 
 LOOKED_AT = 8_000
 
-_SQL = re.compile(
-    r"\b(?:select\b[^;]{1,400}?\bfrom|insert\s+into|update\s+\w+\s+set|delete\s+from)\s+\w",
-    re.IGNORECASE,
-)
 _TRACE = re.compile(
     r"^Traceback \(most recent call last\)|^[^\S\n]+at [\w.$<>]+\(|^panic: |\bCaused by: ",
     re.MULTILINE,
@@ -84,7 +81,9 @@ def _signals(turn: Turn) -> Iterator[str]:
         yield f"attachment:{kind[:20] or 'unknown'}"
     if turn.unreadable:
         yield f"attachments-unreadable:{turn.unreadable}"
-    for signal, shape in (("sql", _SQL), ("stack-trace", _TRACE), ("code-block", _FENCE)):
+    if find_sql(text) is not None:
+        yield "sql"
+    for signal, shape in (("stack-trace", _TRACE), ("code-block", _FENCE)):
         if shape.search(text):
             yield signal
 
@@ -110,8 +109,8 @@ NO_WORDS = SparseVector(np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.float
 PROBES = 0.1
 """Of the time that a turn has left, what looking for facts in it may take."""
 
-REMEMBERED = 512
-"""Vectors of earlier messages that are kept: a conversation sends the same ones every turn."""
+MAX_MESSAGES_BYTES = 4 * 2**20
+"""Earlier messages whose vectors are kept, some 2,000: a conversation sends them every turn."""
 
 
 @dataclass(eq=False)
@@ -142,8 +141,9 @@ class Router:
     conversation: ConversationReader | None = None
 
     def __post_init__(self) -> None:
-        self._known: dict[str, FloatArray] = {}
-        self._lock = threading.Lock()
+        self._known: BoundedMap[str, FloatArray] = BoundedMap(
+            MAX_MESSAGES_BYTES, lambda text, vector: len(text) + vector.nbytes
+        )
 
     def detect(self, turn: Turn) -> Context:
         """What kind of turn it is: encodes and classifies, and does nothing else."""
@@ -200,7 +200,7 @@ class Router:
         if not has_words(turn.text):
             return self._wordless(decision_id, turn, budget, shown)
         searched = self._search_text(turn, budget)
-        query = budget.timed("encode", lambda: self.tools.encode(searched.text))
+        query, wanted = budget.timed("encode", lambda: self._encoded(searched))
         # What may not be said everywhere is known with the context; else the model need not wait.
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
         context = self._context(turn, query, budget)
@@ -209,7 +209,7 @@ class Router:
         signals = (*text_signals(turn), *_ceilings(turn, context))
         grounds = self._detector(turn).grounds(turn.text)
         if context.smalltalk is None:
-            selection = self._tools(decision_id, turn, query, budget, k, shown, may_ask=may_ask)
+            selection = self._tools(decision_id, turn, wanted, budget, k, shown, may_ask=may_ask)
             knowledge = self._knowledge(query, context, budget, grounds, asked)
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
@@ -375,16 +375,20 @@ class Router:
 
     def _vectors(self, texts: Sequence[str]) -> FloatArray:
         """The vectors of messages, each encoded once as long as it is remembered."""
-        with self._lock:
-            known = {text: self._known[text] for text in texts if text in self._known}
+        kept = ((text, self._known.get(text)) for text in texts)
+        known = {text: vector for text, vector in kept if vector is not None}
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
             known |= dict(zip(missing, self.dense.encode_documents(missing), strict=True))
-            with self._lock:
-                self._known |= known
-                for text in list(self._known)[:-REMEMBERED]:
-                    del self._known[text]
+            self._known.update(known)
         return np.stack([known[text] for text in texts])
+
+    def _encoded(self, searched: SearchText) -> tuple[EncodedQuery, EncodedQuery]:
+        """The query, and that for tools: there a turn's own words lead what was said before."""
+        query = self.tools.encode(searched.text)
+        if not searched.own:
+            return query, query
+        return query, query.led_by(self.tools.encode(searched.own))
 
     def _tools(
         self,

@@ -113,12 +113,16 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """What `doctor` shows: the engine with its version, where it is, how many points."""
+    """What `doctor` shows: the engine with its version, where it is, how many points.
+
+    `unindexed_fields` are payload fields that lack their index: filters by them scan all points.
+    """
 
     engine: str
     location: str
     points: int
     optimised: bool
+    unindexed_fields: tuple[str, ...] = ()
 
 
 class Store(Protocol):

@@ -13,17 +13,17 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import qdrant_edge as engine
 
+from toolcrib.caches import BoundedMap
 from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import (
@@ -36,6 +36,7 @@ from toolcrib.store.base import (
 )
 from toolcrib.store.filters import (
     KEYWORD_FIELDS,
+    MAX_CACHED_BYTES,
     NUMBER_FIELDS,
     TENANT_FIELD,
     YIELDS_FIELD,
@@ -49,6 +50,7 @@ from toolcrib.store.filters import (
     Or,
     Range,
     as_keyword,
+    bytes_of_filter,
 )
 from toolcrib.store.folder import AGAIN, copy_sparsely, write_atomically, write_layout
 
@@ -62,6 +64,7 @@ __all__ = [
     "guard",
     "index_fields",
     "is_coded",
+    "missing_indexes",
     "optimise_beside",
     "roomy_folder",
     "size_of",
@@ -78,6 +81,10 @@ CODED, CODES = "server", "server_code"
 """A keyword field, and beside it the same as numbers: looking up a thousand servers takes the
 engine a millisecond by name in every leg, a tenth of that by number (benchmarks/scale.py)."""
 
+INDEXED_FROM_POINTS = 32
+"""Below this many points a filter reads them all, in less than a millisecond: indexes of fields are
+270 files, and twice the time to open and close a store."""
+
 MANY = 16
 """With fewer names the numbers gain nothing."""
 
@@ -85,8 +92,8 @@ MEMORY = Path("/dev/shm")  # noqa: S108 -- what is made there has a name that no
 ROOMY_BYTES = 512 * 2**20
 """A file system in memory fills the holes of files that are looked at."""
 
-CORPORA, TERMS = 256, 200_000
-"""Corpora whose frequencies are remembered, and terms of all of them: some 20 MB."""
+TERM_BYTES = 100
+"""What the frequency of a term takes in memory."""
 
 NOTHING = HasId(frozenset())
 
@@ -173,15 +180,19 @@ def _config(layout: Layout) -> engine.EdgeConfig:
     )
 
 
-def index_fields(shard: engine.EdgeShard, least: int) -> None:
-    """Index every field that is filtered by, unless it is, from so many points on."""
+def index_fields(shard: engine.EdgeShard) -> None:
+    """Index every field that is filtered by, unless it is, where a scan would be slower."""
+    for name, kind in missing_indexes(shard).items():
+        shard.update(engine.UpdateOperation.create_field_index(name, kind))
+
+
+def missing_indexes(shard: engine.EdgeShard) -> dict[str, Any]:
+    """Fields that a shard of this size should have an index of, and has not, by kind of index."""
     info = shard.info()
-    if info.points_count < least:
-        return
+    if info.points_count < INDEXED_FROM_POINTS:
+        return {}
     known = info.payload_schema
-    for name, kind in _filtered_fields():
-        if name not in known:
-            shard.update(engine.UpdateOperation.create_field_index(name, kind))
+    return {name: kind for name, kind in _filtered_fields() if name not in known}
 
 
 def _filtered_fields() -> list[tuple[str, Any]]:
@@ -293,7 +304,9 @@ class ScopedIdf:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._writes = 0
-        self._known: OrderedDict[tuple[str, Filter], dict[int, float]] = OrderedDict()
+        self._known: BoundedMap[tuple[str, Filter], dict[int, float]] = BoundedMap(
+            MAX_CACHED_BYTES, _corpus_bytes
+        )
 
     def weighed(
         self, shard: engine.EdgeShard, leg: LegQuery, writes: int, *, coded: bool
@@ -304,11 +317,13 @@ class ScopedIdf:
         """
         if leg.idf_corpus is None or not isinstance(leg.vector, SparseVector):
             return leg
-        factors = self._factors((leg.using, leg.idf_corpus), writes)
+        key = leg.using, leg.idf_corpus
+        factors = self._factors(key, writes)
         terms = leg.vector.indices.tolist()
         if new := [term for term in terms if term not in factors]:
             corpus = to_filter(leg.idf_corpus, coded=coded)
-            factors.update(_counted(shard, leg.using, corpus, new))
+            factors |= _counted(shard, leg.using, corpus, new)
+            self._keep(key, factors, writes)
         weights = np.array([factors[term] for term in terms], dtype=np.float32)
         vector = SparseVector(leg.vector.indices, leg.vector.values * weights)
         return replace(leg, vector=vector, idf_corpus=NOTHING)
@@ -318,11 +333,16 @@ class ScopedIdf:
             if writes != self._writes:
                 self._known.clear()
                 self._writes = writes
-            factors = self._known.setdefault(corpus, {})
-            self._known.move_to_end(corpus)
-            while len(self._known) > CORPORA or sum(map(len, self._known.values())) > TERMS:
-                self._known.popitem(last=False)
-            return factors
+            return dict(self._known.get(corpus, {}))
+
+    def _keep(self, corpus: tuple[str, Filter], factors: dict[int, float], writes: int) -> None:
+        with self._lock:
+            if writes == self._writes:
+                self._known[corpus] = self._known.get(corpus, {}) | factors
+
+
+def _corpus_bytes(corpus: tuple[str, Filter], factors: dict[int, float]) -> int:
+    return bytes_of_filter(corpus[1]) + TERM_BYTES * (1 + len(factors))
 
 
 def _counted(
@@ -364,7 +384,8 @@ def _translated(where: Filter, *, coded: bool) -> Any:  # noqa: PLR0911
         case Equals(field=field, value=value):
             return engine.FieldCondition(key=field, match=engine.MatchValue(as_keyword(value)))
         case AnyOf(field=field, values=values):
-            return _any_of(field, values, coded)
+            make = partial(_any_of, field, values, coded=coded)
+            return _CONDITIONS.get_or_make((where, coded), make)
         case Range(field=field):
             bounds = engine.RangeFloat(gt=where.gt, gte=where.gte, lt=where.lt, lte=where.lte)
             return engine.FieldCondition(key=field, range=bounds)
@@ -382,12 +403,12 @@ def _translated(where: Filter, *, coded: bool) -> Any:  # noqa: PLR0911
 
 # A wide scope takes milliseconds to translate, and every leg of every query has it: beside other
 # conditions too, which are never the same twice.
-@lru_cache(maxsize=256)
-def _any_of(
-    field: str,
-    values: tuple[Keyword, ...],
-    coded: bool,  # noqa: FBT001 -- for the cache
-) -> engine.FieldCondition:
+_CONDITIONS: BoundedMap[tuple[AnyOf, bool], engine.FieldCondition] = BoundedMap(
+    MAX_CACHED_BYTES, lambda asked, _: bytes_of_filter(asked[0])
+)
+
+
+def _any_of(field: str, values: tuple[Keyword, ...], *, coded: bool) -> engine.FieldCondition:
     words = [*map(as_keyword, values)]
     if coded and field == CODED and len(words) > MANY:
         numbers: list[Any] = [*map(point_id, words)]

@@ -12,9 +12,8 @@ conditions, and the contract suite holds them to it. On the wire a filter is one
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Annotated, Any, TypeAlias, cast
 
 from pydantic import (
@@ -27,12 +26,14 @@ from pydantic import (
 )
 from pydantic_core import core_schema
 
+from toolcrib.caches import BoundedMap
 from toolcrib.errors import QueryError
 from toolcrib.records import Scope, Sensitivity
-from toolcrib.records.scope import levels_above
+from toolcrib.records.scope import MAX_NAMES, bytes_of, levels_above
 
 __all__ = [
     "KEYWORD_FIELDS",
+    "MAX_CACHED_BYTES",
     "NUMBER_FIELDS",
     "SCOPE_FIELDS",
     "TENANT_FIELD",
@@ -50,6 +51,7 @@ __all__ = [
     "all_of",
     "as_keyword",
     "by_lack",
+    "bytes_of_filter",
     "filter_to_json",
     "from_scope",
     "matches",
@@ -62,6 +64,9 @@ Keyword: TypeAlias = str | bool
 
 MAX_DEPTH = 16
 MAX_VALUES = 1_000
+
+MAX_CACHED_BYTES = 16 * 2**20
+"""What a cache of filters holds: of a thousand names, some two hundred."""
 
 KEYWORD_FIELDS = frozenset(
     {
@@ -228,9 +233,13 @@ def from_scope(scope: Scope | None) -> Filter | None:
 
 
 # Every query of a caller asks for the same, at several places.
-@lru_cache(maxsize=256)
+_SORTED: BoundedMap[frozenset[str], tuple[str, ...]] = BoundedMap(
+    MAX_CACHED_BYTES, lambda names, _: bytes_of(names)
+)
+
+
 def _sorted(names: frozenset[str]) -> tuple[str, ...]:
-    return tuple(sorted(names))
+    return _SORTED.get_or_make(names, lambda: tuple(sorted(names)))
 
 
 def up_to(ceiling: Sensitivity | None) -> Filter | None:
@@ -245,23 +254,57 @@ def as_keyword(value: Keyword) -> str:
 
 
 def validate(where: Filter) -> None:
-    """Check that every field can be filtered on.
+    """Check that every field can be filtered on, and that there are at most `MAX_NAMES` values.
 
     Raises:
         QueryError: a field is unknown, or of the other kind; the message lists the fields.
     """
+    values = 0
+    for part in _leaves(where):
+        match part:
+            case Range(field=field):
+                _require(field, NUMBER_FIELDS, "a range")
+            case Equals(field=field) | AnyOf(field=field):
+                _require(field, KEYWORD_FIELDS, "an equality")
+                values += len(_given(part))
+            case _:
+                pass
+    if values > MAX_NAMES:
+        raise QueryError(
+            f"the filter has {values} values, and may have {MAX_NAMES}; filter by what they have "
+            "in common, such as a tag"
+        )
+
+
+def bytes_of_filter(where: Filter | None) -> int:
+    """About how many bytes the values of a filter take in memory."""
+    leaves = () if where is None else _leaves(where)
+    return sum(bytes_of(_given(part)) for part in leaves)
+
+
+def _leaves(where: Filter) -> Iterator[Filter]:
+    """The parts of a filter that have no parts."""
     match where:
         case And(parts=parts) | Or(parts=parts):
             for part in parts:
-                validate(part)
+                yield from _leaves(part)
         case Not(part=part):
-            validate(part)
-        case Range(field=field):
-            _require(field, NUMBER_FIELDS, "a range")
-        case Equals(field=field) | AnyOf(field=field):
-            _require(field, KEYWORD_FIELDS, "an equality")
-        case HasId():
-            pass
+            yield from _leaves(part)
+        case _:
+            yield where
+
+
+def _given(part: Filter) -> Collection[object]:
+    """The values of a part that has no parts."""
+    match part:
+        case Equals(value=value):
+            return (value,)
+        case AnyOf(values=values):
+            return values
+        case HasId(ids=ids):
+            return ids
+        case _:
+            return ()
 
 
 def _require(field: str, known: frozenset[str], what: str) -> None:

@@ -46,6 +46,7 @@ from toolcrib.store.edge_shard import (
     guard,
     index_fields,
     is_coded,
+    missing_indexes,
     optimise_beside,
     roomy_folder,
     size_of,
@@ -86,10 +87,6 @@ UPSERT_PAGE = 64
 
 OPTIMISE_FROM = 3000
 """Below this many unindexed points a plain scan is as fast as the graph (0.2 ms)."""
-
-FIELDS_FROM = 32
-"""Below this many points a filter reads them all, in less than a millisecond: indexes of fields are
-270 files, and twice the time to open and close a store."""
 
 CLOSED_FREE_BYTES = 4 * 2**20
 """What the engine writes at most to read what was closed."""
@@ -192,6 +189,11 @@ class EdgeStore(Store):
                 f"{generation} held {closed.points} points when it was closed, and holds {points} "
                 f"now; {AGAIN}"
             )
+        if copy is None:
+            # On a full disk it is read without them.
+            with suppress(StoreWriteError), guard(self._path):
+                require_space(self._path, self._min_free_bytes)
+                index_fields(shard)
         # An old shard is dropped, not closed: another thread may be about to search it.
         self._generation, self._layout, self._shard = generation, layout, shard
         self._copy = copy
@@ -245,14 +247,15 @@ class EdgeStore(Store):
         for point in points:
             check_point(point, self._layout)
         for start in range(0, len(points), UPSERT_PAGE):
-            page = [to_point(point) for point in points[start : start + UPSERT_PAGE]]
-            self._update(engine.UpdateOperation.upsert_points(page), len(page))
-        self._index_fields()
+            self._write_page([to_point(point) for point in points[start : start + UPSERT_PAGE]])
         self._sync()
 
-    def _index_fields(self) -> None:
-        with self._writing, guard(self._path):
-            index_fields(self._open_shard(), FIELDS_FROM)
+    def _write_page(self, points: list[engine.Point]) -> None:
+        """Write points, and index fields: while there are few, that stops others the least."""
+        with self._writing:
+            self._update(engine.UpdateOperation.upsert_points(points), len(points))
+            with guard(self._path):
+                index_fields(self._open_shard())
 
     def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
         check_sparse(using, vectors, self._layout)
@@ -463,9 +466,7 @@ class EdgeStore(Store):
             while True:
                 page, offset = self._whole_points(offset, UPSERT_PAGE)
                 points = [engine.Point(r.id, r.vector or {}, r.payload) for r in page]
-                beside._update(  # noqa: SLF001 -- of this class
-                    engine.UpdateOperation.upsert_points(points), len(points)
-                )
+                beside._write_page(points)  # noqa: SLF001 -- of this class
                 if offset is None:
                     break
             beside.write_meta(self.read_meta())
@@ -499,11 +500,13 @@ class EdgeStore(Store):
         self._generations.remove_others(generation)
 
     def info(self) -> StoreInfo:
+        shard = self._open_shard()
         return StoreInfo(
             engine=f"qdrant-edge-py {version('qdrant-edge-py')}",
             location=str(self._path),
-            points=self._open_shard().info().points_count,
+            points=shard.info().points_count,
             optimised=self._unindexed() < OPTIMISE_FROM,
+            unindexed_fields=tuple(missing_indexes(shard)),
         )
 
     def _unindexed(self) -> int:

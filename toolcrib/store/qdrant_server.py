@@ -219,8 +219,7 @@ class ServerStore(Store):
         delete = self._connection.client.delete
         for page in _pages(_well_formed(ids), IDS_A_REQUEST):
             what = f"deleting {len(page)} points from {self._name!r}"
-            doomed = models.PointIdsList(points=[*page])
-            self._write(what, delete, doomed)
+            self._write(what, delete, models.PointIdsList(points=[*page]))
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -340,12 +339,13 @@ class ServerStore(Store):
         """Nothing to do: a server optimises by itself, beside its searches."""
 
     def info(self) -> StoreInfo:
-        status = self._connection.describe(self._name).status
+        found = self._connection.describe(self._name)
         return StoreInfo(
             engine=f"Qdrant server {self._connection.require_version()}",
             location=f"{self._connection.place}, collection {self._name!r}",
             points=self.count(),
-            optimised=status == models.CollectionStatus.GREEN,
+            optimised=found.status == models.CollectionStatus.GREEN,
+            unindexed_fields=tuple(sorted(_payload_indexes().keys() - found.payload_schema.keys())),
         )
 
     def close(self) -> None:

@@ -367,6 +367,7 @@ export interface IndexReport {
   unchanged: number;
   refused: readonly Refusal[];
   dropped?: readonly Refusal[];
+  copies?: readonly Refusal[];
   ids: OutcomeIds;
 }
 
@@ -760,6 +761,7 @@ export interface ToolReport {
   unchanged: number;
   refused: readonly Refusal[];
   dropped?: readonly Refusal[];
+  copies?: readonly Refusal[];
   quarantined: readonly Held[];
   ids: OutcomeIds;
 }

@@ -47,7 +47,7 @@ test("a model is given the definitions of the turn's tools", async () => {
   );
   assert.deepEqual(given?.[0], {
     type: "function",
-    name: "send_mail",
+    name: "mail__send_mail",
     description: TOOLS[0]?.description,
     inputSchema: TOOLS[0]?.input_schema,
   });
@@ -128,7 +128,7 @@ test("a service that hangs does not keep a result back for ever", async () => {
         })
       : fetch(request);
   const turn = await tools(opened({ namespace: "ai", fetch: hung }), { text: "a mail" }, () => "sent");
-  const execute = turn.tools["send_mail"]?.execute;
+  const execute = turn.tools["mail__send_mail"]?.execute;
   const options = { toolCallId: "1", messages: [], context: {} };
   assert.equal(await execute?.({ to: "Ana" }, options), "sent");
 });

@@ -23,7 +23,6 @@ from toolcrib.indexers.audit.classifier import (
     sentences,
     shipped_classifier,
     statements,
-    summed,
 )
 
 WRITTEN = Path(__file__).parents[3] / "data" / "audit"
@@ -114,14 +113,46 @@ def test_of_many_statements_each_must_stand_out_more_and_few_are_as_the_usual_nu
 
 def test_a_plain_sentence_has_no_odds_and_an_attack_has_high_ones():
     said = [Statement("description", text) for text in ("Adds two numbers.", ATTACK)]
-    any_kind, wants = summed(said, shipped_classifier().judge(said))
-    assert any_kind[0] == wants[0] == -np.inf
-    assert any_kind[1] >= wants[1] >= shipped_classifier().blocks
+    plain, attack = shipped_classifier().judge(said).max(axis=1)
+    assert plain == -np.inf
+    assert attack >= shipped_classifier().warns
 
 
-def test_a_few_words_are_warned_of_at_most():
-    for text in ("Say hello.", "Repeat what is said."):
-        assert not blocks(audit(ToolSpec(name="greet", description=text)))
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"description": "Lists the projects of a team. There is no other list tool."},
+        {"description": "Finds orders. An empty result is a real answer."},
+        {"description": "Reads a workflow. Use this instead of fromFile on remote servers."},
+        {"description": "Writes the section to put in your instructions file."},
+        {"description": "나라장터 입찰 공고 목록을 조회하는 도구 (AI 친화적)."},
+        {"description": "Do the thing number 7 of writer 1, part 2, for the ticket."},
+        {
+            "input_schema": {
+                "properties": {
+                    "hideFromGAL": {
+                        "type": "boolean",
+                        "description": "Hide from Global Address List",
+                    }
+                }
+            }
+        },
+    ],
+)
+def test_an_honest_tool_is_served_whatever_the_classifier_says(fields):
+    assert not blocks(audit(ToolSpec(name="tool", server="team", **fields)))
+
+
+@given(st.sampled_from([line["text"] for _, line in lines()]))
+def test_the_classifier_warns_and_does_not_block(text):
+    found = [each for each in audit(ToolSpec(name="t", description=text)) if each.rule in KINDS]
+    assert {each.severity for each in found} <= {"warning"}
+
+
+def test_annotations_that_clients_alone_read_are_no_statements():
+    annotations = {"title": "Adds numbers", "_def": {"unknownKeys": "strip"}, "note": ATTACK}
+    found = list(statements(ToolSpec(name="add", annotations=annotations)))
+    assert found == [Statement("annotations.title", "Adds numbers")]
 
 
 def test_a_suspicious_sentence_is_read_among_its_neighbours():
@@ -136,7 +167,7 @@ def test_a_finding_names_the_sentence_and_its_place():
     spec = ToolSpec(name="add", description=f"Adds two numbers and returns the sum. {ATTACK}")
     (found,) = [each for each in audit(spec) if each.rule == "instruction"]
     assert (found.place, found.excerpt) == ("description", ATTACK)
-    assert found.severity == "block"
+    assert found.severity == "warning"
 
 
 def test_the_written_texts_are_whole_and_enough():

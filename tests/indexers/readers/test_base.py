@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolcrib.indexers.readers.base import build_spec
+from toolcrib.indexers.readers.base import Source, build_spec
 from toolcrib.records import Refusal, ToolSpec
 
 
@@ -63,3 +64,25 @@ def test_every_fault_is_named_at_once() -> None:
         "always_active: must be true or false, not a number; "
         "nonsense: unknown field"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        ("shop.json", "shop"),
+        ("shop.v1.json", "shop.v1"),
+        ("shop.v2.yaml", "shop.v2"),
+        ("shop.yml", "shop"),
+        ("shop.eu.jsonl.gz", "shop.eu"),
+        ("shop.JSON.GZ", "shop"),
+        ("shop.gz", "shop"),
+        ("shop", "shop"),
+        (".shop.json", "shop"),
+    ],
+)
+def test_a_stem_is_the_name_without_its_last_suffix(name: str, stem: str) -> None:
+    assert Source(name, Path("folder.d", name)).stem == stem
+
+
+def test_a_source_that_is_no_file_has_no_stem() -> None:
+    assert Source("https://example.com/mcp.json").stem == ""

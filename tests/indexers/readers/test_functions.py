@@ -22,7 +22,7 @@ ANTHROPIC = {"name": "a", "description": "A.", "input_schema": SCHEMA}
 ANTHROPIC_CUSTOM = {"type": "custom", **ANTHROPIC}
 
 
-def write(folder: Path, content: Any, file: str = "chat.v2.json") -> str:
+def write(folder: Path, content: Any, file: str = "chat.json") -> str:
     path = folder / file
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return str(path)

@@ -553,6 +553,24 @@ def test_one_file_with_everything_that_can_be_right_and_wrong(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.parametrize("key", ["tools", "includeTools", "excludeTools", "disabled_tools"])
+def test_tools_that_an_entry_switches_off_are_not_read(tmp_path: Path, key: str) -> None:
+    includes = key in ("tools", "includeTools")
+    names = ["get_*"] if includes else ["set_alarm"]
+    source = _file_servers(tmp_path, {"clock": {**entry("clock.py"), key: names}})
+
+    assert _told(_read(source, McpServersReader())) == ["clock/get_time"]
+
+
+def test_a_wrong_tool_that_is_switched_off_is_not_reported(tmp_path: Path) -> None:
+    off = {**entry("broken.py", "one_bad"), "includeTools": ["better"]}
+
+    assert _told(_read(_file_servers(tmp_path, {"it": off}), McpServersReader())) == [
+        "it: tools[2]: a tool must be an object, not a number",
+        "it/better",
+    ]
+
+
 def test_a_server_that_still_speaks_server_sent_events(tmp_path: Path) -> None:
     with over_http("clock-sse") as address:
         source = _file_servers(tmp_path, {"clock": {"type": "sse", "url": f"{address}/sse"}})

@@ -18,6 +18,7 @@ from toolcrib.indexers.readers.mcp_config import (
     ServerEntry,
     StdioTarget,
     Target,
+    ToolFilter,
     server_entries,
     servers_of,
     without_comments,
@@ -79,6 +80,12 @@ WRONG: list[tuple[Any, str]] = [
         "'args' must be a list of texts; 'env' must be an object of texts",
     ),
     ({"url": "https://a", "headers": "y"}, "'headers' must be an object of texts"),
+    ({"command": "x", "disabled": "perhaps"}, "'disabled' must be true or false"),
+    ({"command": "x", "disabled": True, "enabled": []}, "'enabled' must be true or false"),
+    ({"command": "x", "excludeTools": "a"}, "'excludeTools' must be a list of names, not text"),
+    ({"command": "x", "tools": {"a": {}}}, "'tools' must be a list of names, not an object"),
+    ({"url": "https://a", "enabled_tools": [1]}, "'enabled_tools' must be a list of names"),
+    ({"command": "x", "exclude_tags": ["a"]}, "'exclude_tags' is not read"),
     ("npx server", "must be an object, not text"),
     (
         {"command": "x", "args": ["${A}", "${A}"], "env": {"B": "${B}"}},
@@ -98,11 +105,74 @@ WRONG: list[tuple[Any, str]] = [
 def test_a_wrong_server_is_refused_by_name_and_the_next_is_read(raw: Any, problem: str) -> None:
     read = list(server_entries({"wrong": raw, "right": {"command": "npx"}}, {}))
 
-    assert read == [ServerEntry("wrong", None, problem), ServerEntry("right", StdioTarget("npx"))]
+    [wrong, right] = read
+    assert (wrong.name, wrong.target) == ("wrong", None)
+    assert wrong.problem.startswith(problem)
+    assert right == ServerEntry("right", StdioTarget("npx"))
 
 
-def test_servers_that_are_switched_off_are_left_out() -> None:
-    servers = {"off": {"disabled": True}, "not on": {"enabled": False}, "on": {"command": "npx"}}
+def allowed(*names: str, **keys: Any) -> list[str]:
+    """The names that an entry with these keys switches on."""
+    [entry] = server_entries({"it": {"command": "npx", **keys}}, {})
+    assert entry.target is not None, entry.problem
+    return [name for name in names if entry.tools.allows(name)]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("includeTools", "include_tools", "allowedTools", "allowed_tools", "enabledTools"),
+        *("enabled_tools", "available_tools", "tools"),
+    ],
+)
+def test_only_what_a_host_includes_is_on(key: str) -> None:
+    assert allowed("read", "write", **{key: ["read"]}) == ["read"]
+    assert allowed("read", "write", **{key: ["*"]}) == ["read", "write"]
+    assert allowed("read", "write", **{key: None}) == ["read", "write"]
+    assert allowed("read", **{key: []}) == []
+
+
+@pytest.mark.parametrize(
+    "key", ["excludeTools", "exclude_tools", "disabledTools", "disabled_tools", "deniedTools"]
+)
+def test_what_a_host_excludes_is_off_though_it_is_included(key: str) -> None:
+    assert allowed("read", "write", **{key: ["write"]}) == ["read"]
+    assert allowed("read", "write", tools=["*"], **{key: ["w*"]}) == ["read"]
+    assert allowed("read", "write", **{key: []}) == ["read", "write"]
+
+
+def test_names_are_globs_and_may_have_arguments() -> None:
+    names = ("get_user", "get_users", "a[1]", "drop")
+
+    assert allowed(*names, includeTools=["get_*", "a[[]1]"]) == ["get_user", "get_users", "a[1]"]
+    assert allowed(*names, includeTools=["a[1]"]) == ["a[1]"]
+    assert allowed(*names, includeTools=["get_user(id)"]) == ["get_user"]
+    assert allowed(*names, excludeTools=["drop(table)", "get_user?"]) == ["get_user", "a[1]"]
+
+
+def test_of_several_lists_each_must_include_a_tool() -> None:
+    keys = {"tools": ["*"], "includeTools": ["read", "write"], "excludeTools": ["write"]}
+
+    assert allowed("read", "write", "drop", **keys) == ["read"]
+    assert allowed("write", excludeTools=["read"], disabledTools=["write"]) == []
+
+
+@given(st.dictionaries(st.sampled_from(["tools", "excludeTools"]), JSON, min_size=1))
+def test_a_filter_is_read_or_refused_and_never_passed_over(keys: dict[str, Any]) -> None:
+    [entry] = server_entries({"it": {"command": "npx", **keys}}, {})
+    given_keys = [key for key, value in keys.items() if value is not None]
+
+    if entry.target is None:
+        assert any(repr(key) in entry.problem for key in given_keys)
+    else:
+        assert (entry.tools != ToolFilter()) == any(
+            keys[key] or key == "tools" for key in given_keys
+        )
+
+
+@pytest.mark.parametrize("off", [{"disabled": True}, {"enabled": False}, {"disabled": "true"}])
+def test_servers_that_are_switched_off_are_left_out(off: dict[str, Any]) -> None:
+    servers = {"off": {"args": 7, **off}, "on": {"command": "npx"}}
 
     assert [entry.name for entry in server_entries(servers, {})] == ["on"]
 

@@ -269,3 +269,13 @@ def test_what_cannot_be_read_is_refused(content, reason):
 def test_a_format_that_is_named_is_used():
     [refusal] = read([MCP], format="openapi")
     assert "must be an object" in refusal.reason
+
+
+def test_files_that_differ_behind_the_first_dot_are_two_servers(tmp_path: Path) -> None:
+    for name, text in [("a.one.json", "One."), ("a.two.json", "Two."), ("a.two.yaml", "Three.")]:
+        tool = {"name": "x", "description": text, "inputSchema": {"type": "object"}}
+        (tmp_path / name).write_text(json.dumps({"tools": [tool]}))
+
+    tools, _ = split(read_source(str(tmp_path)))
+
+    assert [tool.id for tool in tools] == ["a.one/x", "a.two/x", "a.two/x"]

@@ -12,6 +12,7 @@ from toolcrib.errors import SettingsError
 from toolcrib.language_models.testing import ChatServer, faulty_share
 from toolcrib.records import AgentDecision, KnowledgeResult, PassageHit, Turn
 from toolcrib.router.agents.cache import DecisionCache
+from toolcrib.router.agents.classifier import UNDECIDED
 from toolcrib.router.agents.router import AgentRouter
 from toolcrib.router.settings import AgentSettings
 from toolcrib.settings import Settings
@@ -48,6 +49,22 @@ def test_prompts_are_asked_at_once_and_most_votes_win():
     assert failed == ()
     assert len(prompts) == 3
     assert all("order_items" in prompt for prompt in prompts)
+
+
+def test_an_answer_without_a_confidence_counts_as_undecided_and_is_marked():
+    with ChatServer(lambda _: {"reasoning": "so", "target": "analytics", "tables": "x"}) as server:
+        made, failed = router(server).route(TURN)
+    assert made.target == "analytics"
+    assert made.confidence == pytest.approx(UNDECIDED)
+    assert set(failed) == {"agents-llm:confidence", "agents-llm:tables"}
+
+
+@pytest.mark.parametrize("reply", [{}, {"error": "overloaded"}, {"confidence": 0.9}])
+def test_an_answer_without_a_target_is_none(reply):
+    with ChatServer(lambda _: reply) as server:
+        made, failed = router(server).route(TURN)
+    assert "heuristic" in made.signals
+    assert failed == ("agents",)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from toolcrib import Context, Entity, Settings, Turn, build
@@ -79,3 +81,23 @@ def test_what_fails_leaves_the_others_answer(fault):
 def test_what_is_late_leaves_it_too():
     context, lacking, _ = read(SAID, lambda _: "slow", room_s=0.05)
     assert (context, lacking) == (KNOWN, ("context-llm-late",))
+
+
+def test_a_field_that_is_missing_or_wrong_stays_what_it_was_and_is_marked():
+    told = {name: value for name, value in SAID.items() if name != "domain"}
+    context, lacking, _ = read(lambda _: told | {"urgency": "extreme"})
+    assert (context.intent, context.domain, context.urgency) == ("debug", KNOWN.domain, "low")
+    assert context.confidences == {"intent": 0.8, "domain": 0.9, "need": 0.8}
+    assert lacking == ("context-llm:domain", "context-llm:urgency")
+
+
+@pytest.mark.parametrize("reply", [{}, {"error": "overloaded"}, {"confidence": 0.9}])
+def test_an_answer_without_a_label_is_none(reply):
+    context, lacking, _ = read(lambda _: reply)
+    assert (context, lacking) == (KNOWN, ("context-llm",))
+
+
+def test_a_thought_is_not_the_reading():
+    thought = json.dumps(SAID | {"intent": "ask"})
+    context, lacking, asked = read(f"<think>{thought}</think>\n{json.dumps(SAID)}")
+    assert (context.intent, lacking, len(asked)) == ("debug", (), 1)

@@ -222,6 +222,9 @@ def test_a_turn_that_stands_alone_does_not(text):
         "do the same for team Heron",
         "send it to Bob in the support team",
         "and then what happens to orders in flight?",
+        "then close it",
+        "ok now list branches",
+        "and also, send it to her",
     ],
 )
 def test_a_turn_that_may_lean_lies_between(text):

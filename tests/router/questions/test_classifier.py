@@ -41,6 +41,25 @@ def test_without_a_model_examples_and_descriptions_answer_and_it_says_so(support
     assert found.confidence > 0.9
 
 
+def by_model(dense, reply):
+    with ChatServer(lambda _: reply) as server:
+        settings = Settings.model_validate({"llm": {**server.settings, "attempts": 1}})
+        return question_classifier(DATA / "support.yaml", settings, dense=dense).classify(
+            "my parcel never arrived"
+        )
+
+
+def test_a_models_thought_is_not_its_answer(dense):
+    found = by_model(dense, '<think>{"branch": "shipping"}</think>\n{"branch": "billing"}')
+    assert (found.branch, found.matched, found.degraded) == ("billing", True, ())
+
+
+@pytest.mark.parametrize("reply", [{}, {"error": "overloaded"}, "<think>billing, or is it"])
+def test_no_answer_falls_back_to_examples_and_says_so(dense, reply):
+    found = by_model(dense, reply)
+    assert (found.branch, found.degraded) == ("shipping", ("llm",))
+
+
 @pytest.mark.parametrize("text", ["", "  ", "?!", "🙂"])
 def test_without_words_comes_the_default_and_no_match(support, text):
     found = support.classify(text)

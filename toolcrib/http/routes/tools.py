@@ -21,7 +21,7 @@ from toolcrib.http.context import RequestContext
 from toolcrib.http.routing import AS_WHOLE, Body, Count, Endpoint, QueryText, answer, documented
 from toolcrib.http.uploads import Line, UploadWork, in_parts, read_upload, respond
 from toolcrib.indexers.readers.registry import formats, read_data
-from toolcrib.indexers.sync import Entry
+from toolcrib.indexers.sync import Entry, ReadSources
 from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.integrations.formats import export, named_ids
 from toolcrib.records import (
@@ -309,11 +309,13 @@ def write_tools(
     Raises:
         StoreError: the store refused; part of it may be written all the same.
     """
-    specs, refused = _sorted_out(crib, entries, scope)
+    kept, refused = _sorted_out(crib, entries, scope)
     held: list[Held] = []
     if quarantine is not None:
-        specs, held = quarantine.screen(specs, written_by=written_by)
-    report = crib.index_tools(specs, progress=listener)
+        _, held = quarantine.screen([spec for _, spec in kept], written_by=written_by)
+        back = {(each.tool_id, each.digest) for each in held}
+        kept = [(source, spec) for source, spec in kept if (spec.id, spec.digest) not in back]
+    report = crib.index_tools(ReadSources(kept), progress=listener)
     return replace(report, refused=(*refused, *report.refused)), held
 
 
@@ -339,20 +341,20 @@ def _is_within(allowed: Filter | None, spec: ToolSpec) -> bool:
 
 def _sorted_out(
     crib: Crib, entries: Iterable[Entry], scope: Scope
-) -> tuple[list[ToolSpec], list[Refusal]]:
+) -> tuple[list[tuple[str, ToolSpec]], list[Refusal]]:
     """What may be put in, and what is refused; the same words whatever the reason in the scope."""
     found = list(entries)
     refused = [item for _, item in found if isinstance(item, Refusal)]
     specs = [(source, item) for source, item in found if isinstance(item, ToolSpec)]
     allowed = from_scope(scope)
     if allowed is None:
-        return [spec for _, spec in specs], refused
+        return specs, refused
     ids = HasId(frozenset(point_id(spec.id) for _, spec in specs))
     foreign = {tool.id for tool in crib.list_tools(where=all_of(ids, Not(allowed)))}
-    kept: list[ToolSpec] = []
+    kept: list[tuple[str, ToolSpec]] = []
     for source, spec in specs:
         if spec.id not in foreign and _is_within(allowed, spec):
-            kept.append(spec)
+            kept.append((source, spec))
         else:
             refused.append(Refusal(source, spec.id, NOT_ALLOWED))
     return kept, refused

@@ -15,7 +15,6 @@ from toolcrib.indexers.audit.classifier import (
     StatementKind,
     shipped_classifier,
     statements,
-    summed,
 )
 from toolcrib.indexers.audit.findings import (
     MAX_AUDITED_CHARS,
@@ -107,17 +106,14 @@ WHYS: dict[StatementKind, str] = {
 
 
 def _in_statements(spec: ToolSpec) -> Iterator[tuple[ToolText, Sign]]:
-    """What the classifier says; what only speaks for being chosen is never blocked."""
+    """Warnings of the classifier; it never blocks, as it also suspects honest texts."""
     said = list(statements(spec))
     classifier = shipped_classifier()
     odds = classifier.judge(said)
-    any_kind, wants = summed(said, odds)
-    blocked = wants >= classifier.blocks
-    for number in np.flatnonzero(blocked | (any_kind >= classifier.warns)):
+    for number in np.flatnonzero(np.logaddexp.reduce(odds, axis=1) >= classifier.warns):
         statement, kind = said[number], KINDS[1 + int(odds[number].argmax())]
-        severity: Severity = "block" if blocked[number] else "warning"
         shown = statement.sentence or statement.parameter
-        yield ToolText(statement.place, shown), Sign(kind, severity, visible(shown), WHYS[kind])
+        yield ToolText(statement.place, shown), Sign(kind, "warning", visible(shown), WHYS[kind])
 
 
 _SECRETS = r"(?:api keys?|tokens?|credentials|passwords|secrets)"

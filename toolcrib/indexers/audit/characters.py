@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 
 from toolcrib.indexers.audit.findings import Severity, Sign
 
@@ -111,7 +111,7 @@ def _is_mixed(word: str) -> bool:
     return len({script for script in scripts if script}) > 1
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _script(letter: str) -> str:
     """The script of a letter among those that look alike, else nothing."""
     name = unicodedata.name(unicodedata.normalize("NFKC", letter)[0], "")

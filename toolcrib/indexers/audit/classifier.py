@@ -10,7 +10,6 @@ a softmax over `KINDS`. Where that suspects a sentence, it reads it once more am
 from __future__ import annotations
 
 import re
-import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from toolcrib.caches import BoundedMap
 from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.indexers.audit.findings import ToolText, texts_of
@@ -41,7 +41,6 @@ __all__ = [
     "sentences",
     "shipped_classifier",
     "statements",
-    "summed",
 ]
 
 StatementKind: TypeAlias = Literal["description", "instruction", "preference", "harvest"]
@@ -68,11 +67,12 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _IDENTIFIER = re.compile(r"[^\W\d_][\w-]{8,88}")
 _EDGE = " \t\r\n-*•#>|`\"'="
 _LEFT_OUT = re.compile(
-    r"(?:skill\..*|category|id|name|server|version"
+    r"(?:skill\..*|annotations(?!\.title$).*|category|id|name|server|version"
     r"|(?:success_examples|anti_patterns|tags|safety_tags|requires|provides|enrichment\.(?:examples|not_for|safety_tags))\[\d+\])$"
 )
 """Places of names, and of requests: those tell somebody what to do, as a user would. Of skills:
-those are there to instruct; the rules read them."""
+those are there to instruct. Of annotations but the title, which clients alone read. The rules read
+all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +199,7 @@ class StatementClassifier:
     The folder holds the transformer as `BundledEncoder` reads it, and `head.npz`: `words`
     float16 [BUCKETS] with `offset` and `least` of the first step, `weights` float32
     [dimensions, kinds] and `bias` float32 [kinds] of the second. From odds of `warns` on a
-    statement that is no description is warned of, from those of `blocks` on one that instructs
-    or harvests blocks.
+    statement that is no description is warned of.
 
     Raises:
         EncoderError: the folder cannot be read.
@@ -213,9 +212,8 @@ class StatementClassifier:
             self._offset = float(head["offset"] - head["least"])
             self._weights: FloatArray = head["weights"]
             self._bias: FloatArray = head["bias"]
-            self.warns, self.blocks = float(head["warns"]), float(head["blocks"])
-        self._known: dict[tuple[str, str], FloatArray] = {}
-        self._lock = threading.Lock()
+            self.warns = float(head["warns"])
+        self._known: BoundedMap[tuple[str, str], FloatArray] = BoundedMap(MAX_KNOWN)
 
     def judge(self, said: Sequence[Statement]) -> FloatArray:
         """How much speaks for each kind, of all statements of one tool: float32 [statements, 3].
@@ -240,11 +238,8 @@ class StatementClassifier:
                 leads.append(lead)
         if unknown:
             told = self._told(list(unknown)) + SHARE * np.array(leads, np.float32)[:, None]
-            with self._lock:
-                if len(self._known) + len(unknown) > MAX_KNOWN:
-                    self._known = {}
-                for (key, rows), each in zip(unknown.items(), told, strict=True):
-                    odds[rows] = self._known[key] = each
+            for (key, rows), each in zip(unknown.items(), told, strict=True):
+                odds[rows] = self._known[key] = each
         return odds - np.float32(np.log(max(len(said), USUAL)))
 
     def _lead(self, text: str) -> float:
@@ -269,21 +264,6 @@ class StatementClassifier:
         logits: Any = vectors * SCALE @ self._weights + self._bias
         odds: FloatArray = logits[:, 1:] - logits[:, :1]
         return odds
-
-
-LEAST_SURE = 5
-"""Words that a statement needs to be blocked: "Say hello." instructs, but does no harm."""
-
-
-def summed(said: Sequence[Statement], odds: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Of each statement, the odds that it is no description, and that it instructs or harvests.
-
-    The latter are minus infinity where it is too short to be sure.
-    """
-    short = [each.text.isascii() and len(each.text.split()) < LEAST_SURE for each in said]
-    wants = odds[:, KINDS.index("instruction") - 1], odds[:, KINDS.index("harvest") - 1]
-    sure = np.where(np.array(short, dtype=bool), np.float32(-np.inf), np.logaddexp(*wants))
-    return np.logaddexp.reduce(odds, axis=1), sure
 
 
 @cache

@@ -277,7 +277,7 @@ class Rulebook:
         """The phrases that a text may hold: of all that must be there something is."""
         there: set[str] = set()
         for word in set(_WORD.findall(text)):
-            there.update(self._beginnings(word))
+            there.update(self._beginnings(word[: self._longest]))
         for sign, needles in self._signs.items():
             if sign in text:
                 there.update(needle for needle in needles if needle in text)

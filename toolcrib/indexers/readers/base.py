@@ -141,8 +141,8 @@ class Source:
 
     @property
     def stem(self) -> str:
-        """The file name before its first dot: the server, when nothing else says it."""
-        return self.path.name.lstrip(".").split(".", 1)[0] if self.path else ""
+        """The file name without its suffix (`.json`, `.jsonl.gz`): the server, unless stated."""
+        return Path(self._unpacked.name.lstrip(".")).stem
 
     @cached_property
     def text(self) -> str:
@@ -254,11 +254,14 @@ class Source:
         return Refusal(self.name, place, reason)
 
     @property
+    def _unpacked(self) -> Path:
+        """The path without `.gz`."""
+        path = self.path or Path()
+        return path.with_suffix("") if path.suffix.lower() == ".gz" else path
+
+    @property
     def _suffix(self) -> str:
-        suffixes = [suffix.lower() for suffix in self.path.suffixes] if self.path else []
-        if suffixes and suffixes[-1] == ".gz":
-            suffixes.pop()
-        return suffixes[-1] if suffixes else ""
+        return self._unpacked.suffix.lower()
 
     @contextmanager
     def _opened(self) -> Generator[IO[bytes]]:

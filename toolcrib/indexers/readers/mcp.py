@@ -343,7 +343,8 @@ class McpServersReader(_LiveReader):
     def read(self, source: Source, server: str | None) -> Reading:
         """Yield the tools of every server in the order of the file, and a refusal for each failure.
 
-        Servers that are switched off (`disabled: true`, `enabled: false`) are left out.
+        Servers that are switched off (`disabled: true`, `enabled: false`) are left out, and so are
+        tools that their entry switches off.
 
         Raises:
             MissingExtraError: the extra `mcp` is not installed.
@@ -362,8 +363,10 @@ class McpServersReader(_LiveReader):
                 yield source.refusal(entry.problem, entry.name)
                 continue
             name = entry.name if server is None else server
-            place = f"{entry.name}: tools"
-            yield from tool_specs(source.name, place, list(listing.tools), name)
+            specs = tool_specs(source.name, f"{entry.name}: tools", list(listing.tools), name)
+            for tool, item in zip(listing.tools, specs, strict=True):
+                if not is_object(tool) or entry.tools.allows(str(tool.get("name", ""))):
+                    yield item
             if listing.failure:
                 yield source.refusal(listing.failure, entry.name)
 

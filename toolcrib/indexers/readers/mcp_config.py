@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias
 
-from pydantic import AliasChoices, BaseModel, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, TypeAdapter, ValidationError
 
 from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.base import Source, is_object, kind_of
@@ -23,6 +24,8 @@ __all__ = [
     "ServerEntry",
     "StdioTarget",
     "Target",
+    "ToolFilter",
+    "fits_any",
     "server_entries",
     "servers_of",
     "without_comments",
@@ -81,6 +84,70 @@ class Listing:
     server: str
     tools: tuple[Any, ...]
     failure: str = ""
+
+
+# -- tools that are switched on --------------------------------------------------------------------
+
+INCLUDE_KEYS = frozenset(
+    {"includetools", "allowedtools", "enabledtools", "availabletools", "tools"}
+)
+EXCLUDE_KEYS = frozenset({"excludetools", "disabledtools", "deniedtools", "blockedtools"})
+"""Keys of all hosts, compared by their letters in lower case: `enabled_tools`, `enabledTools`."""
+
+TAG_KEYS = frozenset({"includetags", "excludetags"})
+
+NAMES: TypeAdapter[tuple[str, ...]] = TypeAdapter(tuple[str, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFilter:
+    """Names and globs of the tools that an entry switches on and off.
+
+    A tool is on when every list of `include` has it and `exclude` has not.
+    """
+
+    include: tuple[tuple[str, ...], ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def allows(self, name: str) -> bool:
+        """Whether the tool of this name is switched on."""
+        return not fits_any(name, self.exclude) and all(fits_any(name, on) for on in self.include)
+
+
+def fits_any(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a tool's name is one of these, or fits a glob among them.
+
+    Gemini also writes `name(argument)`, which stands for the tool.
+    """
+    return any(
+        name == each or fnmatchcase(name, each) or each.startswith(f"{name}(") for each in patterns
+    )
+
+
+def _tool_filter(raw: Mapping[str, Any], problems: list[str]) -> ToolFilter:
+    """Read the filter of an entry; a key that cannot be read is a problem, and never passed over.
+
+    Passed over, it would switch on what the file switches off.
+    """
+    include: list[tuple[str, ...]] = []
+    exclude: list[str] = []
+    for key, value in raw.items():
+        kind = "".join(filter(str.isalpha, str(key))).lower()
+        if value is None or kind not in INCLUDE_KEYS | EXCLUDE_KEYS | TAG_KEYS:
+            continue
+        if kind in TAG_KEYS:
+            problems.append(f"{key!r} is not read; name the tools under 'excludeTools'")
+            continue
+        try:
+            names = NAMES.validate_python(value)
+        except ValidationError:
+            problems.append(f"{key!r} must be a list of names, not {kind_of(value)}")
+            continue
+        if kind in INCLUDE_KEYS:
+            include.append(names)
+        else:
+            exclude += names
+    return ToolFilter(tuple(include), tuple(exclude))
 
 
 # -- placeholders ----------------------------------------------------------------------------------
@@ -162,20 +229,43 @@ TRANSPORTS: dict[str, _Transport] = {
 
 Scalar: TypeAlias = str | bool | int | float
 
-SHAPES = {"args": "a list of texts", "env": "an object of texts", "headers": "an object of texts"}
+SHAPES = {
+    "args": "a list of texts",
+    **dict.fromkeys(("env", "headers"), "an object of texts"),
+    **dict.fromkeys(("disabled", "enabled"), "true or false"),
+}
 """What a key must hold; every other one holds text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """One server of the file: how to reach it, or in one line why that cannot be told."""
+    """One server of the file: how to reach it, or in one line why that cannot be told.
+
+    `tools` tells which of its tools are switched on.
+    """
 
     name: str
     target: Target | None
     problem: str = ""
+    tools: ToolFilter = field(default_factory=ToolFilter)
 
 
-class _Entry(BaseModel):
+class _Switch(BaseModel):
+    """The keys that switch a server off."""
+
+    disabled: bool | None = None
+    enabled: bool | None = None
+
+    @classmethod
+    def is_off(cls, raw: Mapping[str, Any]) -> bool:
+        """Whether an entry is switched off; a value that is neither true nor false is refused."""
+        with suppress(ValidationError):
+            switch = cls.model_validate(raw)
+            return switch.disabled is True or switch.enabled is False
+        return False
+
+
+class _Entry(_Switch):
     """The keys that say how a server is reached; what editors add for themselves is left aside."""
 
     type: str | None = Field(None, validation_alias=AliasChoices("type", "transport"))
@@ -212,7 +302,7 @@ def servers_of(source: Source) -> dict[str, Any] | None:
 def server_entries(servers: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[ServerEntry]:
     """Yield every server that is not switched off, in the file's order, expanded with `env`."""
     for name, raw in servers.items():
-        if is_object(raw) and (raw.get("disabled") is True or raw.get("enabled") is False):
+        if is_object(raw) and _Switch.is_off(raw):
             continue
         yield _server_entry(name, raw, env)
 
@@ -228,7 +318,8 @@ def _server_entry(name: str, raw: Any, env: Mapping[str, str]) -> ServerEntry:
     expander = Expander(env)
     target = _target(entry, transport, expander)
     problems = [*_contradictions(entry, transport), *expander.problems]
-    return ServerEntry(name, None if problems else target, "; ".join(problems))
+    tools = _tool_filter(raw, problems)
+    return ServerEntry(name, None if problems else target, "; ".join(problems), tools)
 
 
 def _transport(entry: _Entry) -> _Transport | None:

@@ -14,6 +14,8 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field
 
 from toolcrib.errors import LanguageModelError
+from toolcrib.language_models import FieldwiseAnswer
+from toolcrib.language_models.model import lacking_fields
 from toolcrib.records import AgentDecision, Message, Turn
 from toolcrib.router.agents.allowlist import Allowlist
 from toolcrib.router.agents.evidence import AgentEvidence
@@ -47,12 +49,16 @@ def _held(value: object) -> object:
 _Share = Annotated[float, BeforeValidator(_held)]
 
 
-class AgentAnswer(BaseModel):
+class AgentAnswer(FieldwiseAnswer):
     """The target that the user's turn is for."""
 
-    reasoning: str = Field(description="What in the turn decides, in a sentence.")
+    expected = frozenset({"reasoning", "confidence"})
+
+    reasoning: str = Field(default="", description="What in the turn decides, in a sentence.")
     target: str = Field(description="The name of one target.")
-    confidence: _Share = Field(description="How likely that is right, from 0 to 1.")
+    confidence: _Share = Field(
+        default=UNDECIDED, description="How likely that is right, from 0 to 1."
+    )
     tables: list[str] = Field(default=[], description="Tables of the list that answer it.")
     columns: list[str] = Field(default=[], description="Columns of the list that answer it.")
     second: str | None = Field(default=None, description="The target that comes next, if any.")
@@ -98,11 +104,15 @@ ENSEMBLE_SHARE = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """What the model decided; None where nothing of it can be used. `failed` of `asked` prompts."""
+    """What the model decided; None where nothing of it can be used. `failed` of `asked` prompts.
+
+    `lacking`: fields that answers lack, and that their defaults stand for.
+    """
 
     decision: AgentDecision | None
     asked: int
     failed: int
+    lacking: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +137,9 @@ class AgentClassifier:
         if not answers:
             return Classified(None, len(leanings), failed)
         left = until - asyncio.get_running_loop().time()
-        return Classified(await self._agreed(answers, said, left), len(leanings), failed)
+        agreed = await self._agreed(answers, said, left)
+        lacking = (name for each in answers for name in lacking_fields("agents", each))
+        return Classified(agreed, len(leanings), failed, tuple(dict.fromkeys(lacking)))
 
     async def _answer(self, rules: str, said: str, timeout_s: float) -> AgentAnswer | None:
         """One prompt's answer; one for a target that there is not counts as none."""

@@ -17,6 +17,7 @@ from hashlib import blake2b
 from toolcrib.encoders.base import FloatArray
 from toolcrib.numerics import exclusive_probabilities
 from toolcrib.records import AgentDecision, KnowledgeResult, Turn
+from toolcrib.records.codec import dump
 from toolcrib.router.agents.cache import DecisionCache
 from toolcrib.router.agents.classifier import AgentClassifier, Classified
 from toolcrib.router.agents.evidence import AgentEvidence, EvidenceReader
@@ -58,10 +59,11 @@ def cache_key(pending: Pending, evidence: AgentEvidence) -> Hashable:
     turn = pending.turn
     said = [(each.role, each.content) for each in turn.history]
     files = [(each.name, each.mime) for each in turn.attachments]
-    # A digest: a thousand whole conversations would be kept otherwise.
+    # A digest: a thousand whole conversations and scopes would be kept otherwise.
     whole = turn.text if len(turn.text) > LONG else ""
-    digest = blake2b(repr((said, files, whole)).encode("utf-8", "replace")).digest()
-    return *known, digest, turn.reach, pending.version
+    told = repr((said, files, whole, dump(turn.reach)))
+    digest = blake2b(told.encode("utf-8", "replace")).digest()
+    return *known, digest, pending.version
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +148,8 @@ class AgentRouter:
             columns=made.columns or evidence.columns,
             signals=(*signals, *made.signals, *evidence.signals),
         )
-        return self._overridden(made, evidence), ("agents-ensemble",) if got.failed else ()
+        ensemble = ("agents-ensemble",) if got.failed else ()
+        return self._overridden(made, evidence), (*ensemble, *got.lacking)
 
     def _asked(self, pending: Pending, evidence: AgentEvidence) -> Future[Classified]:
         """The model's answer, or the cache's for a turn like it with the same evidence."""
@@ -175,7 +178,8 @@ class AgentRouter:
             logger.warning("the target could not be asked for", exc_info=True)
             got = Classified(None, 1, 1)
         made, cache, vector = got.decision, self.cache, pending.vector
-        if made is not None and not got.failed and cache is not None and vector is not None:
+        whole = not got.failed and not got.lacking
+        if made is not None and whole and cache is not None and vector is not None:
             cache.put(cache_key(pending, evidence), vector, made)
         answer.set_result(got)
 

@@ -12,10 +12,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel, StrictBool
+from pydantic import StrictBool
 
 from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray
 from toolcrib.errors import EncoderError, LanguageModelError
+from toolcrib.language_models import FieldwiseAnswer
 from toolcrib.numerics import Floats, sigmoid
 from toolcrib.records import Message, Turn
 from toolcrib.records.choices import CapabilitySelection, FailedCapability
@@ -53,7 +54,7 @@ INSTRUCTIONS = (
 )
 
 
-class CapabilityVerdict(BaseModel):
+class CapabilityVerdict(FieldwiseAnswer):
     """Whether a request needs the capability: a short reason, then yes or no."""
 
     reason: str = ""

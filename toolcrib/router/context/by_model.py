@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, create_model
 
-from toolcrib.language_models import LanguageModel
+from toolcrib.language_models import FieldwiseAnswer, LanguageModel
 from toolcrib.records import Context, Message, Turn
 from toolcrib.records.scope import is_above
 from toolcrib.router.context.labels import FIELDS, LabelSet
@@ -55,11 +55,21 @@ class ContextReader:
         """The context of a turn, and what it lacks; takes no longer than `room_s`.
 
         `known` is what was told without the model; where that fails, it is what is returned,
-        lacking `context-llm`, or `context-llm-late`.
+        lacking `context-llm`, or `context-llm-late`. Where a field of the answer is missing or
+        wrong, it is what that field falls back to, lacking `context-llm:FIELD`.
         """
         messages = (self._prompt, Message(content=_told(turn)))
-        said, lacking = self._model.told("context", messages, self._shape, room_s)
-        return (known if said is None else _context(known, said.model_dump())), lacking
+        answer, lacking = self._model.told("context", messages, self._shape, room_s)
+        if answer is None:
+            return known, lacking
+        said = answer.model_dump(include=answer.model_fields_set)
+        if lacking and all(said.get(name) is None for name in FIELDS):
+            return known, ("context-llm",)
+        return _context(known, said), lacking
+
+
+class _TurnLabels(FieldwiseAnswer):
+    expected = frozenset((*FIELDS, "confidence"))
 
 
 def _shape(sets: Mapping[str, LabelSet]) -> type[BaseModel]:
@@ -69,7 +79,9 @@ def _shape(sets: Mapping[str, LabelSet]) -> type[BaseModel]:
         name: (one_of[tuple(sets[name].labels)] | None, None) for name in FIELDS
     }
     fields["confidence"] = (float, Field(default=0.0, ge=0, le=1))
-    return create_model("TurnLabels", __doc__="The labels of a turn.", **fields)
+    return create_model(
+        "TurnLabels", __base__=_TurnLabels, __doc__="The labels of a turn.", **fields
+    )
 
 
 def _field(name: str, chosen: LabelSet) -> str:
@@ -95,16 +107,22 @@ def _told(turn: Turn) -> str:
 
 
 def _context(known: Context, said: Mapping[str, Any]) -> Context:
-    """The context with the model's labels; what is personal data stays so."""
-    labels = {name: said[name] for name in FIELDS}
+    """The context with the model's labels; what is personal data stays so.
+
+    A field that the model did not tell is what it was.
+    """
+    labels = {name: said.get(name, getattr(known, name)) for name in FIELDS}
     if labels["smalltalk"] is not None:
         labels |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
     held = graded(known.entities, ())
     level = labels["sensitivity"] or known.sensitivity
     if held.level == "pii" and is_above(held.level, level):
         level = held.level
-    stated: float = said["confidence"]
-    confidences = {name: _sure(name, labels[name], known, stated) for name in known.confidences}
+    stated: float = said.get("confidence", known.confidence)
+    confidences = {
+        name: _sure(name, labels[name], known, stated) if name in said else before
+        for name, before in known.confidences.items()
+    }
     signals = [each for each in known.signals if not each.startswith("out-of-scope:")]
     outside = (n for n in ("intent", "domain") if labels[n] is None and labels["smalltalk"] is None)
     return replace(
@@ -115,7 +133,7 @@ def _context(known: Context, said: Mapping[str, Any]) -> Context:
         sensitivity=level,
         smalltalk=labels["smalltalk"],
         need=labels["need"],
-        needs={},
+        needs={} if "need" in said else known.needs,
         confidences=confidences,
         confidence=min(confidences.get("intent", stated), confidences.get("domain", stated)),
         signals=(*signals, *(f"out-of-scope:{name}" for name in outside), BY_MODEL),

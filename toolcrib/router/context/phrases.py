@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from toolcrib.caches import cached_texts
 
 __all__ = [
     "MAX_WORDS",
@@ -27,6 +29,9 @@ __all__ = [
 
 MAX_WORDS = 12
 """TextWords and marks of the longest phrase that is looked for; a longer one is never found."""
+
+MAX_WORD_CHARS = 100
+"""Longer words are not cached: an encoded file is one, too."""
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _ONE_S = re.compile(r"(?<=[^s'])s\Z")
@@ -80,7 +85,7 @@ def split_words(text: str) -> TextWords:
     return TextWords(bare, glued, spans, [text[start].isupper() for start, _ in spans])
 
 
-@lru_cache(maxsize=65_536)
+@cached_texts(65_536, MAX_WORD_CHARS)
 def singular(word: str) -> str:
     """The word without a plural's ending: crude, yet the same for a phrase and for a text."""
     if len(word) < 4 or not word.endswith("s"):  # noqa: PLR2004 - `is`, `bus` are no plurals

@@ -82,12 +82,15 @@ _EARLY_WORDS = 6
 _SHORT_WORDS = 3
 _ONLY_WORDS = 2
 """Beside what leans, a turn of so few words more says nothing of its own."""
+_MOST_PARTLY = 0.9
+"""The score of a turn that leans in every way and still says something of its own."""
 
 
 def follow_up_score(words: TextWords, indexes: CueIndexes) -> float:
     """0 for a turn that stands alone, 1 for one that says nothing without the turns before it.
 
     An opener (`and`, `what about`), words that refer back (`it`, `the same`) and brevity add up.
+    A verb behind the opener (`then close it`) is the turn's own.
     """
     count = sum(word[0].isalnum() for word in words.bare)
     if count == 0:
@@ -96,7 +99,8 @@ def follow_up_score(words: TextWords, indexes: CueIndexes) -> float:
     start = opener.last if opener is not None else 0
     references = [match for match in indexes.references.find(words) if match.first >= start]
     told = start + sum(match.last - match.first for match in references)
-    if told and count - told <= _ONLY_WORDS:
+    own = count - told
+    if told and own <= _ONLY_WORDS and not _is_led(words, start, indexes, alone=own <= 1):
         return 1.0
     score = _OPENER if opener is not None else 0.0
     if references:
@@ -104,7 +108,16 @@ def follow_up_score(words: TextWords, indexes: CueIndexes) -> float:
         score += _MORE * (len(references) - 1)
     if count <= _SHORT_WORDS:
         score += _SHORT
-    return min(score, 1.0)
+    return min(score, _MOST_PARTLY)
+
+
+def _is_led(words: TextWords, start: int, indexes: CueIndexes, *, alone: bool) -> bool:
+    """Whether a verb leads what begins at `start`; one that stands `alone` must be a clear one."""
+    first = next((at for at in range(start, len(words.bare)) if words.bare[at][0].isalnum()), None)
+    if first is None:
+        return False
+    weak = not alone and indexes.weak_leads.at(words, first) is not None
+    return weak or indexes.leads.at(words, first) is not None
 
 
 ASSISTANT = "assistant"

@@ -1,0 +1,218 @@
+"""Servers become searchable one by one; a search waits for them, and names those it has not."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.gateway.conftest import ECHO, LONG_S, QUICK, Behind, found, ready, until
+from toolcrib import Crib
+from toolcrib.errors import StoreUnavailableError
+from toolcrib.gateway.gateway import Gateway
+
+IMPATIENT = replace(QUICK, patience_s=0.0, handshake_s=0.0)
+PATIENT = replace(IMPATIENT, patience_s=LONG_S)
+INDEXING = "is still being indexed"
+
+
+class Indexing:
+    """Indexing of servers' tools, which waits in a thread where it is held."""
+
+    def __init__(self, index: Callable[..., Any]) -> None:
+        self._index = index
+        self._held: dict[str, threading.Event] = {}
+        self.reached: list[str] = []
+
+    def hold(self, server: str) -> None:
+        """Let nobody index this server's tools."""
+        self._held[server] = threading.Event()
+
+    def release(self, *servers: str) -> None:
+        """Let the indexing of these go on, by default of all."""
+        for server in servers or tuple(self._held):
+            self._held[server].set()
+
+    def __call__(self, crib: Crib, *sources: Any, **how: Any) -> Any:
+        """Index, once nobody holds it."""
+        self.reached.append(how["server"])
+        if how["server"] in self._held:
+            assert self._held[how["server"]].wait(LONG_S)
+        return self._index(crib, *sources, **how)
+
+
+@pytest.fixture
+def indexing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Indexing]:
+    """The indexing of the real index."""
+    made = Indexing(Crib.index_tools)
+
+    def index_tools(crib: Crib, *sources: Any, **how: Any) -> Any:
+        return made(crib, *sources, **how)
+
+    monkeypatch.setattr(Crib, "index_tools", index_tools)
+    yield made
+    made.release()
+
+
+def servers_of(behind: Behind, *names: str) -> dict[str, Any]:
+    """Servers that start once a file of their name is there."""
+    options = {name: ("--start-with", str(behind.folder / name)) for name in names}
+    return {name: behind.entry(name, ECHO, options=options[name]) for name in names}
+
+
+def named(answer: dict[str, Any]) -> tuple[set[str], dict[str, str]]:
+    """The servers whose tools an answer has, and the state of each that it misses."""
+    missing = {each["server"]: each["state"] for each in answer.get("missing", ())}
+    return {tool["name"].partition("_")[0] for tool in answer["tools"]}, missing
+
+
+async def until_listed(gateway: Gateway, *servers: str) -> None:
+    await until(lambda: all(each in gateway.index._listed for each in servers))
+
+
+async def test_a_server_is_found_before_the_next_one_is_indexed(behind: Behind, indexing):
+    gateway = behind.make(servers_of(behind, "zero", "one", "two"), intervals=IMPATIENT)
+    for server in ("zero", "one", "two"):
+        indexing.hold(server)
+    async with behind.client(gateway, settled=False) as client:
+        await gateway.index.is_open.wait()
+        (behind.folder / "zero").touch()
+        await until(lambda: indexing.reached == ["zero"])
+        # The next two are judged together, once the index is free again.
+        (behind.folder / "one").touch()
+        (behind.folder / "two").touch()
+        await until_listed(gateway, "one", "two")
+        assert named(await found(client)) == (
+            set(),
+            dict.fromkeys(("zero", "one", "two"), INDEXING),
+        )
+        indexing.release("zero")
+        await until(lambda: len(indexing.reached) == 2)
+        first = indexing.reached[-1]
+        (second,) = {"one", "two"} - {first}
+        indexing.release(first)
+        await until(lambda: len(indexing.reached) == 3)
+        answer = await found(client)
+        indexing.release()
+        await ready(gateway)
+        whole = await found(client)
+
+    assert named(answer) == ({"zero", first}, {second: INDEXING})
+    assert named(whole) == ({"zero", "one", "two"}, {})
+
+
+async def test_an_answer_without_tools_is_not_accepted_and_says_who_is_not_ready(
+    behind: Behind, indexing
+):
+    gateway = behind.make(servers_of(behind, "one"), intervals=IMPATIENT)
+    indexing.hold("one")
+    async with behind.client(gateway, settled=False) as client:
+        await gateway.index.is_open.wait()
+        unmet = await found(client)
+        (behind.folder / "one").touch()
+        await until(lambda: indexing.reached == ["one"])
+        listed = await found(client)
+        indexing.release()
+
+    for answer, state in ((unmet, "is still being connected to"), (listed, INDEXING)):
+        assert (answer["tools"], answer["verdict"]) == ([], "abstain")
+        assert named(answer)[1] == {"one": state}
+        assert "these are not ready: one." in answer["note"]
+        assert "confidence" not in answer
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_search_waits_for_what_is_listed_and_tells_its_progress(
+    behind: Behind, indexing, mode
+):
+    gateway = behind.make(servers_of(behind, "one", "two"), intervals=PATIENT)
+    indexing.hold("two")
+    (behind.folder / "one").touch()
+    (behind.folder / "two").touch()
+    told: asyncio.Queue[tuple[float, float | None]] = asyncio.Queue()
+
+    async def progress(done: float, total: float | None, _message: str | None) -> None:
+        told.put_nowait((done, total))
+
+    async with behind.client(gateway, settled=False, mode=mode) as client:
+        search = client.call_tool("find_tools", {"query": "echo"}, progress_handler=progress)
+        asked = asyncio.create_task(search)
+        async with asyncio.timeout(LONG_S):
+            first = await told.get()
+        await until(lambda: "two" in indexing.reached)
+        assert not asked.done()
+        indexing.release()
+        answer = (await asked).structured_content
+
+    assert first[1] == 3
+    assert first[0] < 3
+    assert named(answer) == ({"one", "two"}, {})
+
+
+async def test_a_search_waits_no_longer_than_its_patience_and_not_for_what_it_knows(
+    behind: Behind, indexing
+):
+    servers = servers_of(behind, "known", "new")
+    (behind.folder / "known").touch()
+    async with behind.client({"known": servers["known"]}):
+        pass
+    (behind.folder / "known").unlink()
+    async with behind.client(
+        {"known": servers["known"]}, settled=False, intervals=PATIENT
+    ) as client:
+        answer = named(await found(client))
+    assert answer == ({"known"}, {"known": "is still being connected to"})
+
+    intervals = replace(IMPATIENT, patience_s=0.2)
+    gateway = behind.make(servers, intervals=intervals)
+    async with behind.client(gateway, settled=False) as client:
+        await gateway.index.is_open.wait()
+        assert "new" in named(await found(client))[1]
+
+
+async def test_a_changed_listing_is_missing_until_it_can_be_found(behind: Behind, indexing):
+    servers = {"one": behind.entry("one", ECHO, options=("--mute",))}
+    gateway = behind.make(servers, intervals=IMPATIENT)
+    async with behind.client(gateway) as client:
+        assert named(await found(client)) == ({"one"}, {})
+        indexing.hold("one")
+        behind.offer("one", ECHO, {"name": "more", "description": "Echo more."})
+        await until(lambda: indexing.reached.count("one") > 1)
+        assert named(await found(client)) == ({"one"}, {"one": INDEXING})
+        indexing.release()
+        await until(lambda: not gateway.index.pending)
+        assert {tool["name"] for tool in (await found(client))["tools"]} == {"one__echo", "one__more"}
+
+
+async def test_a_server_whose_tools_cannot_be_indexed_keeps_nobody_waiting(
+    behind: Behind, monkeypatch
+):
+    index = Crib.index_tools
+
+    def refuse(crib: Crib, *sources: Any, **how: Any) -> Any:
+        if how["server"] == "odd":
+            raise StoreUnavailableError("the store does not answer")
+        return index(crib, *sources, **how)
+
+    monkeypatch.setattr(Crib, "index_tools", refuse)
+    servers = {"odd": behind.entry("odd", ECHO), "even": behind.entry("even", ECHO)}
+    async with behind.client(servers, intervals=PATIENT) as client:
+        assert named(await found(client)) == ({"even"}, {"odd": "could not be indexed"})
+
+
+async def test_a_hidden_tool_is_not_what_the_verdict_is_about(behind: Behind):
+    fax = {"name": "send_fax", "description": "Send a fax to somebody."}
+    gateway = behind.make({"one": behind.entry("one", ECHO, fax)})
+    async with behind.client(gateway) as client:
+        gateway.server.disable(names={"one_send_fax"})
+        first = await found(client, "send_fax", k=1)
+        gateway.server.disable(names={"one__echo"})
+        none = await found(client, "send_fax")
+
+    assert [tool["name"] for tool in first["tools"]] == ["one__echo"]
+    assert (none["tools"], none["verdict"]) == ([], "abstain")
+    assert none["note"].startswith("No tool here fits.")

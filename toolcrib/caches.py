@@ -1,0 +1,91 @@
+"""Caches that are bounded by what they hold: a map with eviction, and results of short texts."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, MutableMapping
+from functools import lru_cache, wraps
+from typing import TypeVar
+
+__all__ = ["BoundedMap", "cached_texts"]
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class BoundedMap(MutableMapping[_Key, _Value]):
+    """Map of at most `max_size` that evicts what was used longest ago; safe for several threads.
+
+    `size_of` gives an entry's size when it is set; without it each has the size 1. An entry that
+    is larger than the whole map is not kept.
+    """
+
+    def __init__(
+        self, max_size: int, size_of: Callable[[_Key, _Value], int] = lambda _key, _value: 1
+    ) -> None:
+        self.size = 0
+        self._max_size, self._size_of = max_size, size_of
+        self._entries: OrderedDict[_Key, tuple[_Value, int]] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def __getitem__(self, key: _Key) -> _Value:
+        with self._lock:
+            value, _ = self._entries[key]
+            self._entries.move_to_end(key)
+            return value
+
+    def __setitem__(self, key: _Key, value: _Value) -> None:
+        size = self._size_of(key, value)
+        with self._lock:
+            self.pop(key, None)
+            if size > self._max_size:
+                return
+            self._entries[key] = value, size
+            self.size += size
+            while self.size > self._max_size:
+                del self[next(iter(self._entries))]
+
+    def __delitem__(self, key: _Key) -> None:
+        with self._lock:
+            _, size = self._entries.pop(key)
+            self.size -= size
+
+    def __iter__(self) -> Iterator[_Key]:
+        """Keys, those used longest ago first; entries may be set and removed meanwhile."""
+        with self._lock:
+            return iter(list(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get_or_make(self, key: _Key, make: Callable[[], _Value]) -> _Value:
+        """The value of a key, made where there is none; other threads do not wait for `make`."""
+        try:
+            return self[key]
+        except KeyError:
+            value = self[key] = make()
+            return value
+
+    def clear(self) -> None:
+        """Remove every entry."""
+        with self._lock:
+            self._entries.clear()
+            self.size = 0
+
+
+def cached_texts(
+    max_entries: int, max_chars: int
+) -> Callable[[Callable[[str], _Value]], Callable[[str], _Value]]:
+    """Cache what a function gives for texts of at most `max_chars`; longer ones are not kept."""
+
+    def decorate(function: Callable[[str], _Value]) -> Callable[[str], _Value]:
+        cached = lru_cache(max_entries)(function)
+
+        @wraps(function)
+        def look_up(text: str) -> _Value:
+            return cached(text) if len(text) <= max_chars else function(text)
+
+        return look_up
+
+    return decorate
