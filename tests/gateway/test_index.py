@@ -185,7 +185,10 @@ async def test_a_changed_listing_is_missing_until_it_can_be_found(behind: Behind
         assert named(await found(client)) == ({"one"}, {"one": INDEXING})
         indexing.release()
         await until(lambda: not gateway.index.pending)
-        assert {tool["name"] for tool in (await found(client))["tools"]} == {"one__echo", "one__more"}
+        assert {tool["name"] for tool in (await found(client))["tools"]} == {
+            "one__echo",
+            "one__more",
+        }
 
 
 async def test_a_server_whose_tools_cannot_be_indexed_keeps_nobody_waiting(

@@ -33,6 +33,7 @@ from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers, UpstreamPo
 from toolcrib.indexers.readers.base import build_spec
 from toolcrib.integrations.formats import provider_name
 from toolcrib.records import Refusal, Scope, ToolSpec
+from toolcrib.records.codec import in_words
 from toolcrib.records.tools import default_id
 
 __all__ = ["MARK", "OffersProvider", "is_offer", "offer_specs"]
@@ -74,7 +75,7 @@ def _spec(server: str, kind: OfferKind, item: dict[str, Any]) -> ToolSpec | Refu
         try:
             _made(kind, spec, spec.name)
         except ValidationError as error:
-            return Refusal(server, place, error.errors(include_url=False)[0]["msg"])
+            return Refusal(server, place, in_words(error, kind))
     return spec
 
 

@@ -25,7 +25,6 @@ from mcp.types import CallToolRequestParams, TextContent
 
 from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
-from toolcrib.encoders.lexical import split_identifier
 from toolcrib.errors import QueryError, StoreError
 from toolcrib.gateway.auth import reach
 from toolcrib.gateway.calls import CallBudgets
@@ -36,13 +35,13 @@ from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
 from toolcrib.gateway.skills import GatewaySkills
 from toolcrib.gateway.upstream import WORDS, Upstream, UpstreamPool
 from toolcrib.integrations.fastmcp import (
-    MAX_FOUND,
-    SEARCHES,
+    MAX_FOUND_TOOLS,
+    READS_ONLY,
     SearchTool,
     ToolcribSearchTransform,
     definition,
     failure,
-    found,
+    search_answer,
     structured_answer,
     unknown_tool,
 )
@@ -55,6 +54,7 @@ from toolcrib.retrieval.options import SearchOptions
 from toolcrib.settings import GatewaySettings
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import And, HasId, Not, from_scope
+from toolcrib.text import split_identifier
 
 __all__ = ["GatewaySearch", "UnknownTools", "server_summary"]
 
@@ -97,7 +97,7 @@ KNOWLEDGE_TAKES = {
     "k": {
         "type": "integer",
         "minimum": 1,
-        "maximum": MAX_FOUND,
+        "maximum": MAX_FOUND_TOOLS,
         "description": "How many passages at most",
     },
     "collections": {
@@ -261,7 +261,7 @@ class GatewaySearch(ToolcribSearchTransform):
         async def find_knowledge(given: dict[str, Any], _context: Context) -> ToolResult:
             return await self._ask(given)
 
-        return SearchTool.of(KNOWLEDGE, KNOWLEDGE_SAYS, KNOWLEDGE_TAKES, find_knowledge, SEARCHES)
+        return SearchTool.of(KNOWLEDGE, KNOWLEDGE_SAYS, KNOWLEDGE_TAKES, find_knowledge, READS_ONLY)
 
     # -- what they do ------------------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class GatewaySearch(ToolcribSearchTransform):
             # Of several needs nobody knows which one a call is for.
             self._remember(budget.id, asked, key)
         entries = [here[hit.id] for hit in result.tools]
-        answer = found(
+        answer = search_answer(
             result,
             lambda hit: self._defined(here[hit.id], self._form),
             missing=missing,
@@ -449,7 +449,7 @@ def _of_names(
 
     names = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_NAMED}
     about = "Names of tools as find_tools gave them, or ids (server/name)"
-    return SearchTool.of(name, says, {"ids": {**names, "description": about}}, run, SEARCHES)
+    return SearchTool.of(name, says, {"ids": {**names, "description": about}}, run, READS_ONLY)
 
 
 def _with_note(tool: Tool, what: str, about: str) -> Tool:

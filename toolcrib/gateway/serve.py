@@ -36,10 +36,10 @@ from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Approval, Storage
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
 from toolcrib.integrations.formats import RESERVED
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 from toolcrib.telemetry import MetricsRegistry
-from toolcrib.tenants import DEFAULT
 
 __all__ = ["ServeOptions", "report_warnings", "serve_gateway", "stderr_reporter"]
 
@@ -81,7 +81,7 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
         auth = _auth(KeyRing(records_db), address[0], serving.store) if address else None
         lock = LockFile(serving.lock or Path(settings.gateway.lock))
         lock.read()
-        quarantine = Quarantine(records_db, DEFAULT)
+        quarantine = Quarantine(records_db, DEFAULT_NAMESPACE)
         locks, audits = serving.lock is not None, settings.audit
         approval = Approval(lock, quarantine, locks=locks, audits=audits)
         storage = Storage(serving.store, records_db, approval)

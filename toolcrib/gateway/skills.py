@@ -18,9 +18,9 @@ from toolcrib.gateway.catalog import MAX_SCOPES_BYTES, CatalogEntry, scope_bytes
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
 from toolcrib.indexers.readers.skills import MAX_DESCRIPTION_CHARS
 from toolcrib.integrations.fastmcp import (
-    MAX_FOUND,
+    MAX_FOUND_TOOLS,
     NOT_SURE,
-    SEARCHES,
+    READS_ONLY,
     SearchTool,
     failure,
     structured_answer,
@@ -42,7 +42,12 @@ FIND_SAYS = (
 READ_SAYS = "Read a skill that find_skills has named, or one of the files that it lists."
 FIND_TAKES = {
     "query": {"type": "string", "description": "What is to be done, in a few words"},
-    "k": {"type": "integer", "minimum": 1, "maximum": MAX_FOUND, "description": "How many at most"},
+    "k": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MAX_FOUND_TOOLS,
+        "description": "How many at most",
+    },
 }
 READ_TAKES = {
     "name": {"type": "string", "description": "The skill's name, as find_skills gave it"},
@@ -60,8 +65,8 @@ class GatewaySkills:
     def __init__(self, index: GatewayIndex, scope: Callable[[], Scope]) -> None:
         self._index, self._scope = index, scope
         self._skills: list[CatalogEntry] = []
-        find = SearchTool.of(FIND, FIND_SAYS, FIND_TAKES, self._find, SEARCHES)
-        read = SearchTool.of(READ, READ_SAYS, READ_TAKES, self._read, SEARCHES)
+        find = SearchTool.of(FIND, FIND_SAYS, FIND_TAKES, self._find, READS_ONLY)
+        read = SearchTool.of(READ, READ_SAYS, READ_TAKES, self._read, READS_ONLY)
         self._tools: dict[str, Tool] = {FIND: find, READ: read}
         self._of_scopes: BoundedMap[Scope, dict[str, CatalogEntry]] = BoundedMap(
             MAX_SCOPES_BYTES, scope_bytes

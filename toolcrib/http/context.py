@@ -157,7 +157,7 @@ class RequestContext(RequestSummary):
             return self._work(work)
         finally:
             # Also after a failure: part of it may have been written.
-            self.state.namespaces.touched(self.namespace)
+            self.state.namespaces.announce_write(self.namespace)
 
 
 def context_of(request: Request) -> RequestContext:

@@ -33,7 +33,7 @@ from toolcrib.router.context.classifier import (
 from toolcrib.router.context.cues import Cues
 from toolcrib.router.context.entities import EntityFinder, head_of
 from toolcrib.router.context.labels import LabelSet
-from toolcrib.router.context.phrases import PhraseIndex, TextWords, split_words
+from toolcrib.router.context.phrases import PhraseIndex
 from toolcrib.router.context.pii import PERSONAL, graded
 from toolcrib.router.context.rules import (
     STATED_CONFIDENCE,
@@ -41,6 +41,7 @@ from toolcrib.router.context.rules import (
     smalltalk_of,
     stated_intent,
 )
+from toolcrib.text import TextWords, split_words
 
 if TYPE_CHECKING:
     from toolcrib.router.context.rules import HeuristicDetector
