@@ -26,7 +26,7 @@ from scipy.special import log_softmax
 
 from toolcrib.encoders.onnx import DEFAULT_MODEL
 from toolcrib.router.context.classifier import STRETCH, TURNS
-from toolcrib.router.context.labels import FIELDS, LabelSet, label_sets
+from toolcrib.router.context.labels import CONTEXT_FIELDS, LabelSet, label_sets
 from toolcrib.training.export import export
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -125,7 +125,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     found = label_sets({})
-    sets = {field: found[field] for field in FIELDS}
+    sets = {field: found[field] for field in CONTEXT_FIELDS}
     texts = list(dict.fromkeys(text for chosen in sets.values() for text, _ in chosen.texts()))
     titles: list[str] = []
     if options.bug_titles:

@@ -12,7 +12,7 @@ from toolcrib import Crib
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import SENSITIVITIES, ToolSpec, Turn
 from toolcrib.router.collections import preset
-from toolcrib.router.context.labels import FIELDS, label_sets
+from toolcrib.router.context.labels import CONTEXT_FIELDS, label_sets
 
 DATA = Path(__file__).parent.parent / "data"
 ROUTES = {"tools", "knowledge", "both", "general", "none"}
@@ -77,7 +77,7 @@ def test_no_turn_for_measuring_is_among_what_the_classifiers_have_seen(turns):
     held_out = (turn for turn in turns if turn["split"] != "train")
     measured = (*held_out, *read("contexts.jsonl"), *read("plain-turns.jsonl"))
     kept = {turn["text"].casefold() for turn in measured}
-    assert kept & said(*FIELDS) == set()
+    assert kept & said(*CONTEXT_FIELDS) == set()
 
 
 def test_the_entities_lie_where_their_labels_say(turns):

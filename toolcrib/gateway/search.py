@@ -364,7 +364,9 @@ class GatewaySearch(ToolcribSearchTransform):
         # Without one of its own, a conversation is all that is asked on a day.
         session = key if key.startswith("session ") else None
         by = None if token is None else token.client_id
-        self._tools.crib.turns.asked(decision_id, query, scope=self.scope(), session=session, by=by)
+        self._tools.crib.turns.remember_request(
+            decision_id, query, scope=self.scope(), session=session, by=by
+        )
 
     async def _visible(self, ctx: Context) -> set[str]:
         """The names of what FastMCP does not hide from this caller, by whatever means."""

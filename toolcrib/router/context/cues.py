@@ -30,7 +30,7 @@ Phrases: TypeAlias = tuple[Annotated[str, AfterValidator(_findable)], ...]
 
 
 class _CueModel(BaseModel):
-    """What all parts have in common."""
+    """Base of all parts of the cues."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

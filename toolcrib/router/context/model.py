@@ -192,7 +192,7 @@ def _flags(reading: ReadText, cues: Cues) -> list[float]:
 
 
 def _beyond_smalltalk(words: TextWords, cues: Cues) -> Iterator[float]:
-    """Whether there is small talk, and of what else is said how much, where, and if it asks."""
+    """Features of small talk, and of the size, place and question form of the other words."""
     rest = remainder_of(words, cues.indexes)
     yield float(bool(rest.smalltalk))
     yield from (float(rest.count >= least) for least in (1, 2, 4))
@@ -234,13 +234,13 @@ class ContextModel:
     aliases: Mapping[str, str]
 
     def predict(self, vector: FloatArray, reading: ReadText) -> dict[str, Prediction]:
-        """What a text is, field by field; `vector`: float32 [dimensions]."""
+        """Predict each field of a text; `vector`: float32 [dimensions]."""
         extra = self.features.of(reading)
         return {name: each.predict(vector, extra) for name, each in self.classifiers.items()}
 
 
 def identity_of(sets: Mapping[str, LabelSet], cues: Cues, dense: DenseEncoder) -> dict[str, str]:
-    """What a model fitted now would be fitted with."""
+    """Identity of a model that is fitted now: encoder, label sets and cues."""
     heard = cues.model_dump_json()
     return {
         "format": str(FORMAT),
@@ -406,11 +406,11 @@ class Detector(Protocol):
         ...
 
     def leans(self, text: str) -> float:
-        """How much a text leans on what was said before it: 0 not at all, 1 surely."""
+        """Dependence of a text on earlier messages, from 0 (none) to 1 (certain)."""
         ...
 
     def grounds(self, text: str) -> int:
-        """How many phrases of a text name rules that are written down."""
+        """Number of phrases in a text that name written rules."""
         ...
 
 
@@ -516,18 +516,18 @@ class SemanticDetector:
         return kinds[int(np.argmax(shares))] if sum(shares) >= least else None
 
     def _reading(self, text: str, searched: str, found: tuple[Entity, ...]) -> ReadText:
-        """What is read: with what a follow-up leans on, for its words alone may say little."""
+        """Read a text; a follow-up together with earlier text, as its words alone say little."""
         if searched == text:
             return read(head_of(text), found)
         whole = head_of(searched)
         return read(whole, self._finder.find(whole))
 
     def leans(self, text: str) -> float:
-        """How much a text leans on what was said before it."""
+        """Dependence of a text on earlier messages, by the cues."""
         return self._otherwise.leans(text)
 
     def grounds(self, text: str) -> int:
-        """How many phrases of a text name rules that are written down."""
+        """Number of phrases in a text that name written rules."""
         return self._otherwise.grounds(text)
 
 

@@ -113,7 +113,7 @@ def follow_up_score(words: TextWords, indexes: CueIndexes) -> float:
 
 
 def _is_led(words: TextWords, start: int, indexes: CueIndexes, *, alone: bool) -> bool:
-    """Whether a verb leads what begins at `start`; one that stands `alone` must be a clear one."""
+    """Look for a leading verb at `start`; a verb that stands `alone` must be unambiguous."""
     first = next((at for at in range(start, len(words.bare)) if words.bare[at][0].isalnum()), None)
     if first is None:
         return False
@@ -146,7 +146,7 @@ class Remainder:
 
 
 def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
-    """What is left of a turn without its small talk; what stands in quotes is not said."""
+    """Rest of a turn without its small talk; quoted small talk belongs to the rest."""
     quoted = _quoted(words)
     found = tuple(each for each in indexes.smalltalk.find(words) if each.first not in quoted)
     covered = {at for match in found for at in range(match.first, match.last)}
@@ -165,7 +165,7 @@ def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
 
 
 def _weight(words: TextWords, at: int) -> int:
-    """How many words this one counts for; a name is called, and asks for nothing."""
+    """Number of words that one word counts for; a name in a sentence counts for none."""
     called = words.raised[at] and at > 0 and words.bare[at - 1] not in _SENTENCE_ENDS
     return 0 if called else spoken_words(words.bare[at])
 
@@ -329,11 +329,11 @@ class HeuristicDetector:
         )
 
     def leans(self, text: str) -> float:
-        """How much a text leans on what was said before it: 0 not at all, 1 surely."""
+        """Dependence of a text on earlier messages, from 0 (none) to 1 (certain)."""
         return follow_up_score(split_words(_gist(text)), self._cues.indexes)
 
     def grounds(self, text: str) -> int:
-        """How many phrases of a text name rules that are written down."""
+        """Number of phrases in a text that name written rules."""
         found = self._cues.indexes.grounds.find(split_words(_gist(text)))
         return len({match.phrase for match in found})
 
@@ -373,7 +373,7 @@ class HeuristicDetector:
         return estimate(votes, self._cues.intents, heard, sharpness=_INTENT_SHARPNESS)
 
     def _leads(self, words: TextWords) -> Iterator[tuple[Match, float]]:
-        """What each clause begins with, past what is only polite, and its votes."""
+        """Beginning of each clause after polite words, and its votes."""
         starts = [0, *(at + 1 for at, word in enumerate(words.bare) if word in _CLAUSE_ENDS)]
         passed = 0
         for start in starts:
