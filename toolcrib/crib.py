@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from toolcrib.indexers.enrichment import Enrichments
     from toolcrib.indexers.readers.registry import ToolSource
     from toolcrib.indexers.sync import Screen
-    from toolcrib.router.capabilities.selector import CapabilitySelector
-    from toolcrib.router.flow import LoopState
-    from toolcrib.router.questions.classifier import QuestionClassifier
+    from toolcrib.router.choices.capabilities import CapabilitySelector
+    from toolcrib.router.choices.flow import LoopState
+    from toolcrib.router.choices.questions import QuestionClassifier
     from toolcrib.router.recovery import RecoveryPolicy
     from toolcrib.store.records_db.base import RecordsDb
 
@@ -423,7 +423,7 @@ class Crib:
                 known[question], self.tools.settings, dense=self.tools.dense, models=self._models
             )
         chosen, turn = self._classifiers[question], _turn(turn)
-        by_model = self.turns.may_be_told(turn)
+        by_model = self.turns.may_show_to_model(turn)
         return chosen.classify(turn, variables=variables, outputs=outputs, by_model=by_model)
 
     def select_capabilities(
@@ -442,7 +442,7 @@ class Crib:
                 settings=self.tools.settings, dense=self.tools.dense, models=self._models
             )
         turn = _turn(turn)
-        by_model = self.turns.may_be_told(turn)
+        by_model = self.turns.may_show_to_model(turn)
         return self._selector.select(turn, bypass=bypass, state=state, by_model=by_model)
 
     def alternates(

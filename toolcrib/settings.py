@@ -8,9 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -24,6 +32,7 @@ from yaml import YAMLError
 from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.indexers.points import FieldWeights
+from toolcrib.language_models.providers import PROVIDERS, check_provider
 from toolcrib.records import Collection
 from toolcrib.records.usage import ModelUse, Price
 from toolcrib.records.validation import faults
@@ -159,7 +168,9 @@ class LanguageModelSettings(_Section):
     `prices`: by model, for the accounting. `log_text`: prompts and answers may be logged.
     """
 
-    protocol: Literal["openai", "anthropic"] = "openai"
+    protocol: Annotated[
+        str, AfterValidator(check_provider), Field(json_schema_extra={"enum": [*PROVIDERS]})
+    ] = "openai"
     base_url: str | None = Field(default=None, pattern=r"^https?://")
     model: str | None = None
     api_key: SecretStr | None = None
@@ -300,8 +311,8 @@ class Settings(BaseSettings):
     power cut, with `system` the end of the process alone. `questions`: files of questions that
     turns are classified by, by name. `enrichments`: where `toolcrib enrich` keeps what a model
     wrote, in a file beside the sources or in the database of records beside the index.
-    `orchestration_mode`: how `router.flow` leads an agent's loop. With `url` the commands work
-    through the service there, by `api_key` and in `namespace`.
+    `orchestration_mode`: how `router.choices.flow` leads an agent's loop. With `url` the commands
+    work through the service there, by `api_key` and in `namespace`.
     """
 
     model_config = SettingsConfigDict(

@@ -55,7 +55,7 @@ from toolcrib.tool_index import ToolIndex
 
 if TYPE_CHECKING:
     from toolcrib.guidance.turns import TurnGuidance
-    from toolcrib.router.agents.router import AgentRouter
+    from toolcrib.router.choices.agents import AgentRouter
     from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.context.model import ContextModel, Detector
     from toolcrib.router.conversation import ConversationReader
@@ -134,11 +134,11 @@ class TurnRouter:
         """What kind of turn it is; nothing is called or written for it."""
         return self._router().detect(turn)
 
-    def may_be_told(self, turn: Turn) -> bool:
-        """Whether a language model may be shown a turn: nothing in it is above either ceiling."""
+    def may_show_to_model(self, turn: Turn) -> bool:
+        """True if nothing in a turn that a language model is shown is above either ceiling."""
         ceiling = None if turn.reach is None else turn.reach.max_sensitivity
         held = turn.model_copy(update={"max_sensitivity": ceiling})
-        return ceiling is None or self._router().may_be_told(held)
+        return ceiling is None or self._router().may_show_to_model(held)
 
     def route(
         self,
@@ -368,7 +368,7 @@ class TurnRouter:
                 tools.retriever, ToolSelector(tools.store, settings.tools), settings.interleave
             ),
             detector,
-            stranger=make_detector(settings.context, model, ()),
+            public_detector=make_detector(settings.context, model, ()),
             dense=tools.dense,
             limits=settings.limits,
             clock=self._clock,

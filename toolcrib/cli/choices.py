@@ -32,7 +32,7 @@ from toolcrib.settings import Settings, load_settings
 if TYPE_CHECKING:
     from toolcrib.evaluation.choices import Choice, ChoiceResult, LabelledTurn
     from toolcrib.records.choices import CapabilitySelection, Classification
-    from toolcrib.router.questions.classifier import QuestionClassifier
+    from toolcrib.router.choices.questions import QuestionClassifier
 
 __all__ = ["agents", "allowlist", "capabilities", "classify", "questions", "routing", "select"]
 
@@ -207,7 +207,7 @@ def allowlist(
     json: Json = False,
 ) -> None:
     """Write the tables and columns of a database as the allowlist of decisions."""
-    from toolcrib.router.agents.allowlist import reflect
+    from toolcrib.router.choices.allowlist import reflect
 
     found = reflect(url, schema)
     made = found.as_file()

@@ -18,8 +18,6 @@ from toolcrib.language_models.base import (
 )
 from toolcrib.records import Message
 
-__all__ = ["HOSTED", "AnthropicChatModel"]
-
 HOSTED = "https://api.anthropic.com"
 MAX_TOKENS = 4096
 """The protocol wants a limit; no answer that is asked for here comes near it."""
@@ -42,6 +40,7 @@ class AnthropicChatModel:
         *,
         base_url: str | None = None,
         api_key: str | None = None,
+        temperature: float | None = None,  # noqa: ARG002 -- the SDK takes none
         max_tokens: int | None = None,
     ) -> None:
         self.name = model

@@ -12,18 +12,6 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from toolcrib.records import Message
 
-__all__ = [
-    "AnswerSchema",
-    "ChatFailure",
-    "ChatModel",
-    "ChatReply",
-    "Mode",
-    "failure_of",
-    "read_reply",
-    "role_of",
-    "unconfigured",
-]
-
 Mode: TypeAlias = Literal["tool", "schema", "text"]
 """How a structured answer is asked for: as arguments of a tool, by a JSON schema, or in words."""
 

@@ -18,8 +18,6 @@ from toolcrib.language_models.base import (
 )
 from toolcrib.records import Message
 
-__all__ = ["LangChainChatModel"]
-
 
 class LangChainChatModel:
     """A `BaseChatModel` of LangChain: by its tools, or in words where it has none.

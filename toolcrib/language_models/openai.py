@@ -17,8 +17,6 @@ from toolcrib.language_models.base import (
 )
 from toolcrib.records import Message
 
-__all__ = ["HOSTED", "OpenAIChatModel"]
-
 HOSTED = "https://api.openai.com/v1"
 
 

@@ -23,8 +23,6 @@ from pydantic import BaseModel
 from toolcrib.language_models.base import Mode
 from toolcrib.records import Message
 
-__all__ = ["FAULTS", "ChatAnswer", "ChatFault", "ChatRequest", "ChatServer", "faulty_share"]
-
 ChatFault: TypeAlias = Literal[
     "slow",
     "busy",

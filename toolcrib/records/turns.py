@@ -31,6 +31,9 @@ __all__ = [
 HISTORY = 20
 """Older messages are not looked at."""
 
+MAX_ATTACHMENTS = 20
+"""Files of a turn that are looked at."""
+
 MAX_TRAJECTORY = 1_000
 """Of a longer one send the end: older events than the last 200 are not looked at."""
 

@@ -17,8 +17,6 @@ from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not, Or, all_of
 from toolcrib.store.payload import squeeze
 
-__all__ = ["alternates", "effect", "schema_fit"]
-
 DEPTH = 20
 """Candidates a search: they held an equal tool for 97 in 100 failures or more, where there was
 one (three sets of public labels)."""

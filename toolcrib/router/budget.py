@@ -10,8 +10,6 @@ from typing import TypeVar
 from toolcrib.clock import Clock
 from toolcrib.router.settings import STAGES, Limits
 
-__all__ = ["LEARNING", "Budget", "Costs"]
-
 SPARE = 0.05
 """Of the time that is left, what is kept for handing the answer over."""
 

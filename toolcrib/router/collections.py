@@ -18,15 +18,6 @@ from toolcrib.errors import QueryError, SettingsError
 from toolcrib.indexers.points import clean
 from toolcrib.records import Collection, Scope
 
-__all__ = [
-    "CollectionIndex",
-    "index_collections",
-    "merged",
-    "preset",
-    "read_collection_index",
-    "read_collections",
-]
-
 _PRESETS = Path(__file__).with_name("collections.yaml")
 
 

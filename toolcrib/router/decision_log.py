@@ -27,19 +27,6 @@ from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeReco
 from toolcrib.records.turns import Decision, Outcome, RouteKind
 from toolcrib.router.settings import SQLITE, TelemetrySettings
 
-__all__ = [
-    "DecisionLog",
-    "FailureLog",
-    "Failures",
-    "Feedback",
-    "FeedbackKeywords",
-    "JsonLinesLog",
-    "decision_record",
-    "feedback_record",
-    "open_log",
-    "outcome_record",
-]
-
 QUOTES = re.compile(r"[:=\"'`“”„‘’«»(\[{<]")
 PLAIN_WORD = re.compile(r"[a-z]+(?:[-_][a-z]+)*[,;.]?", re.IGNORECASE | re.ASCII)
 BLANK = "…"

@@ -22,8 +22,6 @@ from toolcrib.errors import (
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
-__all__ = ["DatabaseLog", "Said", "SqliteLog"]
-
 logger = logging.getLogger(__name__)
 
 CAPACITY = 4096

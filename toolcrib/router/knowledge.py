@@ -28,16 +28,6 @@ from toolcrib.router.route import Reason
 from toolcrib.router.settings import KnowledgeSettings
 from toolcrib.store.filters import AnyOf
 
-__all__ = [
-    "ALL",
-    "FIRST",
-    "MAPPED",
-    "SHARE_FLOOR",
-    "KnowledgeRouter",
-    "passage_shares",
-    "select_passages",
-]
-
 MOST_PASSAGES = 30
 WORD_SCALE = 15.0
 TEMPERATURE = 0.05

@@ -27,16 +27,6 @@ from toolcrib.errors import (
 )
 from toolcrib.router.settings import RecoverySettings
 
-__all__ = [
-    "USER_MESSAGES",
-    "Diagnosis",
-    "ErrorClass",
-    "RecoveryPolicy",
-    "Step",
-    "classify",
-    "diagnose",
-]
-
 ErrorClass: TypeAlias = Literal["retriable", "critical", "reclassify", "replan", "fatal"]
 """The same call may work later; the turn may not go on; another tool is needed; other arguments
 are; the program may not go on, which only who raises an error can say."""

@@ -10,8 +10,6 @@ from enum import StrEnum
 from toolcrib.numerics import exclusive_probabilities
 from toolcrib.records import Context, FindResult, KnowledgeResult, Route, RouteKind
 
-__all__ = ["CLAUSES", "GROUNDS", "REASONS", "WEIGHTS", "Reason", "RouteEvidence", "choose_route"]
-
 WEIGHTS: Mapping[RouteKind, tuple[float, ...]] = {
     "tools": (0.56, -0.38, -0.36, -0.25, 0.27, -0.01, 1.5),
     "knowledge": (-0.41, 0.41, 0.4, 0.04, -0.22, -0.09, -0.18),

@@ -29,14 +29,6 @@ from toolcrib.store.filters import (
 )
 from toolcrib.store.payload import read_tool
 
-__all__ = [
-    "Reach",
-    "Selection",
-    "ToolSelector",
-    "ToolStage",
-    "compatible",
-]
-
 _ACTIVE = Equals("always_active", value=True)
 
 MOMENT_S = 0.001

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import CapabilityError
-from toolcrib.router.capabilities import registry as module
-from toolcrib.router.capabilities.registry import Capability, CapabilityRegistry
+from toolcrib.router.choices import capabilities as module
+from toolcrib.router.choices.capabilities import Capability, CapabilityRegistry
 
 DATA = Path(__file__).parents[3] / "data" / "capabilities"
 

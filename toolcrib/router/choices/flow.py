@@ -16,8 +16,6 @@ from pydantic import Field
 from toolcrib.router.recovery import ErrorClass
 from toolcrib.router.settings import OrchestrationMode, RecoverySettings
 
-__all__ = ["LAST_STEPS", "MAX_ITERATIONS", "FlowStep", "LoopState", "NextNode", "next_node"]
-
 NextNode: TypeAlias = Literal[
     "direct_chat",
     "retry",

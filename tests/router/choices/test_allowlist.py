@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy
 
 from toolcrib.errors import MissingExtraError, SettingsError, SourceError
-from toolcrib.router.agents.allowlist import EMBEDDED, Allowlist, load_allowlist, reflect
+from toolcrib.router.choices.allowlist import EMBEDDED, Allowlist, load_allowlist, reflect
 from toolcrib.router.context.phrases import split_words
 
 SHOP = Allowlist.model_validate(
@@ -38,10 +38,10 @@ def test_texts_name_tables_by_whole_words(text, tables, columns):
 
 
 def test_only_what_is_on_the_list_is_kept():
-    kept = SHOP.kept(["ORDERITEMS", "secrets", "customers"], ["o.unit_price", "password"])
+    kept = SHOP.keep(["ORDERITEMS", "secrets", "customers"], ["o.unit_price", "password"])
     assert kept == (("orderItems", "customers"), ("unit_price",))
-    assert SHOP.kept(["public.orderitems"], []) == (("orderItems",), ())
-    assert SHOP.kept(['"public"."orderitems"'], []) == (("orderItems",), ())
+    assert SHOP.keep(["public.orderitems"], []) == (("orderItems",), ())
+    assert SHOP.keep(['"public"."orderitems"'], []) == (("orderItems",), ())
 
 
 def test_a_database_gives_its_tables_and_views(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import QuestionError, QuestionRenderError
-from toolcrib.router.questions.question import Condition, QuestionTemplate, load_question
+from toolcrib.router.choices.questions import Condition, QuestionTemplate, load_question
 
 GOOD = {
     "model": "m",

@@ -1,20 +1,117 @@
-"""SQL in a text: whether there is a statement, of which kind, and what it names."""
+"""Probes: facts of a turn that are read without a model: files, SQL, stack traces, code."""
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
+from pathlib import PurePosixPath
 from typing import Any
 
-__all__ = ["find_sql"]
+from toolcrib.records import Attachment, Turn
+from toolcrib.records.turns import MAX_ATTACHMENTS
 
-LOOKED_AT = 8_000
-PARSED = 4_000
-"""Characters of a statement that are parsed: a longer one is known by its shape alone."""
+MAX_PROBED_CHARS = 8_000
+"""Part of a text in which SQL, stack traces and code are looked for."""
+
+_TRACE = re.compile(
+    r"^Traceback \(most recent call last\)|^[^\S\n]+at [\w.$<>]+\(|^panic: |\bCaused by: ",
+    re.MULTILINE,
+)
+_FENCE = re.compile(r"^```", re.MULTILINE)
+
+
+def text_signals(turn: Turn) -> tuple[str, ...]:
+    """Short signals, each once: `attachment:csv`, `sql`, `stack-trace`, `code-block`."""
+    return tuple(dict.fromkeys(_signals(turn)))
+
+
+def _signals(turn: Turn) -> Iterator[str]:
+    text = turn.text[:MAX_PROBED_CHARS]
+    for each in turn.attachments[:MAX_ATTACHMENTS]:
+        kind = file_suffix(each) or each.mime.rpartition("/")[2].casefold()
+        yield f"attachment:{kind[:20] or 'unknown'}"
+    if turn.unreadable:
+        yield f"attachments-unreadable:{turn.unreadable}"
+    if find_sql(text) is not None:
+        yield "sql"
+    for signal, shape in (("stack-trace", _TRACE), ("code-block", _FENCE)):
+        if shape.search(text):
+            yield signal
+
+
+# -- files -------------------------------------------------------------------------------------
+
+MAX_NAME_CHARS = 120
+"""Part of a file's name or MIME type that is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """Kind of an attachment: the words that tools use for it, and its fact for rules.
+
+    `marks`: suffixes of names, and words of MIME types.
+    """
+
+    words: str
+    fact: str
+    marks: frozenset[str]
+
+
+FILE_KINDS = tuple(
+    FileKind(words, fact, frozenset(marks.split()))
+    for words, fact, marks in (
+        ("PDF document", "attachment_document", "pdf"),
+        ("CSV table", "attachment_table", "csv tsv"),
+        ("Parquet table", "attachment_table", "parquet"),
+        ("spreadsheet", "attachment_table", "xlsx xls ods spreadsheet spreadsheetml excel"),
+        ("presentation", "", "pptx ppt odp presentation presentationml powerpoint"),
+        ("Word document", "attachment_document", "docx doc odt rtf wordprocessingml msword"),
+        ("Word document", "attachment_document", "opendocument"),
+        ("image", "attachment_image", "png jpg jpeg heic webp gif tif tiff svg bmp image"),
+        ("audio recording", "", "mp3 wav m4a ogg flac audio"),
+        ("video recording", "", "mp4 mov mkv webm avi video"),
+        ("text document", "attachment_document", "txt md markdown html"),
+        ("e-mail message", "attachment_document", "eml msg"),
+    )
+)
+"""The first kind with a mark counts; `opendocument` stands in the MIME types of other kinds too."""
+
+_LETTERS = re.compile(r"[^\W\d_]+")
+
+
+def file_name(attachment: Attachment) -> str:
+    """Last part of an attachment's path, of any operating system."""
+    return PurePosixPath(attachment.name.replace("\\", "/")).name
+
+
+def file_suffix(attachment: Attachment) -> str:
+    """Suffix of an attachment's name in lower case, without the dot; empty without one."""
+    return PurePosixPath(file_name(attachment)).suffix.lstrip(".").casefold()
+
+
+def file_kind(attachment: Attachment) -> FileKind | None:
+    """Kind of an attachment by its suffix, else by its MIME type; None if both are unknown."""
+    return _kind(file_suffix(attachment), attachment.mime[:MAX_NAME_CHARS].casefold())
+
+
+@lru_cache(maxsize=256)
+def _kind(suffix: str, mime: str) -> FileKind | None:
+    for marks in ({suffix}, {*_LETTERS.findall(mime)}):
+        for kind in FILE_KINDS:
+            if not kind.marks.isdisjoint(marks):
+                return kind
+    return None
+
+
+# -- SQL ---------------------------------------------------------------------------------------
+
+MAX_PARSED_CHARS = 4_000
+"""Length up to which a statement is parsed; a longer statement is told by its shape alone."""
 
 _NAME = r'[`"\[]?(?P<table>[A-Za-z_][\w.$]*+)'
 _SHAPE = re.compile(
@@ -32,7 +129,7 @@ _MARKS = re.compile(
     r"[*=<>`]|\w\(\s*+[\w*]|\b\w++\.\w++|\b(?:SELECT|FROM|INSERT|UPDATE|DELETE|DROP|ALTER)\b"
 )
 _PROSE_ITEM = re.compile(r"\s*+(?:distinct\s++)?+(?!case\b)\w++\s++(?!as\b)[\w(]", re.IGNORECASE)
-"""An item of a select list in several words: `two cities`, `the best`."""
+"""Item of a select list in several words: `two cities`, `the best`."""
 
 _SUBQUERY = re.compile(r"\(\s*+select\b", re.IGNORECASE)
 _SELECT_GOES_ON = r"""\s++(?:(?:as\s++)?\w++\s++)?(?:
@@ -54,11 +151,11 @@ _GOES_ON = {
         "truncate": r"\s++(?:cascade|restart)\b",
     }.items()
 }
-"""How a statement goes on behind the name of its table, where a sentence would not."""
+"""Words of a statement behind the name of its table, which no sentence has there."""
 
 _ENDS = re.compile(r"[^\S\n]*+(?:\n|$|[;)`]|[.?!]\s*+$)")
 _MAY_END = frozenset({"select", "delete", "drop", "truncate"})
-"""What is whole with the name of a table; the others say more."""
+"""Verbs of statements that may end with the name of a table."""
 _BLANK = re.compile(r"\n[^\S\n]*+\n|;|```")
 
 _PROSE = (
@@ -66,17 +163,17 @@ _PROSE = (
     "the their them these this those to us what which with your"
 )
 PROSE = frozenset(_PROSE.split())
-"""`Select one from the list` is a sentence: no table has such a name."""
+"""Words that name no table: `select one from the list` is a sentence."""
 
 KINDS = ("select", "insert", "update", "delete", "ddl")
 
 
 @dataclass(frozen=True, slots=True)
 class SqlStatement:
-    """The first statement of a text: its kind, span, and names, as far as they can be told.
+    """First statement of a text: its kind, its span, and the names in it as far as known.
 
-    `kind` is `select`, `insert`, `update`, `delete` or `ddl`. Characters `start` to `end`, as
-    Python slices.
+    `kind` is `select`, `insert`, `update`, `delete` or `ddl`. `start` and `end` are character
+    offsets, as in a Python slice.
     """
 
     kind: str
@@ -87,11 +184,11 @@ class SqlStatement:
 
 
 def find_sql(text: str) -> SqlStatement | None:
-    """The first statement of a text; None where there is none, or only a sentence like one.
+    """First SQL statement of a text; None for a sentence that only looks like a statement.
 
-    With the extra `sql` all tables and columns are told, else the first table.
+    With the extra `sql` all tables and columns are read, else the first table.
     """
-    head = text[:LOOKED_AT]
+    head = text[:MAX_PROBED_CHARS]
     for found in _SHAPE.finditer(head):
         kind = next(name for name in KINDS if found[name])
         place = next(f"table{n}" for n in ("", "2", "3", "4", "5") if found[f"table{n}"])
@@ -107,7 +204,7 @@ def find_sql(text: str) -> SqlStatement | None:
 
 
 def _is_statement(text: str, found: re.Match[str], kind: str, place: str) -> bool:
-    """Whether what looks like a statement, up to the end of the text, is no sentence."""
+    """True if a match of `_SHAPE` is a statement, and no sentence; `text` ends with it."""
     table, tail = found[place].rstrip("."), text[found.end(place) :].lstrip('`"]')
     verb = (found[0].split(None, 1)[0] if kind == "ddl" else found[kind]).casefold()
     if table.casefold() in PROSE or (kind == "select" and _is_prose(text, found)):
@@ -121,13 +218,13 @@ def _is_statement(text: str, found: re.Match[str], kind: str, place: str) -> boo
 
 
 def _begins(text: str, at: int) -> bool:
-    """Whether a line begins there, or what a colon or a code mark announces."""
+    """True at the beginning of a line, or behind a colon or a code mark."""
     before = text[:at].rstrip(" \t")
     return not before or before[-1] in "\n:`"
 
 
 def _is_prose(text: str, found: re.Match[str]) -> bool:
-    """Whether the items of a select list are words of a sentence."""
+    """True if the items of a select list are words of a sentence."""
     items = text[found.end("select") : found.start("table")].rsplit(None, 1)[0]
     if _SUBQUERY.search(items):
         return False
@@ -137,17 +234,17 @@ def _is_prose(text: str, found: re.Match[str]) -> bool:
 
 
 def _is_titled(statement: str, table: str) -> bool:
-    """Whether capitals are those of a sentence: `Select songs`, `from Rome`."""
+    """True if capitals are those of a sentence: `Select songs`, `from Rome`."""
     verb = statement.split(None, 1)[0]
     return verb.istitle() or (table.istitle() and verb.islower())
 
 
 def _parsed(statement: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """The names of tables and columns; None where it cannot be parsed, or nothing can parse it."""
+    """Names of tables and columns; None without a parser, or for what it cannot parse."""
     sqlglot = _sqlglot()
-    if sqlglot is None or len(statement) > PARSED:
+    if sqlglot is None or len(statement) > MAX_PARSED_CHARS:
         return None
-    # A parser that meets what it was not made for also raises errors that are not its own.
+    # The parser also raises errors of other kinds for a dialect that it does not know.
     with suppress(Exception):
         tree = sqlglot.parse_one(statement)
         expressions = sqlglot.exp
@@ -167,6 +264,6 @@ def _sqlglot() -> Any:
         found = import_module("sqlglot")
     except ImportError:
         return None
-    # It warns of statements that it does not know, and those are what users wrote.
+    # Its warnings quote statements, and users wrote those.
     logging.getLogger("sqlglot").addFilter(lambda record: record.levelno > logging.WARNING)
     return found
