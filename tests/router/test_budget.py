@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib.clock import ManualClock
 from toolcrib.errors import SettingsError
-from toolcrib.router.budget import LEARNING, Budget, Costs
+from toolcrib.router.budget import LAST_RUN_WEIGHT, Budget, Costs
 from toolcrib.router.settings import STAGES, Limits
 
 COSTS = {
@@ -133,7 +133,7 @@ def test_a_cost_is_first_what_was_taken_and_then_moves_slowly():
     costs.learn("tools", 10.0)
     assert costs.of("tools") == 10.0
     costs.learn("tools", 110.0)
-    assert costs.of("tools") == 10.0 + LEARNING * 100.0
+    assert costs.of("tools") == 10.0 + LAST_RUN_WEIGHT * 100.0
 
 
 def test_what_is_left_out_again_and_again_is_tried_again_some_day():

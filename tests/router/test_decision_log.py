@@ -325,7 +325,7 @@ def test_processes_rotate_together_and_lose_nothing(path):
 def test_while_another_process_rotates_a_record_goes_where_it_can(path, monkeypatch):
     from filelock import FileLock
 
-    monkeypatch.setattr("toolcrib.router.decision_log.PATIENCE_S", 0)
+    monkeypatch.setattr("toolcrib.router.decision_log.ROTATION_TIMEOUT_S", 0)
     log = written(path, 3, max_bytes=3 * LENGTH)
     with FileLock(f"{path}.lock"):
         log.write(sized(3))

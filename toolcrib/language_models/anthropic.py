@@ -14,19 +14,17 @@ from toolcrib.language_models.base import (
     failure_of,
     read_reply,
     role_of,
-    unconfigured,
+    without_environment,
 )
 from toolcrib.records import Message
 
-HOSTED = "https://api.anthropic.com"
-MAX_TOKENS = 4096
-"""The protocol wants a limit; no answer that is asked for here comes near it."""
+HOSTED_URL = "https://api.anthropic.com"
+MAX_ANSWER_TOKENS = 4096
+"""Limit that the protocol demands; no answer here comes near it."""
 
 
 class AnthropicChatModel:
-    """A model behind `/v1/messages` of a base URL.
-
-    It is sent no temperature: the SDK takes none.
+    """Chat model behind `/v1/messages` of a base URL; the SDK takes no `temperature`.
 
     Raises:
         MissingExtraError: the extra `llm` is not installed.
@@ -44,24 +42,24 @@ class AnthropicChatModel:
         max_tokens: int | None = None,
     ) -> None:
         self.name = model
-        self.server = (base_url or HOSTED).rstrip("/").removesuffix("/v1")
-        self._max_tokens = max_tokens or MAX_TOKENS
+        self.server = (base_url or HOSTED_URL).rstrip("/").removesuffix("/v1")
+        self._max_tokens = max_tokens or MAX_ANSWER_TOKENS
         library = import_extra("anthropic", "a language model", "llm")
-        # Named, so that the SDK looks for neither in the environment; it adds the version itself.
-        self._client: Any = unconfigured(
+        # Given, so that the SDK reads neither from the environment; it adds the version itself.
+        self._client: Any = without_environment(
             library.AsyncAnthropic(
                 base_url=self.server,
                 api_key=api_key or "none",
                 max_retries=0,
             )
         )
-        # Imports most of the SDK, which would otherwise take the time of the first question.
+        # Imports most of the SDK, which would otherwise take the time of the first request.
         self._messages = self._client.messages
 
     async def complete(
         self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
     ) -> ChatReply:
-        """One request.
+        """Send one request.
 
         Raises:
             ChatFailure: there is no reply.
@@ -77,20 +75,20 @@ class AnthropicChatModel:
             "max_tokens": self._max_tokens,
             "messages": turns,
             **({"system": system} if system else {}),
-            **_asked(answer, mode),
+            **_mode_fields(answer, mode),
         }
         try:
-            said = await self._messages.create(**body)
+            response = await self._messages.create(**body)
         except Exception as error:  # noqa: BLE001 -- whatever it raises is a failure
             raise failure_of(error) from None
-        return read_reply(_reply, said, mode)
+        return read_reply(_reply, response, mode)
 
     async def aclose(self) -> None:
         """Close its connections."""
         await self._client.close()
 
 
-def _asked(answer: AnswerSchema, mode: Mode) -> dict[str, Any]:
+def _mode_fields(answer: AnswerSchema, mode: Mode) -> dict[str, Any]:
     if mode == "tool":
         tool = {
             "name": answer.name,

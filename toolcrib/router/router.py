@@ -131,7 +131,7 @@ class Router:
         """
         knowledge = self.knowledge
         if knowledge is None:
-            return KnowledgeResult(reason=Reason.NO_COLLECTION.said())
+            return KnowledgeResult(reason=Reason.NO_COLLECTION.text())
         reach, query = self._reach(turn, options), self.tools.encode(gist(turn.text))
         return knowledge.find(query, None, reach, options=options)
 
@@ -222,7 +222,7 @@ class Router:
     def _wordless(
         self, decision_id: str, turn: Turn, budget: Budget, shown: Sequence[str]
     ) -> Decision:
-        reason, context = Reason.NO_WORDS.said(), Context(turn.text)
+        reason, context = Reason.NO_WORDS.text(), Context(turn.text)
         selection = self.tools.always(turn, reason, shown)
         return Decision(
             id=decision_id,
@@ -383,7 +383,7 @@ class Router:
         reranking = self.tools.retriever.reranks and budget.admitted("rerank")
         asking = self.tools.retriever.asks_model and may_ask and budget.admitted("llm")
         if not budget.admitted("tools"):
-            return self.tools.always(turn, Reason.NO_TIME.said(), shown)
+            return self.tools.always(turn, Reason.NO_TIME.text(), shown)
 
         def find() -> Selection:
             given = turn, query, budget, k, shown
@@ -396,7 +396,7 @@ class Router:
     ) -> tuple[Selection, KnowledgeResult]:
         budget.skip("tools")
         budget.skip("knowledge")
-        reason = Reason.SMALLTALK.said(SMALLTALK.get(kind, kind))
+        reason = Reason.SMALLTALK.text(SMALLTALK.get(kind, kind))
         return self.tools.always(turn, reason, shown), KnowledgeResult(reason=reason)
 
     def _knowledge(
@@ -412,7 +412,7 @@ class Router:
         knowledge = self.knowledge
         if knowledge is None or not reach:
             budget.skip("knowledge")
-            return KnowledgeResult(reason=Reason.NO_COLLECTION.said())
+            return KnowledgeResult(reason=Reason.NO_COLLECTION.text())
 
         reranking = knowledge.reranks and budget.admits("rerank")
 
@@ -429,9 +429,9 @@ class Router:
             except ToolcribError:
                 logger.warning("the collections could not be searched", exc_info=True)
                 budget.degraded.append("knowledge")
-                return KnowledgeResult(reason=Reason.FAILED.said())
+                return KnowledgeResult(reason=Reason.FAILED.text())
 
-        return budget.run("knowledge", find, KnowledgeResult(reason=Reason.NO_TIME.said()))
+        return budget.run("knowledge", find, KnowledgeResult(reason=Reason.NO_TIME.text()))
 
     def _reach(self, turn: Turn, options: KnowledgeOptions) -> tuple[Collection, ...]:
         """Collections to search; a collection beyond the scope counts as unknown."""
