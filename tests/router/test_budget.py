@@ -109,7 +109,7 @@ def test_what_one_stage_takes_within_another_is_its_own():
         turn.pass_by(4.0)
         turn.budget.took("llm", 4.0)
 
-    turn.budget.timed("tools", find)
+    turn.budget.measure("tools", find)
     assert turn.budget.took_ms == pytest.approx({"tools": 1.0, "interleave": 2.0, "llm": 4.0})
     assert turn.costs.of("tools") == pytest.approx(1.0)
 
@@ -122,7 +122,7 @@ def test_what_cannot_be_left_out_is_timed_though_it_fails():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        turn.budget.timed("encode", fail)
+        turn.budget.measure("encode", fail)
     assert turn.budget.took_ms == pytest.approx({"encode": 7.0})
     assert turn.costs.of("encode") == pytest.approx(7.0)
 

@@ -26,9 +26,9 @@ from toolcrib.records.definitions import estimated_tokens
 from toolcrib.retrieval.legs import LegScores
 from toolcrib.retrieval.passages import RankedPassage
 from toolcrib.router.knowledge import (
-    VERSION_WORD_SHARE,
     ALL_COLLECTIONS,
     MIN_SHARE_OF_FIRST,
+    VERSION_WORD_SHARE,
     passage_shares,
     select_passages,
 )
@@ -95,7 +95,9 @@ def test_a_question_goes_where_its_answer_stands(library, question, passage):
 
 def test_a_collection_that_is_surely_wrong_is_named_and_gives_nothing(library):
     found = router(library, collections=3).find(ask("carrots"))
-    likely = [h.id for h in found.collections if h.confidence >= MIN_SHARE_OF_FIRST * found.confidence]
+    likely = [
+        h.id for h in found.collections if h.confidence >= MIN_SHARE_OF_FIRST * found.confidence
+    ]
     assert (hits(found)[:2], likely) == (["garden", "kitchen"], ["garden", "kitchen"])
     assert sources(found) == {"garden", "kitchen"}
 

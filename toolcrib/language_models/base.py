@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -125,16 +126,59 @@ class ChatModel(Protocol):
         ...
 
 
-def without_environment(client: Any) -> Any:
-    """Remove the headers that an SDK's client read from the environment.
+class SdkChatModel(ABC):
+    """Chat model by a provider's SDK; a subclass writes the request and reads the response."""
 
-    `OPENAI_CUSTOM_HEADERS`, `ANTHROPIC_CUSTOM_HEADERS` and the like may hold keys of other servers,
-    and would go to the server of the settings.
-    """
-    client._custom_headers = {}  # noqa: SLF001 -- there is no public way
-    if hasattr(client, "organization"):
-        client.organization = client.project = None
-    return client
+    modes: Sequence[Mode] = ("tool", "schema", "text")
+    _create: Callable[..., Awaitable[Any]]
+
+    def __init__(
+        self,
+        name: str,
+        server: str,
+        client: Callable[..., Any],
+        api_key: str | None,
+        options: Mapping[str, float | None],
+    ) -> None:
+        self.name, self.server = name, server
+        self._options = {option: value for option, value in options.items() if value is not None}
+        # Given, so that the SDK reads neither from the environment; local servers need no key.
+        self._client: Any = client(base_url=server, api_key=api_key or "none", max_retries=0)
+        # Headers from the environment (`OPENAI_CUSTOM_HEADERS`) may hold keys of other servers.
+        self._client._custom_headers = {}  # noqa: SLF001 -- there is no public way
+        if hasattr(self._client, "organization"):
+            self._client.organization = self._client.project = None
+
+    @abstractmethod
+    def _body(
+        self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
+    ) -> dict[str, Any]:
+        """Fields of a request."""
+
+    @abstractmethod
+    def _reply(self, response: Any, mode: Mode) -> ChatReply:
+        """Reply in a response."""
+
+    async def complete(
+        self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
+    ) -> ChatReply:
+        """Send one request.
+
+        Raises:
+            ChatFailure: there is no reply.
+        """
+        try:
+            response = await self._create(**self._body(messages, answer, mode))
+        except Exception as error:  # noqa: BLE001 -- whatever the SDK raises is a failure
+            failure = failure_of(error)
+            if failure.refuses_temperature:
+                self._options.pop("temperature", None)
+            raise failure from None
+        return read_reply(self._reply, response, mode)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
 
 
 def role_of(message: Message) -> Literal["system", "user", "assistant"]:

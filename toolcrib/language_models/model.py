@@ -51,11 +51,11 @@ TIMEOUTS_S: Mapping[ModelUse, float] = {
 """Timeout of each use without one from the caller or the settings; users wait while a turn is
 routed, and do not while tools are indexed."""
 
-SCHEMA = (
+SCHEMA_PROMPT = (
     "Answer with one JSON object and nothing else, neither words around it nor a code fence. It "
     "must fit this JSON schema:\n{schema}"
 )
-REPAIR = "That answer does not fit: {wrong}. Answer again. " + SCHEMA
+REPAIR_PROMPT = "That answer does not fit: {wrong}. Answer again. " + SCHEMA_PROMPT
 MAX_QUOTED_CHARS = 4_000
 """Part of a wrong answer that the model is shown again."""
 
@@ -150,9 +150,9 @@ class LanguageModel:
         """
         time_s = self.time_s(use) if timeout_s is None else timeout_s
         call = _Call(self, use, time.monotonic() + time_s)
-        asked = _EVENT_LOOP.run(self._answer(call, messages, shape))
+        pending = _EVENT_LOOP.run(self._answer(call, messages, shape))
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(asked), time_s)
+            return await asyncio.wait_for(asyncio.wrap_future(pending), time_s)
         except TimeoutError:
             raise self._late(call, time_s) from None
         except asyncio.CancelledError:
@@ -260,7 +260,7 @@ class LanguageModel:
         try:
             return read_answer(reply.text, shape)
         except _UnreadableError as wrong:
-            repair = REPAIR.format(wrong=wrong, schema=json.dumps(schema.schema))
+            repair = REPAIR_PROMPT.format(wrong=wrong, schema=json.dumps(schema.schema))
             messages = (
                 *messages,
                 Message(role="assistant", content=reply.text[:MAX_QUOTED_CHARS] or "(nothing)"),
@@ -321,7 +321,7 @@ class _Call:
         self, messages: Sequence[Message], schema: AnswerSchema, mode: Mode
     ) -> ChatReply:
         if mode == "text":
-            words = SCHEMA.format(schema=json.dumps(schema.schema))
+            words = SCHEMA_PROMPT.format(schema=json.dumps(schema.schema))
             if not messages or words not in messages[-1].content:
                 messages = (*messages, Message(role="user", content=words))
 
@@ -350,8 +350,8 @@ class _Call:
                 raise
         self._meter(reply)
         if model.log_text:
-            said = [f"{each.role}: {each.content}" for each in messages]
-            logger.info("%s for %s: %s -> %s", model.name, self.use, said, reply.text)
+            prompt = [f"{each.role}: {each.content}" for each in messages]
+            logger.info("%s for %s: %s -> %s", model.name, self.use, prompt, reply.text)
         return reply
 
     def _meter(self, reply: ChatReply | None) -> None:

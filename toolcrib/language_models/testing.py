@@ -129,7 +129,7 @@ class ChatServer:
         """Section `llm` of the settings for this server."""
         return {"base_url": self.url, "model": "double", "api_key": "key-of-the-double"}
 
-    def received(
+    def receive(
         self, protocol: Literal["openai", "anthropic"], body: Any, key: str
     ) -> _PlannedResponse:
         """Keep a request, and plan its response."""
@@ -420,7 +420,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(404, _error("not_found_error", f"there is nothing at {self.path}"))
                 return
             key = self.headers.get("x-api-key") or self.headers.get("authorization", "")
-            planned = self._chat.received(protocol, json.loads(body), key.removeprefix("Bearer "))
+            planned = self._chat.receive(protocol, json.loads(body), key.removeprefix("Bearer "))
             self._answer(planned)
 
     def _answer(self, planned: _PlannedResponse) -> None:

@@ -90,7 +90,7 @@ class Budget:
                 left -= expected
         return min(left, limit)
 
-    def admitted(self, stage: str) -> bool:
+    def admit(self, stage: str) -> bool:
         """As `admits`, and mark a stage that does not fit as degraded."""
         self._waiting.discard(stage)
         if self.admits(stage):
@@ -101,13 +101,13 @@ class Budget:
 
     def run(self, stage: str, work: Callable[[], _Result], otherwise: _Result) -> _Result:
         """Run a stage if it fits, else give `otherwise`."""
-        return self.timed(stage, work) if self.admitted(stage) else otherwise
+        return self.measure(stage, work) if self.admit(stage) else otherwise
 
     def skip(self, stage: str) -> None:
         """Keep no time free for a stage that this turn does not need."""
         self._waiting.discard(stage)
 
-    def timed(self, stage: str, work: Callable[[], _Result]) -> _Result:
+    def measure(self, stage: str, work: Callable[[], _Result]) -> _Result:
         """Run a stage that cannot be left out, and note its time."""
         started, before = self._clock(), sum(self.took_ms.values())
         try:

@@ -326,11 +326,11 @@ class JsonLinesLog:
         return size > 0 and size + more > self._max_bytes
 
     def _rotate(self) -> None:
-        free = next(n for n in itertools.count(1) if not self._numbered(n).exists())
+        free = next(n for n in itertools.count(1) if not self._path_of(n).exists())
         for number in range(self._kept + 1, free):
-            self._numbered(number).unlink()
+            self._path_of(number).unlink()
         for number in range(min(free, self._kept), 0, -1):
-            self._numbered(number - 1).replace(self._numbered(number))
+            self._path_of(number - 1).replace(self._path_of(number))
         if not self._kept:
             self._path.unlink()
 
@@ -339,7 +339,7 @@ class JsonLinesLog:
         found: dict[int, BinaryIO] = {}
         number = missing = 0
         while missing < MAX_MISSING_FILES:
-            path = self._numbered(number)
+            path = self._path_of(number)
             number += 1
             try:
                 file = stack.enter_context(path.open("rb"))
@@ -354,7 +354,7 @@ class JsonLinesLog:
                 found.setdefault(os.fstat(file.fileno()).st_ino, file)
         return list(found.values())
 
-    def _numbered(self, number: int) -> Path:
+    def _path_of(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
 
 

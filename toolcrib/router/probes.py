@@ -165,7 +165,7 @@ _PROSE = (
 PROSE = frozenset(_PROSE.split())
 """Words that name no table: `select one from the list` is a sentence."""
 
-KINDS = ("select", "insert", "update", "delete", "ddl")
+STATEMENT_KINDS = ("select", "insert", "update", "delete", "ddl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +190,13 @@ def find_sql(text: str) -> SqlStatement | None:
     """
     head = text[:MAX_PROBED_CHARS]
     for found in _SHAPE.finditer(head):
-        kind = next(name for name in KINDS if found[name])
+        kind = next(name for name in STATEMENT_KINDS if found[name])
         place = next(f"table{n}" for n in ("", "2", "3", "4", "5") if found[f"table{n}"])
         ended = _BLANK.search(head, found.end())
         end = ended.start() if ended else len(head)
         if not _is_statement(head[:end], found, kind, place):
             continue
-        names = _parsed(head[found.start() : end])
+        names = _parse_names(head[found.start() : end])
         table = found[place].rstrip(".")
         tables, columns = names or ((table,), ())
         return SqlStatement(kind, found.start(), end, tables or (table,), columns)
@@ -239,7 +239,7 @@ def _is_titled(statement: str, table: str) -> bool:
     return verb.istitle() or (table.istitle() and verb.islower())
 
 
-def _parsed(statement: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+def _parse_names(statement: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """Names of tables and columns; None without a parser, or for what it cannot parse."""
     sqlglot = _sqlglot()
     if sqlglot is None or len(statement) > MAX_PARSED_CHARS:

@@ -77,7 +77,7 @@ REASONS: Mapping[Reason, str] = {
     Reason.NO_WORDS: "the turn holds no words",
     Reason.NO_COLLECTION: "there is no collection in reach",
     Reason.NO_PASSAGES: "the collections in reach hold no passages",
-    Reason.FAILED: "the collections could not be asked",
+    Reason.FAILED: "the collections could not be searched",
     Reason.FIT: "the probability that any collection fits is {:.2f}",
     Reason.NOTHING_NEAR: "no passage comes near (probability {}, below {})",
     Reason.NOT_SURE: "no collection is sure enough ({}, below {}): {} asked instead",

@@ -165,7 +165,7 @@ class Router:
         if not has_words(turn.text):
             return self._wordless(decision_id, turn, budget, shown)
         searched = self._search_text(turn, budget)
-        query, for_tools = budget.timed("encode", lambda: self._encode(searched))
+        query, for_tools = budget.measure("encode", lambda: self._encode(searched))
         # A turn with a ceiling must wait for its context before a model may be asked.
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
         context = self._context(turn, query, budget)
@@ -186,7 +186,7 @@ class Router:
             id=decision_id,
             context=context,
             route=route,
-            tools=self.tools.judged(turn, route, selection),
+            tools=self.tools.for_route(turn, route, selection),
             knowledge=_for_route(route, knowledge),
             search_text=searched.text,
             agent=self._agent(pending, knowledge, budget),
@@ -251,7 +251,7 @@ class Router:
         time_s = 0.0
         if agents.classifier is None or query is None:
             budget.skip("llm")
-        elif budget.admitted("llm"):
+        elif budget.admit("llm"):
             time_s = min(agents.time_s, budget.left_ms("llm") / 1000)
         vector = None if query is None else query.dense
         probes_s = PROBES_TIME_SHARE * budget.left_ms("probes") / 1000
@@ -267,7 +267,7 @@ class Router:
         agents = self.agents
         if agents is None or pending is None:
             return None
-        made, failed = budget.timed("agents", lambda: agents.finish(pending, knowledge))
+        made, failed = budget.measure("agents", lambda: agents.finish(pending, knowledge))
         budget.degraded += failed
         if pending.answer is not None:
             took = budget.spent_ms - pending.began_ms
@@ -277,15 +277,15 @@ class Router:
 
     def _context(self, turn: Turn, query: EncodedQuery, budget: Budget) -> Context:
         detector, text = self._detector(turn), turn.text
-        entities = budget.admitted("entities")
+        entities = budget.admit("entities")
         known = budget.run(
             "context", lambda: detector.detect(text, query, entities=entities), Context(text)
         )
         reader = self._reader(turn, known)
-        if reader is None or not budget.admitted("llm"):
+        if reader is None or not budget.admit("llm"):
             return known
         max_s = budget.room_ms("llm") / 1000
-        context, lacking = budget.timed("llm", lambda: reader.read(turn, known, max_s))
+        context, lacking = budget.measure("llm", lambda: reader.read(turn, known, max_s))
         budget.degraded += lacking
         return context
 
@@ -311,7 +311,7 @@ class Router:
                 for part, vector in zip(parts, vectors, strict=True)
             ]
 
-        found = tuple(each for each in budget.timed("context", read) if each.smalltalk is None)
+        found = tuple(each for each in budget.measure("context", read) if each.smalltalk is None)
         return found if len(found) > 1 else ()
 
     def _search_text(self, turn: Turn, budget: Budget) -> SearchText:
@@ -331,10 +331,10 @@ class Router:
 
         known = budget.run("follow_up", join, alone)
         reader = self.conversation
-        if reader is None or not self.may_show_to_model(turn) or not budget.admitted("llm"):
+        if reader is None or not self.may_show_to_model(turn) or not budget.admit("llm"):
             return known
         max_s = budget.room_ms("llm") / 1000
-        searched, lacking = budget.timed("llm", lambda: reader.read(turn, known, max_s))
+        searched, lacking = budget.measure("llm", lambda: reader.read(turn, known, max_s))
         budget.degraded += lacking
         return searched
 
@@ -380,16 +380,16 @@ class Router:
         may_ask: bool,
     ) -> Selection:
         """Tools of a turn; with `may_ask` a language model may rank them."""
-        reranking = self.tools.retriever.reranks and budget.admitted("rerank")
-        asking = self.tools.retriever.asks_model and may_ask and budget.admitted("llm")
-        if not budget.admitted("tools"):
+        reranking = self.tools.retriever.reranks and budget.admit("rerank")
+        asking = self.tools.retriever.asks_model and may_ask and budget.admit("llm")
+        if not budget.admit("tools"):
             return self.tools.always(turn, Reason.NO_TIME.text(), shown)
 
         def find() -> Selection:
             given = turn, query, budget, k, shown
             return self.tools.find(*given, reranking=reranking, asking=asking, seed=decision_id)
 
-        return budget.timed("tools", find)
+        return budget.measure("tools", find)
 
     def _for_smalltalk(
         self, turn: Turn, kind: str, budget: Budget, shown: Sequence[str]

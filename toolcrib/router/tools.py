@@ -247,21 +247,21 @@ class ToolStage:
             needs=turn.needs or None,
         )
 
-        def ranked(by: HybridRetriever, asked: SearchOptions) -> FindResult:
+        def rank(by: HybridRetriever, options: SearchOptions) -> FindResult:
             looking = by if reranking or asking else by.first_stage()
             # With this minimum a late model is marked; without time it would not be asked.
             max_s = max(MIN_MODEL_TIME_S, budget.room_ms("llm") / 1000) if asking else 0.0
-            result = looking.with_model_time(max_s).find(query, asked)
+            result = looking.with_model_time(max_s).find(query, options)
             for stage in ("llm", "rerank"):
                 budget.took(stage, result.took_ms.get(stage, 0.0))
             return result
 
-        found = ranked(self.retriever, options)
+        found = rank(self.retriever, options)
         if self._name is not None and found.tools and not turn.needs:
             same = replace(options, k=len(found.tools) + len(reach.active), least=None)
             if asking and self._second.asks_model and not budget.admits("llm"):
                 budget.degraded.append("interleave")
-            elif other := budget.run("interleave", lambda: ranked(self._second, same), None):
+            elif other := budget.run("interleave", lambda: rank(self._second, same), None):
                 found = interleaved(found, other, self._name, seed)
         # Requirements stated by authors come beside the k tools, not among them.
         found = self.retriever.with_prerequisites(found, options, authors=False)
@@ -280,7 +280,7 @@ class ToolStage:
         result = FindResult(turn.text, tuple(hits), {}, verdict="abstain", reason=reason)
         return Selection(result, signals, shown=frozenset(shown))
 
-    def judged(self, turn: Turn, route: Route, selection: Selection) -> FindResult:
+    def for_route(self, turn: Turn, route: Route, selection: Selection) -> FindResult:
         """Tools that the route leaves; `accept` only if gate and route agree.
 
         For knowledge, tools stay that are always active, that earlier turns had (if append-only),

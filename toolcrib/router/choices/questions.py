@@ -229,7 +229,9 @@ def load_question(source: str | Path | Mapping[str, Any] | QuestionConfig) -> Qu
         QuestionError: it cannot be read, or a place in it is wrong; the first place is named.
         MissingExtraError: the extra `questions` is not installed.
     """
-    where, found = ("question", source) if not isinstance(source, str | Path) else _read(source)
+    where, found = (
+        ("question", source) if not isinstance(source, str | Path) else _read_file(source)
+    )
     try:
         made = QuestionConfig.model_validate(found)
     except ValidationError as error:
@@ -248,7 +250,7 @@ def _order(fault: tuple[str, str]) -> int:
     return names.index(name) if name in names else len(names)
 
 
-def _read(source: str | Path) -> tuple[str, Any]:
+def _read_file(source: str | Path) -> tuple[str, Any]:
     path = Path(source)
     try:
         text = path.read_text(encoding="utf-8")
