@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from toolcrib.language_models.turns import (
     DATA_RULE,
-    MAX_MESSAGE_CHARS,
+    MAX_SHOWN_MESSAGE_CHARS,
     MAX_SHOWN_MESSAGES,
-    MAX_TEXT_CHARS,
+    MAX_SHOWN_TEXT_CHARS,
     prompt,
     read_label,
     show_turn,
@@ -58,7 +58,7 @@ def test_a_shown_turn_is_bounded(text, history, names):
             "attachments": [{"name": each * 500} for each in names],
         }
     )
-    most = MAX_TEXT_CHARS + MAX_SHOWN_MESSAGES * (MAX_MESSAGE_CHARS + 20)
+    most = MAX_SHOWN_TEXT_CHARS + MAX_SHOWN_MESSAGES * (MAX_SHOWN_MESSAGE_CHARS + 20)
     assert len(show_turn(turn)) <= most + MAX_ATTACHMENTS * 121 + 100
 
 

@@ -10,7 +10,7 @@ from toolcrib.extras import import_extra
 from toolcrib.language_models.base import AnswerSchema, ChatReply, Mode, SdkChatModel, role_of
 from toolcrib.records import Message
 
-HOSTED_URL = "https://api.anthropic.com"
+ANTHROPIC_URL = "https://api.anthropic.com"
 MAX_ANSWER_TOKENS = 4096
 """Limit that the protocol demands; no answer here comes near it."""
 
@@ -32,7 +32,7 @@ class AnthropicChatModel(SdkChatModel):
         max_tokens: int | None = None,
     ) -> None:
         options = {"max_tokens": max_tokens or MAX_ANSWER_TOKENS}
-        server = (base_url or HOSTED_URL).rstrip("/").removesuffix("/v1")
+        server = (base_url or ANTHROPIC_URL).rstrip("/").removesuffix("/v1")
         library = import_extra("anthropic", "a language model", "llm")
         super().__init__(model, server, library.AsyncAnthropic, api_key, options)
         # Imports most of the SDK, which would otherwise take the time of the first request.

@@ -373,7 +373,7 @@ MAX_FALSE_STARTS = 50
 MAX_JSON_VALUES = 50
 """JSON values of a text that are looked at, from its end."""
 
-QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
+STRAIGHT_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
 
 _THOUGHT_TAG = r"(?:think|thinking|thoughts?|reasoning|reflection)"
 _THOUGHT = re.compile(
@@ -499,7 +499,7 @@ def _names_of(schema: Any) -> Iterator[str]:
 
 def _values(text: str) -> Iterator[Any]:
     """Values in a text, as JSON or Python; the last value, the likeliest answer, comes first."""
-    for each in dict.fromkeys((text, text.translate(QUOTES))):
+    for each in dict.fromkeys((text, text.translate(STRAIGHT_QUOTES))):
         for reading in (_whole, _within, _python):
             yield from reversed(list(reading(each))[-MAX_JSON_VALUES:])
 

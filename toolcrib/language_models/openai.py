@@ -9,7 +9,7 @@ from toolcrib.extras import import_extra
 from toolcrib.language_models.base import AnswerSchema, ChatReply, Mode, SdkChatModel, role_of
 from toolcrib.records import Message
 
-HOSTED_URL = "https://api.openai.com/v1"
+OPENAI_URL = "https://api.openai.com/v1"
 
 
 class OpenAIChatModel(SdkChatModel):
@@ -31,7 +31,7 @@ class OpenAIChatModel(SdkChatModel):
         max_tokens: int | None = None,
     ) -> None:
         options = {"temperature": temperature, "max_tokens": max_tokens}
-        server = (base_url or HOSTED_URL).rstrip("/")
+        server = (base_url or OPENAI_URL).rstrip("/")
         library = import_extra("openai", "a language model", "llm")
         super().__init__(model, server, library.AsyncOpenAI, api_key, options)
         # Imports most of the SDK, which would otherwise take the time of the first request.

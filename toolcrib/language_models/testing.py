@@ -43,8 +43,8 @@ FAULTS: tuple[ChatFault, ...] = get_args(ChatFault)
 ChatAnswer: TypeAlias = "str | Mapping[str, Any] | BaseModel"
 """Answer of the model: words, or a structured answer in the mode of the request."""
 
-PROSE = "I would be glad to help with that! Could you tell me a little more first?"
-PAGE = b"<!doctype html><title>502 Bad Gateway</title><h1>502 Bad Gateway</h1>"
+PROSE_ANSWER = "I would be glad to help with that! Could you tell me a little more first?"
+WEB_PAGE = b"<!doctype html><title>502 Bad Gateway</title><h1>502 Bad Gateway</h1>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class ChatServer:
     def _reply(self, request: ChatRequest) -> ChatAnswer:
         replies = self._replies
         if replies is None:
-            return PROSE if request.schema is None else _example_of(request.schema)
+            return PROSE_ANSWER if request.schema is None else _example_of(request.schema)
         if callable(replies):
             return replies(request)
         if isinstance(replies, str | Mapping | BaseModel):
@@ -216,7 +216,7 @@ def _with_fault(reply: ChatAnswer, fault: ChatFault | None) -> str | Mapping[str
     value = reply.model_dump(mode="json") if isinstance(reply, BaseModel) else reply
     match fault:
         case "not-json":
-            return PROSE
+            return PROSE_ANSWER
         case "wrong-schema":
             known = list(value) if isinstance(value, Mapping) else ["answer"]
             return {each: {"unexpected": True} for each in known} or {"unexpected": True}
@@ -435,7 +435,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif planned.fault == "error":
             self._send(500, _error("api_error", "something went wrong"))
         elif planned.fault == "garbage":
-            self._send(200, PAGE, kind="text/html")
+            self._send(200, WEB_PAGE, kind="text/html")
         else:
             if planned.fault == "slow":
                 chat.closing.wait(chat.slow_s)

@@ -17,10 +17,10 @@ DATA_RULE = (
 MAX_SHOWN_MESSAGES = 8
 """Latest messages of the history that a model is shown."""
 
-MAX_MESSAGE_CHARS = 600
-MAX_TEXT_CHARS, TEXT_HEAD_CHARS, TEXT_TAIL_CHARS = 6_000, 5_000, 1_000
-MAX_FILE_CHARS = 120
-MAX_NOTE_CHARS = 1_000
+MAX_SHOWN_MESSAGE_CHARS = 600
+MAX_SHOWN_TEXT_CHARS, SHOWN_HEAD_CHARS, SHOWN_TAIL_CHARS = 6_000, 5_000, 1_000
+MAX_SHOWN_FILE_CHARS = 120
+MAX_SHOWN_NOTE_CHARS = 1_000
 
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
 
@@ -40,15 +40,17 @@ def shown_messages(turn: Turn) -> Sequence[Message]:
 def show_turn(turn: Turn, notes: Mapping[str, str] = NO_NOTES) -> str:
     """Earlier messages with numbers, attached files, `notes` by their title, and the text."""
     messages = [
-        f"{number}. {each.role}: {' '.join(each.content[:MAX_MESSAGE_CHARS].split())}"
+        f"{number}. {each.role}: {' '.join(each.content[:MAX_SHOWN_MESSAGE_CHARS].split())}"
         for number, each in enumerate(shown_messages(turn), start=1)
     ]
     files = [f"{each.name} {each.mime}".strip() for each in turn.attachments[:MAX_ATTACHMENTS]]
     blocks = {
         "Messages before": "\n".join(messages),
-        "Attached files": "\n".join(each[:MAX_FILE_CHARS] for each in files),
-        **{title: note[:MAX_NOTE_CHARS] for title, note in notes.items()},
-        "The user now": both_ends(turn.text, MAX_TEXT_CHARS, TEXT_HEAD_CHARS, TEXT_TAIL_CHARS),
+        "Attached files": "\n".join(each[:MAX_SHOWN_FILE_CHARS] for each in files),
+        **{title: note[:MAX_SHOWN_NOTE_CHARS] for title, note in notes.items()},
+        "The user now": both_ends(
+            turn.text, MAX_SHOWN_TEXT_CHARS, SHOWN_HEAD_CHARS, SHOWN_TAIL_CHARS
+        ),
     }
     return "\n\n".join(f"{title}:\n{block}" for title, block in blocks.items() if block)
 

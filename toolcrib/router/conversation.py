@@ -125,14 +125,14 @@ def search_text(
 
 # -- by a language model -----------------------------------------------------------------------
 
-BY_MODEL = "conversation-by-model"
+CONVERSATION_BY_MODEL = "conversation-by-model"
 """Signal of a search text by a language model."""
 
-RULES = """You read a conversation with an assistant, up to what the user says now. `leans_on`: \
-the number of the message without which what is said now cannot be understood, or null if it can \
-be: a new topic leans on nothing. `request`: what is said now, in its own words and language, with \
-what it refers to ("it", "the second one", "that repository") named as the conversation names it; \
-empty if it leans on nothing."""
+REFERENCE_RULES = """You read a conversation with an assistant, up to what the user says now. \
+`leans_on`: the number of the message without which what is said now cannot be understood, or null \
+if it can be: a new topic leans on nothing. `request`: what is said now, in its own words and \
+language, with what it refers to ("it", "the second one", "that repository") named as the \
+conversation names it; empty if it leans on nothing."""
 
 
 class TurnReference(FieldwiseAnswer):
@@ -156,7 +156,7 @@ class ConversationReader:
         `known`, the text by words and vectors, is the fallback if the model fails
         (`conversation-llm`), is late (`conversation-llm-late`), or names no message that there is.
         """
-        messages = prompt(RULES, show_turn(turn))
+        messages = prompt(REFERENCE_RULES, show_turn(turn))
         found, lacking = self._model.try_ask("conversation", messages, TurnReference, max_s)
         if found is None:
             return known, lacking
@@ -170,7 +170,9 @@ def _joined(turn: Turn, found: TurnReference) -> SearchText | None:
     place, shown = found.leans_on, shown_messages(turn)
     if place is None:
         return replace(
-            alone, follow_up="shifted", signals=(*alone.signals, "topic-shift", BY_MODEL)
+            alone,
+            follow_up="shifted",
+            signals=(*alone.signals, "topic-shift", CONVERSATION_BY_MODEL),
         )
     request = " ".join(found.request.split())
     if not 0 < place <= len(shown) or not has_words(request):
@@ -179,4 +181,4 @@ def _joined(turn: Turn, found: TurnReference) -> SearchText | None:
     back = sum(each.role == "user" for each in shown[place - 1 :])
     back += shown[place - 1].role != "user"
     text = by_itself(turn.model_copy(update={"text": request})).text
-    return SearchText(text, "joined", (*alone.signals, f"follow-up:{back}", BY_MODEL))
+    return SearchText(text, "joined", (*alone.signals, f"follow-up:{back}", CONVERSATION_BY_MODEL))

@@ -27,7 +27,7 @@ from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeReco
 from toolcrib.records.turns import Decision, Outcome, RouteKind
 from toolcrib.router.settings import SQLITE, TelemetrySettings
 
-QUOTES = re.compile(r"[:=\"'`“”„‘’«»(\[{<]")
+QUOTE_STARTS = re.compile(r"[:=\"'`“”„‘’«»(\[{<]")
 PLAIN_WORD = re.compile(r"[a-z]+(?:[-_][a-z]+)*[,;.]?", re.IGNORECASE | re.ASCII)
 BLANK = "…"
 
@@ -225,7 +225,7 @@ def _without_quotes(decision: Decision, signals: Iterable[str]) -> list[str]:
         parts = re.findall(r"[a-z]+", word.casefold())
         return PLAIN_WORD.fullmatch(word) is not None and users.isdisjoint(parts)
 
-    shortened = [QUOTES.split(signal, maxsplit=1)[0].split() for signal in signals]
+    shortened = [QUOTE_STARTS.split(signal, maxsplit=1)[0].split() for signal in signals]
     blanked = [" ".join(w if own(w) else BLANK for w in words) for words in shortened]
     return list(dict.fromkeys(filter(None, blanked)))
 

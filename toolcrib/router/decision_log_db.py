@@ -41,7 +41,7 @@ decision that is not written yet, at its own time."""
 TEXT_FIELDS = {"decision": "text", "feedback": "note"}
 """Fields of records that may hold a user's words, by kind."""
 
-TABLES = {"decision": "decisions", "feedback": "feedback", "outcome": "outcomes"}
+TABLE_OF_KIND = {"decision": "decisions", "feedback": "feedback", "outcome": "outcomes"}
 PASSING_ERRORS = (StoreUnavailableError, StoreLockedError, StoreWriteError)
 
 LOG_TABLE = "log"
@@ -144,7 +144,7 @@ class DatabaseLog:
         clock: Clock | None = None,
     ) -> None:
         self._db = db
-        self._tables = {kind: f"{table}/{namespace}" for kind, table in TABLES.items()}
+        self._tables = {kind: f"{table}/{namespace}" for kind, table in TABLE_OF_KIND.items()}
         self._text = text
         self._keep_s = keep_s
         self._now = now

@@ -46,7 +46,7 @@ def _signals(turn: Turn) -> Iterator[str]:
 
 # -- files -------------------------------------------------------------------------------------
 
-MAX_NAME_CHARS = 120
+MAX_FILE_NAME_CHARS = 120
 """Part of a file's name or MIME type that is looked at."""
 
 
@@ -84,19 +84,24 @@ FILE_KINDS = tuple(
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
-def file_name(attachment: Attachment) -> str:
+def _file_name(attachment: Attachment) -> str:
     """Last part of an attachment's path, of any operating system."""
     return PurePosixPath(attachment.name.replace("\\", "/")).name
 
 
+def file_words(attachment: Attachment) -> str:
+    """Words of letters in an attachment's name."""
+    return " ".join(_LETTERS.findall(_file_name(attachment)[:MAX_FILE_NAME_CHARS]))
+
+
 def file_suffix(attachment: Attachment) -> str:
     """Suffix of an attachment's name in lower case, without the dot; empty without one."""
-    return PurePosixPath(file_name(attachment)).suffix.lstrip(".").casefold()
+    return PurePosixPath(_file_name(attachment)).suffix.lstrip(".").casefold()
 
 
 def file_kind(attachment: Attachment) -> FileKind | None:
     """Kind of an attachment by its suffix, else by its MIME type; None if both are unknown."""
-    return _kind(file_suffix(attachment), attachment.mime[:MAX_NAME_CHARS].casefold())
+    return _kind(file_suffix(attachment), attachment.mime[:MAX_FILE_NAME_CHARS].casefold())
 
 
 @lru_cache(maxsize=256)
@@ -162,7 +167,7 @@ _PROSE = (
     "a all an and any each every for her his in it its last latest me my next of one ones our that "
     "the their them these this those to us what which with your"
 )
-PROSE = frozenset(_PROSE.split())
+NO_TABLE_NAMES = frozenset(_PROSE.split())
 """Words that name no table: `select one from the list` is a sentence."""
 
 STATEMENT_KINDS = ("select", "insert", "update", "delete", "ddl")
@@ -207,7 +212,7 @@ def _is_statement(text: str, found: re.Match[str], kind: str, place: str) -> boo
     """True if a match of `_SHAPE` is a statement, and no sentence; `text` ends with it."""
     table, tail = found[place].rstrip("."), text[found.end(place) :].lstrip('`"]')
     verb = (found[0].split(None, 1)[0] if kind == "ddl" else found[kind]).casefold()
-    if table.casefold() in PROSE or (kind == "select" and _is_prose(text, found)):
+    if table.casefold() in NO_TABLE_NAMES or (kind == "select" and _is_prose(text, found)):
         return False
     if _GOES_ON[verb].match(tail):
         return True
@@ -228,9 +233,9 @@ def _is_prose(text: str, found: re.Match[str]) -> bool:
     items = text[found.end("select") : found.start("table")].rsplit(None, 1)[0]
     if _SUBQUERY.search(items):
         return False
-    return any(map(_PROSE_ITEM.match, items.split(","))) or items.strip().casefold() in PROSE - {
-        "a"
-    }
+    return any(
+        map(_PROSE_ITEM.match, items.split(","))
+    ) or items.strip().casefold() in NO_TABLE_NAMES - {"a"}
 
 
 def _is_titled(statement: str, table: str) -> bool:

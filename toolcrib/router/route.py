@@ -85,7 +85,7 @@ REASONS: Mapping[Reason, str] = {
 }
 """Sentences of reasons; nothing decides by them."""
 
-MIN_PROBABILITY, MAX_PROBABILITY = 0.01, 0.99
+MIN_ROUTE_PROBABILITY, MAX_ROUTE_PROBABILITY = 0.01, 0.99
 EVEN_PROBABILITY = 0.5
 
 UNLABELLED_NEED_PROBABILITY = 0.01
@@ -265,12 +265,12 @@ def _reading_log_odds(context: Context) -> float:
     odds = CUES_LOG_ODDS_FACTOR * _log_odds(
         {"know": sure, "act": 1 - sure}.get(context.need or "", EVEN_PROBABILITY)
     )
-    return max(_log_odds(MIN_PROBABILITY), min(_log_odds(MAX_PROBABILITY), odds))
+    return max(_log_odds(MIN_ROUTE_PROBABILITY), min(_log_odds(MAX_ROUTE_PROBABILITY), odds))
 
 
 def _log_odds(probability: float | None) -> float:
     """Log-odds of a probability, within bounds; even odds if unknown."""
     if probability is None:
         return 0.0
-    held = min(MAX_PROBABILITY, max(MIN_PROBABILITY, probability))
+    held = min(MAX_ROUTE_PROBABILITY, max(MIN_ROUTE_PROBABILITY, probability))
     return math.log(held / (1 - held))

@@ -12,7 +12,7 @@ from toolcrib.router.choices.evidence import AgentEvidence
 from toolcrib.router.choices.targets import (
     CONFIDENT,
     FACTS,
-    MAX_REASON_CHARS,
+    MAX_DECISION_REASON_CHARS,
     UNSURE,
     Targets,
     load_targets,
@@ -71,7 +71,7 @@ def test_supervising_holds_for_any_decision(decision, facts, targets):
     assert supervise(once, evidence, targets) == once
     assert once.target in targets.targets
     assert 0 <= once.confidence <= 1
-    assert len(once.reason) <= MAX_REASON_CHARS
+    assert len(once.reason) <= MAX_DECISION_REASON_CHARS
     assert once.signals.count(FALLBACK_SIGNAL) <= 1
     if decision.target not in targets.targets:
         assert once.target == targets.fallback

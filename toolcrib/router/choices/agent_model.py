@@ -19,12 +19,12 @@ from toolcrib.language_models.turns import prompt, read_label, show_turn
 from toolcrib.records import AgentDecision, Turn
 from toolcrib.router.choices.allowlist import Allowlist
 from toolcrib.router.choices.evidence import AgentEvidence
-from toolcrib.router.choices.targets import MAX_REASON_CHARS, Targets
+from toolcrib.router.choices.targets import MAX_DECISION_REASON_CHARS, Targets
 from toolcrib.router.settings import AgentSettings
 
 EXAMPLE_ORDER_SEED = 7
 
-MIN_SCORE = 0.5
+MIN_SCORER_SCORE = 0.5
 """A scorer decides for a target only from this score on."""
 
 UNDECIDED_CONFIDENCE = 0.4
@@ -66,7 +66,7 @@ class AgentScores(BaseModel):
     scores: dict[str, _Share] = Field(description="By name of a target, from 0 to 1.")
 
 
-RULES = """You decide which target a user's turn is for. You answer nothing and do nothing else.
+TARGET_RULES = """You decide which target a user's turn is for, and do nothing else.
 
 Targets:
 {targets}
@@ -143,7 +143,7 @@ class AgentClassifier:
             return self._decide(tied[0], answers, signals)
         scores = self._scores(tied, shown, left_s)
         best = max(tied, key=lambda name: scores.get(name, 0.0))
-        if scores.get(best, 0.0) < MIN_SCORE:
+        if scores.get(best, 0.0) < MIN_SCORER_SCORE:
             signals = ("ensemble_tie_low_confidence",)
             reason = "the readers disagree"
             return AgentDecision(
@@ -173,7 +173,7 @@ class AgentClassifier:
         )
         if self.settings.secondary and others:
             signals = (*signals, f"secondary:{others.most_common(1)[0][0]}")
-        reason = " ".join(votes[0].reasoning.split())[:MAX_REASON_CHARS]
+        reason = " ".join(votes[0].reasoning.split())[:MAX_DECISION_REASON_CHARS]
         confidence = self._calibrate(confidence)
         return AgentDecision(target, confidence, reason, tables, columns, signals)
 
@@ -208,7 +208,7 @@ class AgentClassifier:
         random.Random(f"{EXAMPLE_ORDER_SEED}:{leaning}").shuffle(shots)  # noqa: S311 -- no secret
         if leaning is not None:
             shots.sort(key=lambda shot: f" -> {leaning} " not in shot)
-        return RULES.format(
+        return TARGET_RULES.format(
             targets="\n".join(f"- {name}: {each.description}" for name, each in targets.items()),
             tables=self.allowlist.describe() or "(none)",
             fallback=self.targets.fallback,

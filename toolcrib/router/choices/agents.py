@@ -25,7 +25,7 @@ from toolcrib.router.choices.agent_model import AgentClassifier, ModelDecision
 from toolcrib.router.choices.evidence import AgentEvidence, EvidenceReader
 from toolcrib.router.choices.targets import (
     CONFIDENT,
-    MAX_REASON_CHARS,
+    MAX_DECISION_REASON_CHARS,
     UNSURE,
     AgentRule,
     Targets,
@@ -250,7 +250,7 @@ def supervise(decision: AgentDecision, evidence: AgentEvidence, targets: Targets
             made = _cap(_correct(made, rule), evidence, targets)
     if not targets.targets[made.target].uses_tables:
         made = replace(made, tables=(), columns=())
-    return replace(made, reason=made.reason[:MAX_REASON_CHARS])
+    return replace(made, reason=made.reason[:MAX_DECISION_REASON_CHARS])
 
 
 def _first_rule(

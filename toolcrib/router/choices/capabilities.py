@@ -233,7 +233,7 @@ def _all_of(loaded: Any, where: str) -> Iterator[Capability]:
 
 # -- selection -------------------------------------------------------------------------------
 
-OWN_LOG_ODDS_WEIGHT, LEAD_WEIGHT, OFFSET = 0.662, 0.292, -3.82
+OWN_LOG_ODDS_WEIGHT, LEAD_WEIGHT, SELECTION_OFFSET = 0.662, 0.292, -3.82
 """Logistic regression of whether a capability is needed: weights of its log-odds (`few`) and of
 their lead over the best other capability, and the offset. Fitted on the 42 development turns of
 `data/capabilities`; with seven folds left out in turn, 81 % of the pairs were right (F1)."""
@@ -246,7 +246,7 @@ NEGATIVE_EXAMPLE_PENALTY = 45.0
 
 _SWITCH = re.compile(r"(?<!\S)/caps:(on|off)(?!\S)")
 
-RULES = (
+CAPABILITY_RULES = (
     "Decide whether the user's request needs the capability {name!r}, in whole or in part. Only a "
     "clear need counts.\n\n{name}: {description}"
 )
@@ -379,7 +379,7 @@ class CapabilitySelector:
 
     def _rules(self, capability: Capability, failure: str) -> str:
         name, description = capability.name, capability.description
-        parts = [RULES.format(name=name, description=description)]
+        parts = [CAPABILITY_RULES.format(name=name, description=description)]
         examples = list(capability.examples)
         # Models lean to the first and the last example; the same seed gives the same order.
         Random(f"{self._settings.seed}:{name}").shuffle(examples)  # noqa: S311 -- no secret
@@ -427,4 +427,4 @@ class CapabilitySelector:
             own - max((BACKGROUND_LOG_ODDS, *odds[:place], *odds[place + 1 :]))
             for place, own in enumerate(odds)
         ]
-        return OWN_LOG_ODDS_WEIGHT * odds + LEAD_WEIGHT * np.array(leads) + OFFSET
+        return OWN_LOG_ODDS_WEIGHT * odds + LEAD_WEIGHT * np.array(leads) + SELECTION_OFFSET

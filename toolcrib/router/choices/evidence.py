@@ -16,7 +16,7 @@ from toolcrib.router.choices.targets import Targets
 from toolcrib.router.context.cues import CueIndexes, Cues
 from toolcrib.router.context.phrases import TextWords, split_words
 from toolcrib.router.context.rules import follow_up_score, meta_of, smalltalk_of
-from toolcrib.router.probes import MAX_NAME_CHARS, file_kind, file_name, find_sql
+from toolcrib.router.probes import MAX_FILE_NAME_CHARS, file_kind, file_words, find_sql
 
 MAX_READ_CHARS, READ_HEAD_CHARS, READ_TAIL_CHARS = 3_000, 3_000, 500
 """Facts are read from both ends of a longer text."""
@@ -34,8 +34,6 @@ _AMOUNT = re.compile(
 _CURRENCY = re.compile(
     r"[€$£¥₹]|\b(?:usd|eur|euros?|gbp|brl|reais|mxn|pesos|chf|dollars?|pounds)\b", re.IGNORECASE
 )
-
-_LETTERS = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +169,9 @@ class EvidenceReader:
         for each in attachments[:MAX_ATTACHMENTS]:
             kind = file_kind(each)
             facts |= {"attachment"} if kind is None or not kind.fact else {"attachment", kind.fact}
-            words = split_words(" ".join(_LETTERS.findall(file_name(each)[:MAX_NAME_CHARS])))
-            found = self._targets.index.find(words)
+            found = self._targets.index.find(split_words(file_words(each)))
             facts |= {f"file_{label}" for match in found for label in match.labels}
-            signals.append(f"attachment_mime:{each.mime[:MAX_NAME_CHARS] or 'unknown'}")
+            signals.append(f"attachment_mime:{each.mime[:MAX_FILE_NAME_CHARS] or 'unknown'}")
         return facts, (("attachment_present", *dict.fromkeys(signals)) if signals else ())
 
 

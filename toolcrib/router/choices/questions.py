@@ -323,7 +323,7 @@ that name a default. On choices from four public sets 0.3 turned 1 in 100 texts 
 a class, and a quarter of the texts that belong to none: a class for the rest does better. The
 lower bound is enough for the first class of a question that names no default."""
 
-RULES = (
+QUESTION_RULES = (
     "You sort messages. Read the question and answer with the id of the one class that fits best, "
     "and nothing else."
 )
@@ -371,7 +371,7 @@ class QuestionClassifier:
         self._ids = [each.id for each in question.classes]
         self._branch = _branch_of(self._ids)
         lines = "\n".join(each.line for each in question.classes)
-        self._rules = f"{RULES}\n\nThe classes, each with its id first:\n{lines}"
+        self._rules = f"{QUESTION_RULES}\n\nThe classes, each with its id first:\n{lines}"
         texts = [each.texts for each in question.classes]
         rows = dense.encode_documents([text for own in texts for text in own])
         ends = np.cumsum([len(own) for own in texts])[:-1]

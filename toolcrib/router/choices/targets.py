@@ -12,7 +12,7 @@ from toolcrib.records.validation import read_yaml
 from toolcrib.router.choices.allowlist import fold
 from toolcrib.router.context.phrases import PhraseIndex
 
-PRESET = Path(__file__).parent / "presets" / "targets.yaml"
+PRESET_TARGETS = Path(__file__).parent / "presets" / "targets.yaml"
 
 CONFIDENT, UNSURE = "confident", "unsure"
 
@@ -30,7 +30,7 @@ Every list of cues is two more facts: its name, for a phrase of the list in the 
 behind `file_`, for one in the name of an attachment.
 """
 
-MAX_REASON_CHARS = 200
+MAX_DECISION_REASON_CHARS = 200
 """Length of a decision's reason."""
 
 _Share = Annotated[float, Field(ge=0, le=1)]
@@ -177,4 +177,4 @@ def load_targets(file: str | Path | None = None) -> Targets:
 
 @cache
 def _preset() -> Targets:
-    return read_yaml(PRESET, Targets, "the targets")
+    return read_yaml(PRESET_TARGETS, Targets, "the targets")

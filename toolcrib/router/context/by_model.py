@@ -20,11 +20,11 @@ from toolcrib.records.scope import is_above
 from toolcrib.router.context.labels import FIELDS, LabelSet
 from toolcrib.router.context.pii import graded
 
-BY_MODEL = "context-by-model"
+CONTEXT_BY_MODEL = "context-by-model"
 """Signal of a context by a language model."""
 
-RULES = """You label turns of a conversation with an assistant. For each field choose the one \
-label that fits what the user wants now, or null where none does. A request with a greeting or \
+CONTEXT_RULES = """You label turns of a conversation with an assistant. For each field choose the \
+one label that fits what the user wants now, or null where none does. A request with a greeting or \
 thanks beside it is no small talk. `confidence` is how sure you are that intent and domain are \
 right, from 0 to 1.
 """
@@ -42,7 +42,7 @@ class ContextReader:
         self._model = model
         self._shape = _shape(sets)
         fields = "\n\n".join(_describe_field(name, sets[name]) for name in FIELDS)
-        self._rules = f"{RULES}\n{fields}"
+        self._rules = f"{CONTEXT_RULES}\n{fields}"
 
     def read(
         self, turn: Turn, known: Context, max_s: float = float("inf")
@@ -125,7 +125,7 @@ def _context(known: Context, answer: Mapping[str, Any]) -> Context:
         needs={} if "need" in answer else known.needs,
         confidences=confidences,
         confidence=min(confidences.get("intent", stated), confidences.get("domain", stated)),
-        signals=(*signals, *(f"out-of-scope:{name}" for name in outside), BY_MODEL),
+        signals=(*signals, *(f"out-of-scope:{name}" for name in outside), CONTEXT_BY_MODEL),
     )
 
 
