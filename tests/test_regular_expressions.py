@@ -46,6 +46,7 @@ MADE_OF_DATA = {
     "toolcrib.guidance.classifiers",
     "toolcrib.indexers.audit.audit",
     "toolcrib.indexers.audit.rules",
+    "toolcrib.router.probes",
     "toolcrib.router.recovery",
 }
 """Modules that put patterns together when loaded or first used: found in what they keep."""

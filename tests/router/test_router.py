@@ -250,14 +250,14 @@ def test_a_decision_of_k_tools_counts_neither_the_active_nor_the_required(crib):
 @pytest.mark.parametrize("pass_through", [0, 30])
 def test_k_below_one_is_an_error(shelves, k, pass_through):
     crib = shelves.crib(tools={"pass_through": pass_through})
-    with pytest.raises(QueryError, match=f"k is {k}; at least one tool must be asked for"):
+    with pytest.raises(QueryError, match=f"k is {k}"):
         crib.route(MAIL, k=k)
 
 
 @pytest.mark.parametrize("budget_ms", [-1, -0.001, float("-inf"), float("nan")])
 @pytest.mark.parametrize("text", [MAIL, ""])
 def test_a_budget_that_is_no_time_is_an_error(crib, text, budget_ms):
-    with pytest.raises(QueryError, match="it must be 0 milliseconds or more"):
+    with pytest.raises(QueryError, match="budget_ms"):
         crib.route(text, budget_ms=budget_ms)
 
 

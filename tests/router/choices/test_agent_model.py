@@ -104,7 +104,7 @@ def test_doubts_seconds_and_the_calibration_are_heard():
 
 
 def test_a_calibration_that_falls_is_refused():
-    with pytest.raises(SettingsError, match="the points must rise"):
+    with pytest.raises(SettingsError, match="calibration"):
         AgentSettings(calibration=((0.2, 0.5), (0.6, 0.3)))
 
 

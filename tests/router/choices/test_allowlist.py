@@ -57,7 +57,7 @@ def test_a_database_gives_its_tables_and_views(tmp_path):
 
 
 def test_a_database_that_does_not_answer_keeps_its_password():
-    with pytest.raises(SourceError, match="its schema cannot be read") as raised:
+    with pytest.raises(SourceError, match="schema") as raised:
         reflect("nodatabase://ada:hush@localhost/shop")
     assert "hush" not in str(raised.value)
     assert raised.value.__cause__ is None
