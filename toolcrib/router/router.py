@@ -31,8 +31,7 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.records.scope import is_above
-from toolcrib.retrieval.hybrid import has_words
-from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.retrieval.legs import EncodedQuery, has_words
 from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
 from toolcrib.router.budget import Budget, Costs
 from toolcrib.router.choices.agents import AgentRouter, Pending
