@@ -136,7 +136,7 @@ conversation names it; empty if it leans on nothing."""
 
 
 class TurnReference(FieldwiseAnswer):
-    """What a turn refers to."""
+    """Reference of a turn to an earlier message."""
 
     leans_on: int | None
     request: str = Field(default="", max_length=MAX_SEARCHED_CHARS)

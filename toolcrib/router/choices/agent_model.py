@@ -61,7 +61,7 @@ class AgentAnswer(FieldwiseAnswer):
 
 
 class AgentScores(BaseModel):
-    """How well each target fits the user's turn."""
+    """Scores of the targets for the user's turn."""
 
     scores: dict[str, _Share] = Field(description="By name of a target, from 0 to 1.")
 

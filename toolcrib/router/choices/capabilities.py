@@ -254,7 +254,7 @@ MAX_FAILURE_CHARS = 1_000
 
 
 class CapabilityVerdict(FieldwiseAnswer):
-    """Whether a request needs the capability: a short reason, then yes or no."""
+    """Verdict on the need of a capability: a short reason, then yes or no."""
 
     reason: str = ""
     active: StrictBool
