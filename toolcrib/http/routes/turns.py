@@ -49,8 +49,8 @@ from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeReco
 from toolcrib.records.turns import MAX_HISTORY_MESSAGES, MAX_TRAJECTORY_EVENTS
 from toolcrib.retrieval.needs import MAX_NEEDS
 from toolcrib.retrieval.options import KnowledgeOptions
+from toolcrib.router.choices.flow import LoopState
 from toolcrib.router.decision_log import Feedback
-from toolcrib.router.flow import LoopState
 
 __all__ = ["ENDPOINTS"]
 
