@@ -36,14 +36,14 @@ async def test_a_key_that_holds_lets_in_with_what_it_grants(ring):
 
 async def test_keys_are_asked_for_once_there_was_one_and_where_nobody_can_tell(ring, monkeypatch):
     verifier = KeyVerifier(ring)
-    assert not await verifier.asks_for_keys()
+    assert not await verifier.requires_keys()
     with monkeypatch.context() as broken:
         broken.setattr(ring, "list", _fail)
-        assert await verifier.asks_for_keys()
-    assert not await verifier.asks_for_keys()
+        assert await verifier.requires_keys()
+    assert not await verifier.requires_keys()
     key, _ = ring.create("ada", Grant())
     ring.revoke(key.id)
-    assert await verifier.asks_for_keys()
+    assert await verifier.requires_keys()
 
 
 async def test_while_keys_cannot_be_looked_up_nobody_is_let_in(ring, monkeypatch):

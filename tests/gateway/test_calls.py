@@ -195,7 +195,7 @@ def test_a_call_that_nobody_comes_back_for_is_cancelled(waiting, monkeypatch):
 
     pending.leave("ada")
     assert cancelled == ["ada", "ada"]
-    monkeypatch.setattr(calls, "MAX_PENDING", 2)
+    monkeypatch.setattr(calls, "MAX_PENDING_CALLS", 2)
     put("fay")
     assert cancelled == ["ada", "ada", "bob"]
     monkeypatch.setattr(pending, "_keep_s", -1.0)

@@ -185,7 +185,10 @@ async def test_a_changed_listing_is_missing_until_it_can_be_found(behind: Behind
         assert named(await found(client)) == ({"one"}, {"one": INDEXING})
         indexing.release()
         await until(lambda: not gateway.index.pending)
-        assert {tool["name"] for tool in (await found(client))["tools"]} == {"one__echo", "one__more"}
+        assert {tool["name"] for tool in (await found(client))["tools"]} == {
+            "one__echo",
+            "one__more",
+        }
 
 
 async def test_a_server_whose_tools_cannot_be_indexed_keeps_nobody_waiting(
@@ -208,7 +211,7 @@ async def test_a_hidden_tool_is_not_what_the_verdict_is_about(behind: Behind):
     fax = {"name": "send_fax", "description": "Send a fax to somebody."}
     gateway = behind.make({"one": behind.entry("one", ECHO, fax)})
     async with behind.client(gateway) as client:
-        gateway.server.disable(names={"one_send_fax"})
+        gateway.server.disable(names={"one__send_fax"})
         first = await found(client, "send_fax", k=1)
         gateway.server.disable(names={"one__echo"})
         none = await found(client, "send_fax")

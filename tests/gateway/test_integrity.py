@@ -22,7 +22,7 @@ from tests.gateway.conftest import (
 from toolcrib import Crib
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
-from toolcrib.gateway.index import UNLOCKED
+from toolcrib.gateway.approval import UNLOCKED
 from toolcrib.records import ToolSpec
 from toolcrib.tenants import DEFAULT
 

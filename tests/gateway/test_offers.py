@@ -72,7 +72,7 @@ async def test_they_are_listed_and_got_by_their_servers(behind: Behind, mode):
 async def test_a_filter_of_tools_leaves_prompts_and_resources_alone(behind: Behind):
     desk = {**entry(behind, "desk", prompts=[PROMPT], resources=[NOTE]), "includeTools": []}
     async with behind.client({"desk": desk}, pass_through=9) as client:
-        assert [each.name for each in await client.list_prompts()] == ["desk_greet"]
+        assert [each.name for each in await client.list_prompts()] == ["desk__greet"]
         assert [each.name for each in await client.list_resources()] == ["today"]
         assert await client.list_tools() == []
     assert ("info", "desk: 0 tools") in behind.said
@@ -261,5 +261,5 @@ async def test_a_client_that_goes_by_what_is_announced_finds_what_comes_later(
         following.cancel()
 
     assert able == {kind: {"list_changed": True} for kind in ("tools", "prompts", "resources")}
-    assert [each.name for each in prompts] == ["desk_greet"]
+    assert [each.name for each in prompts] == ["desk__greet"]
     assert [str(each.uri) for each in resources] == ["note://today"]

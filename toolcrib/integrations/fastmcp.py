@@ -27,6 +27,7 @@ from toolcrib.crib import Crib
 from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp import tool_specs
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
+from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import FindResult, ToolHit, ToolSpec
 from toolcrib.records.codec import as_json
 from toolcrib.retrieval.needs import MAX_NEEDS
@@ -47,8 +48,6 @@ __all__ = [
     "unknown_tool",
 ]
 
-FIND = "find_tools"
-CALL = "call_tool"
 MAX_FOUND = 50
 MAX_DIGITS = 6
 COUNTS, LISTS = frozenset({"k", "token_budget"}), frozenset({"needs", "ids", "collections"})
@@ -96,8 +95,8 @@ class ToolcribSearchTransform(BaseSearchTransform):
         super().__init__(
             max_results=k,
             always_visible=list(always_visible),
-            search_tool_name=FIND,
-            call_tool_name=CALL,
+            search_tool_name=OwnTool.FIND_TOOLS,
+            call_tool_name=OwnTool.CALL_TOOL,
         )
         self._token_budget = token_budget
         self._index = VisibleTools(settings)
@@ -148,13 +147,15 @@ class ToolcribSearchTransform(BaseSearchTransform):
             },
         }
         one_of = ("query", "needs")
-        return SearchTool.of(FIND, FIND_SAYS, takes, find_tools, SEARCHES, one_of=one_of)
+        return SearchTool.of(
+            OwnTool.FIND_TOOLS, FIND_SAYS, takes, find_tools, SEARCHES, one_of=one_of
+        )
 
     def _calling(self) -> Tool:
         async def call_tool(given: dict[str, Any], context: Context) -> ToolResult:
             return await self._call(context, given["name"], given["arguments"])
 
-        return SearchTool.of(CALL, CALL_SAYS, CALL_TAKES, call_tool, meant=_call_meant)
+        return SearchTool.of(OwnTool.CALL_TOOL, CALL_SAYS, CALL_TAKES, call_tool, meant=_call_meant)
 
     # -- what they do ------------------------------------------------------------------------
 
@@ -172,7 +173,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
         """Call what the caller may see; nothing else is there."""
         names = {tool.name for tool in await self.get_tool_catalog(ctx)}
         if name not in names:
-            return unknown_tool(name, names, FIND)
+            return unknown_tool(name, names, OwnTool.FIND_TOOLS)
         return await ctx.fastmcp.call_tool(name, dict(arguments or {}))
 
     async def _search(self, tools: Sequence[Tool], query: str) -> Sequence[Tool]:
