@@ -254,7 +254,7 @@ class Refusing:
 
 
 def test_one_that_cannot_be_started_is_tried_again_until_it_can(monkeypatch):
-    monkeypatch.setattr(processes, "AGAIN_AFTER_S", 0.01)
+    monkeypatch.setattr(processes, "RESTART_AFTER_S", 0.01)
     said = []
     logs = SimpleNamespace(say=lambda event, **_facts: said.append(event))
     state = SimpleNamespace(
